@@ -1,0 +1,43 @@
+# Two commands: `make demo` and `make test`. Both set up what they need in .venv and start at once the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src -name '*.py' -o -name '*.toml' -o -name py.typed)
+
+.PHONY: demo test check lint format bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/antiphon demo
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+# Formatting, lint and strict types, over sources, tests, examples and benchmarks.
+check: $(VENV)/installed
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+
+format: $(VENV)/tools
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/installed
+	$(BIN)/antiphon bench simulator
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/tools: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Antiphon needs Python 3.11 or newer; run: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip "setuptools>=77,<90"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+# The package is installed as a copy, compiled where a C compiler exists; src/ itself stays plain Python.
+$(VENV)/installed: $(VENV)/tools setup.py $(SOURCES)
+	rm -rf build/lib* build/bdist*
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --upgrade --force-reinstall --no-deps .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation .
+	touch $@

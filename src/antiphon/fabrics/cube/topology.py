@@ -1,0 +1,182 @@
+"""VCube: the virtual hypercube, its clusters and its trees.
+
+Node ``i`` of a cube of dimension ``d`` sees the other nodes as ``d`` clusters; cluster ``s`` (counted from 1) is the
+subcube of the ``2**(s-1)`` identifiers whose highest bit of difference to ``i`` is bit ``s-1``, listed in the order
+``i ^ 2**(s-1) ^ k`` for ``k = 0, 1, ...``. Every tree question follows from that list:
+
+* ``cluster(i, j)``: the cluster of ``i`` that holds ``j``.
+* ``Cube.first(i, s)``: the first member of cluster ``s`` of ``i``, which is the child that ``i`` has there.
+* A root has children in its clusters ``1 .. d``; a node that got a message from ``j`` has them in its clusters
+  ``1 .. cluster(i, j) - 1``. The subcubes handed down are disjoint, so nobody can be reached twice, even when the
+  nodes disagree about who is a member.
+
+Follows sections 2.4 and 2.4.1 of the thesis (its CLUSTER, FIRSTCHILD and CHILDREN). The printed range ``1 < s <= h``
+of Algorithm 1 must be ``1 <= s <= h``; the guards for empty clusters are not in the document. Two kinds of cube share
+one interface: ``FullCube``, where everything is a bit formula, and ``PartialCube``, where some identifiers are not
+members; the number of nodes then need not be a power of two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import NO_NODE
+
+MAXIMUM_DIMENSION: Final = 22
+"""Four million identifiers: what fits above the sequence number in a publication key."""
+
+
+def cluster(i: i64, j: i64) -> i64:
+    """The index of the cluster of ``i`` that holds ``j``: the bit length of ``i ^ j``; symmetric, 0 for ``i`` itself."""
+    difference = i ^ j
+    index: i64 = 0
+    while difference > 0:
+        difference >>= 1
+        index += 1
+    return index
+
+
+def cluster_members(i: i64, s: i64) -> list[int]:
+    """Cluster ``s`` of ``i`` in its order, members or not; the closed form of the recursive definition."""
+    head = i ^ (1 << (s - 1))
+    return [int(head ^ k) for k in range(1 << (s - 1))]
+
+
+def dimension_for(node_count: int) -> int:
+    """The smallest dimension of a cube that has room for this many nodes."""
+    if not 1 <= node_count <= 1 << MAXIMUM_DIMENSION:
+        raise UsageError(f"a cube holds from 1 to {1 << MAXIMUM_DIMENSION} nodes, not {node_count}; choose a number in that range")
+    return (node_count - 1).bit_length()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Cube:
+    """Who belongs to the cube, asked the way trees ask."""
+
+    def __init__(self, dimension: i64) -> None:
+        self.dimension: Final[i64] = dimension
+
+    def first(self, i: i64, s: i64) -> i64:
+        """The first member of cluster ``s`` of ``i``, or ``NO_NODE`` if that cluster has none."""
+        raise NotImplementedError
+
+    def contains(self, i: i64) -> bool:
+        """Whether ``i`` is a member."""
+        raise NotImplementedError
+
+    def children(self, i: i64, height: i64) -> list[int]:
+        """The children of ``i`` when it is given its clusters ``1 .. height``, in ascending order of cluster."""
+        found: list[int] = []
+        s: i64 = 1
+        while s <= height:
+            child = self.first(i, s)
+            if child != NO_NODE:
+                found.append(int(child))
+            s += 1
+        return found
+
+    def children_in_tree(self, i: i64, root: i64) -> list[int]:
+        """The children of ``i`` in the tree rooted at ``root`` (Algorithm 1); empty if ``i`` is not in that tree."""
+        at = root
+        height = self.dimension
+        while at != i:
+            s = cluster(at, i)
+            if s > height:
+                return []
+            at = self.first(at, s)
+            if at == NO_NODE:
+                return []
+            height = s - 1
+        return self.children(i, height)
+
+    def parent_in_tree(self, i: i64, root: i64) -> i64:
+        """The parent of ``i`` in the tree rooted at ``root``; ``NO_NODE`` for the root and for those not in the tree."""
+        parent: i64 = NO_NODE
+        at = root
+        height = self.dimension
+        while at != i:
+            s = cluster(at, i)
+            if s > height:
+                return NO_NODE
+            parent = at
+            at = self.first(at, s)
+            if at == NO_NODE:
+                return NO_NODE
+            height = s - 1
+        return parent
+
+
+class FullCube(Cube):
+    """Every identifier below ``2**dimension`` is a member: a binomial tree from every root."""
+
+    def first(self, i: i64, s: i64) -> i64:
+        return i ^ (1 << (s - 1))
+
+    def contains(self, i: i64) -> bool:
+        return 0 <= i < (1 << self.dimension)
+
+
+class PartialCube(Cube):
+    """Some identifiers are members. ``first`` costs O(dimension); adding and removing too.
+
+    The members are counted in a binary trie laid out as a heap: entry 1 counts all of them, entry ``2e`` and
+    ``2e + 1`` those below the two halves of entry ``e``. The first member of a cluster is the one with the least XOR
+    distance to the cluster's head, found by walking down on the head's side wherever that side has a member.
+    """
+
+    def __init__(self, dimension: i64) -> None:
+        super().__init__(dimension)
+        self._size: Final[i64] = 1 << dimension
+        self._counts: vec[i64] = vec[i64]([0] * int(2 << dimension))
+
+    def add(self, i: i64) -> bool:
+        """Make ``i`` a member; false if it was one."""
+        return not self.contains(i) and self._change(i, 1)
+
+    def remove(self, i: i64) -> bool:
+        """Make ``i`` a non-member; false if it was none."""
+        return self.contains(i) and self._change(i, -1)
+
+    def _change(self, i: i64, amount: i64) -> bool:
+        if not 0 <= i < self._size:
+            raise UsageError(f"identifier {i} does not fit a cube of dimension {self.dimension}; choose one below {self._size}")
+        entry = self._size + i
+        while entry > 0:
+            self._counts[entry] += amount
+            entry >>= 1
+        return True
+
+    def contains(self, i: i64) -> bool:
+        return 0 <= i < self._size and self._counts[self._size + i] > 0
+
+    def count(self) -> i64:
+        """The number of members."""
+        return self._counts[1]
+
+    def first(self, i: i64, s: i64) -> i64:
+        head = i ^ (1 << (s - 1))
+        level = s - 1
+        entry = (self._size + head) >> level
+        if self._counts[entry] == 0:
+            return NO_NODE
+        while level > 0:
+            level -= 1
+            entry = (entry << 1) | ((head >> level) & 1)
+            if self._counts[entry] == 0:
+                entry ^= 1
+        return entry - self._size
+
+
+def full_or_partial(node_count: int) -> Cube:
+    """The cube of nodes ``0 .. node_count - 1``: full where their number is a power of two."""
+    dimension = dimension_for(node_count)
+    if node_count == 1 << dimension:
+        return FullCube(dimension)
+    cube = PartialCube(dimension)
+    for identifier in range(node_count):
+        cube.add(identifier)
+    return cube

@@ -1,0 +1,66 @@
+"""Messages are data: frozen, typed, shared between all their copies.
+
+A message object is handed from process to process in the simulator without being copied, so nothing in it may
+ever change: every field is ``Final``, which the type checker enforces everywhere and the compiled classes
+enforce at run time too. Classes are written out instead of being dataclasses because the compiled constructor
+is then fifteen times faster (30 against 430 ns).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+SOURCE_BITS: Final = 22
+SOURCE_MASK: Final = (1 << 22) - 1
+"""A publication is named by one integer: its sequence number above these bits, its source in them.
+
+The source is in the low bits because they are what a dictionary looks at first: sources differ between the entries of
+one dictionary much more than sequence numbers do.
+"""
+
+
+def publication_key(source: i64, sequence: i64) -> i64:
+    """The publication (source, sequence) as one integer, usable as a dictionary key and a trace column."""
+    return (sequence << SOURCE_BITS) | source
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Message:
+    """Anything that one process sends to another.
+
+    ``source`` and ``sequence`` name the publication or operation that the message is about: an acknowledgement
+    carries those of what it acknowledges. A message about nothing in particular has sequence 0.
+    """
+
+    def __init__(self, source: i64, sequence: i64) -> None:
+        self.source: Final[i64] = source
+        self.sequence: Final[i64] = sequence
+
+    def is_control(self) -> bool:
+        """True for messages that carry no publication, such as acknowledgements.
+
+        Hosts may treat them apart: the published experiments charge no transmission time for them.
+        """
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source}, {self.sequence})"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+class Publication(Message):
+    """What a publisher hands in and subscribers get.
+
+    Sequence numbers of one source start at 1. ``timestamp`` is the publisher's clock at the moment of publication,
+    in ticks of its host.
+    """
+
+    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes) -> None:
+        super().__init__(source, sequence)
+        self.timestamp: Final[i64] = timestamp
+        self.payload: Final[bytes] = payload
+
+    def is_control(self) -> bool:
+        return False

@@ -1,0 +1,84 @@
+"""The contract between a protocol and whatever runs it.
+
+A **process** is one protocol at one node. It is a state machine: the host calls ``start``, ``receive``, ``expire``
+or an operation such as ``publish``; the process changes its own state and calls its **environment**; it returns.
+It never waits, never reads a clock, never opens a socket or a file and never draws from a global generator. Two
+processes that are called in the same way with the same environment do the same, which is what makes a simulated run
+repeatable and a failure replayable.
+
+There are two hosts: the simulator (virtual time, one thread) and the live runtime (sockets, disk). The same
+classes run in both.
+
+Time is an integer number of **ticks**. What a tick is belongs to the host: one unit of the published models in the
+simulator, a microsecond live. Protocols get durations from their configuration, in ticks, and only compare and add.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.randomness import RandomStream
+
+NO_NODE: Final[i64] = -1
+"""Where a node identifier may be missing, this stands for nobody. Identifiers are integers from 0 up."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Environment:
+    """What a process may do to the world. Implemented by each host; one instance per node."""
+
+    def __init__(self, identifier: i64) -> None:
+        self.identifier: Final[i64] = identifier
+
+    def now(self) -> i64:
+        """The host's clock, in ticks. It never runs backwards at one node."""
+        raise NotImplementedError
+
+    def send(self, destination: i64, message: Message) -> None:
+        """Hand a message to the network. It may arrive late, out of order or not at all; the call never blocks."""
+        raise NotImplementedError
+
+    def deliver(self, publication: Publication) -> None:
+        """Give a publication to the application of this node. This is the moment that ordering promises speak of."""
+        raise NotImplementedError
+
+    def set_timer(self, delay: i64, name: i64) -> i64:
+        """Ask for ``expire(name)`` after ``delay`` ticks; the answer is a handle for ``cancel_timer``."""
+        raise NotImplementedError
+
+    def cancel_timer(self, handle: i64) -> None:
+        """Forget a timer. Cancelling one that has expired or was cancelled before does nothing."""
+        raise NotImplementedError
+
+    def random(self) -> RandomStream:
+        """This node's own stream of random numbers."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Process:
+    """One protocol at one node. Subclasses override what they need; what they do not expect is an error."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment: Final[Environment] = environment
+        self.me: Final[i64] = environment.identifier
+
+    def start(self) -> None:
+        """The node is up: at the beginning, after a join or after a restart. State of an earlier life is gone."""
+
+    def publish(self, payload: bytes) -> i64:
+        """Publish to everybody; the answer is the sequence number, counted from 1 for each source."""
+        raise NotImplementedError
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """A message has arrived and has been processed by the node's input stage."""
+        raise NotImplementedError
+
+    def expire(self, name: i64) -> None:
+        """A timer set under this name has run out."""
+
+    def leave(self) -> None:
+        """The node is about to go in an orderly way; nothing is called after this."""

@@ -1,0 +1,7 @@
+"""Orders: when a publication may be delivered. They stand above any fabric; see :mod:`antiphon.orders.order`."""
+
+from antiphon.orders.fifo import Fifo, Unordered
+from antiphon.orders.order import Order, Ordered
+from antiphon.orders.vectors import CausalVectors
+
+__all__ = ["CausalVectors", "Fifo", "Order", "Ordered", "Unordered"]

@@ -1,0 +1,90 @@
+"""Per-source orders: first in, first out, and the weakest of all, each publication once.
+
+``Fifo`` delivers the publications of one source in the order in which it published them and says nothing about
+different sources. ``Unordered`` delivers at once and only suppresses duplicates, which best-effort dissemination over
+a network that duplicates would let through. Both cost one dictionary operation per arrival; a gap costs one entry per
+publication beyond it until it is filled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.kernel.message import publication_key
+from antiphon.orders.order import Order, Ordered
+
+NO_DEPENDENCIES: Final = vec[i64]()
+
+
+class Fifo(Order):
+    """Per-source order."""
+
+    def __init__(self, me: i64) -> None:
+        self._me: Final[i64] = me
+        self._delivered: dict[i64, i64] = {}
+        self._held: dict[i64, Ordered] = {}
+
+    def stamp(self, sequence: i64) -> vec[i64]:
+        self._delivered[self._me] = sequence
+        return NO_DEPENDENCIES
+
+    def arrived(self, publication: Ordered) -> list[Ordered]:
+        source, sequence = publication.source, publication.sequence
+        last = self._delivered.get(source, 0)
+        if sequence <= last:
+            return []
+        if sequence > last + 1:
+            self._held[publication_key(source, sequence)] = publication
+            return []
+        released = [publication]
+        while len(self._held) > 0:
+            follower = self._held.pop(publication_key(source, sequence + 1), None)
+            if follower is None:
+                break
+            sequence += 1
+            released.append(follower)
+        self._delivered[source] = sequence
+        return released
+
+    def waiting(self) -> i64:
+        return len(self._held)
+
+
+class Unordered(Order):
+    """Each publication once, in the order of arrival."""
+
+    def __init__(self, me: i64) -> None:
+        self._me: Final[i64] = me
+        # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
+        self._complete: dict[i64, i64] = {}
+        self._beyond: set[i64] = set()
+
+    def stamp(self, sequence: i64) -> vec[i64]:
+        self._complete[self._me] = sequence
+        return NO_DEPENDENCIES
+
+    def arrived(self, publication: Ordered) -> list[Ordered]:
+        source, sequence = publication.source, publication.sequence
+        complete = self._complete.get(source, 0)
+        if sequence <= complete:
+            return []
+        if sequence > complete + 1:
+            key = publication_key(source, sequence)
+            if key in self._beyond:
+                return []
+            self._beyond.add(key)
+            return [publication]
+        while len(self._beyond) > 0:
+            key = publication_key(source, sequence + 1)
+            if key not in self._beyond:
+                break
+            self._beyond.remove(key)
+            sequence += 1
+        self._complete[source] = sequence
+        return [publication]
+
+    def waiting(self) -> i64:
+        return 0

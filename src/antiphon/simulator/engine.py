@@ -1,0 +1,423 @@
+"""The deterministic host: virtual time, one seed, one thread.
+
+Same seed and same set-up give the same events in the same order on every machine, compiled or not. The engine takes an
+event from the calendar, hands it to the process it is for, and lets what the process sends become new events. Where
+the network is simple and nothing is traced per copy, a send takes a short path with no decision and no allocation;
+everything else (random delays, loss, faults, full traces) goes the general way through :meth:`Engine._transmit`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.calendar import STRIDE, Calendar
+from antiphon.simulator.network import Cut, Network
+from antiphon.trace.recorder import CRASH, DELIVER, DROP, DUPLICATE, EXPIRE, JOIN, LEAVE, PAUSE, PUBLISH, RECEIVE, RESTART, RESUME, SEND, Recorder
+
+UP: Final[i64] = 0
+PAUSED: Final[i64] = 1
+DOWN: Final[i64] = 2
+ABSENT: Final[i64] = 3
+STATE_NAMES: Final = ("up", "paused", "down", "absent")
+
+NETWORK_STREAM: Final = 1
+NODE_STREAM: Final = 2
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Action:
+    """Something the scenario does at a given time: publish, crash a node, heal a partition."""
+
+    def run(self, engine: Engine) -> None:
+        """Do it."""
+        raise NotImplementedError
+
+
+@final
+class Timer:
+    """A timer that has been set; cancelling only marks it, and the event passes unnoticed."""
+
+    def __init__(self, name: i64, handle: i64, incarnation: i64) -> None:
+        self.name: Final[i64] = name
+        self.handle: Final[i64] = handle
+        self.incarnation: Final[i64] = incarnation
+
+
+@final
+class Flight:
+    """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
+
+    def __init__(self, message: Message, departed: i64, arrived: i64, incarnation: i64) -> None:
+        self.message: Final[Message] = message
+        self.departed: Final[i64] = departed
+        self.arrived: Final[i64] = arrived
+        self.incarnation: Final[i64] = incarnation
+
+
+@final
+class Node(Environment):
+    """One node: the environment that its process sees, and what the engine knows about it."""
+
+    def __init__(self, engine: Engine, identifier: i64) -> None:
+        super().__init__(identifier)
+        self._engine: Final[Engine] = engine
+        self.process: Process | None = None
+        self.state: i64 = ABSENT
+        self.incarnation: i64 = 0
+        self.free: i64 = 0
+        self.crashed_at: i64 = 0
+        self._random: RandomStream | None = None
+        self._timers: dict[i64, Timer] | None = None
+        self.backlog: list[object] | None = None
+
+    def now(self) -> i64:
+        return self._engine.calendar.now
+
+    def send(self, destination: i64, message: Message) -> None:
+        engine = self._engine
+        if not engine.simple:
+            engine.transmit(self, destination, message)
+            return
+        calendar = engine.calendar
+        free = self.free
+        if free < calendar.now:
+            free = calendar.now
+        free += engine.transmission
+        self.free = free
+        engine.sent += 1
+        calendar.schedule(free + engine.flight_time, engine.nodes[destination], self, message)
+
+    def deliver(self, publication: Publication) -> None:
+        engine = self._engine
+        engine.deliveries += 1
+        if publication.source != self.identifier:
+            latency = engine.calendar.now - publication.timestamp
+            engine.latency_sum += latency
+            if latency > engine.latency_maximum:
+                engine.latency_maximum = latency
+        if engine.traces_deliveries:
+            engine.record(DELIVER, self.identifier, publication.source, publication, 0)
+
+    def set_timer(self, delay: i64, name: i64) -> i64:
+        timers = self._timers
+        if timers is None:
+            timers = {}
+            self._timers = timers
+        engine = self._engine
+        engine.timers_set += 1
+        timer = Timer(name, engine.timers_set, self.incarnation)
+        timers[timer.handle] = timer
+        engine.calendar.schedule(engine.calendar.now + delay, self, self, timer)
+        return timer.handle
+
+    def cancel_timer(self, handle: i64) -> None:
+        if self._timers is not None:
+            self._timers.pop(handle, None)
+
+    def random(self) -> RandomStream:
+        if self._random is None:
+            self._random = RandomStream(self._engine.seed, NODE_STREAM, self.identifier)
+        return self._random
+
+    def take_timer(self, timer: Timer) -> bool:
+        """Whether an expiring timer is still wanted; it is not wanted again."""
+        return self._timers is not None and self._timers.pop(timer.handle, None) is not None
+
+    def forget(self) -> None:
+        """Lose everything a crash loses: the process, its timers, what was waiting."""
+        self.process = None
+        self._timers = None
+        self.backlog = None
+
+
+class Engine:
+    """A simulated system. Create it, schedule actions, run it, read the counters."""
+
+    def __init__(
+        self,
+        node_count: i64,
+        network: Network,
+        build: Callable[[Environment], Process],
+        seed: int = 1,
+        recorder: Recorder | None = None,
+        can_fail: bool = False,
+        absent: set[int] | None = None,
+    ) -> None:
+        if node_count < 1:
+            raise UsageError(f"a simulation needs at least one node, not {node_count}")
+        self.seed: Final[int] = seed
+        self.network: Final[Network] = network
+        self.calendar: Final[Calendar] = Calendar()
+        self._build: Final[Callable[[Environment], Process]] = build
+        self._recorder: Final[Recorder | None] = recorder
+        self.traces_copies: Final[bool] = recorder is not None and recorder.wants_copies
+        self.traces_deliveries: Final[bool] = recorder is not None
+        self.can_fail: Final[bool] = can_fail
+        self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
+        self.transmission: Final[i64] = network.transmission
+        self.flight_time: Final[i64] = network.delay.constant() + network.processing
+        self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
+        self._cuts: list[Cut] = []
+        self.events: i64 = 0
+        self.sent: i64 = 0
+        self.dropped: i64 = 0
+        self.published: i64 = 0
+        self.deliveries: i64 = 0
+        self.latency_sum: i64 = 0
+        self.latency_maximum: i64 = 0
+        self.timers_set: i64 = 0
+        self.end_time: i64 = 0
+        self.nodes: list[Node] = []
+        for identifier in range(node_count):
+            node = Node(self, identifier)
+            self.nodes.append(node)
+            if absent is None or identifier not in absent:
+                node.state = UP
+                node.process = build(node)
+        for node in self.nodes:
+            process = node.process
+            if process is not None:
+                process.start()
+
+    # What a scenario does.
+
+    def at(self, time: i64, action: Action) -> None:
+        """Do something at a given time."""
+        self.calendar.schedule(time, self, self, action)
+
+    def publish(self, identifier: i64, payload: bytes) -> bool:
+        """Let a node publish; false if it is not up."""
+        node = self.nodes[identifier]
+        process = node.process
+        if process is None or node.state != UP:
+            return False
+        self.published += 1
+        if self._recorder is not None:
+            # The row must come before those of the copies; the sequence number is known only afterwards.
+            row = self._recorder.reserve()
+            sequence = process.publish(payload)
+            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, NO_NODE, identifier, sequence, len(payload))
+        else:
+            process.publish(payload)
+        return True
+
+    def crash(self, identifier: i64) -> None:
+        """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
+        node = self._in_state(identifier, CRASH, UP, PAUSED)
+        node.state = DOWN
+        node.crashed_at = self.calendar.now
+        node.forget()
+
+    def restart(self, identifier: i64) -> None:
+        """Bring a crashed node back with an empty memory."""
+        node = self._in_state(identifier, RESTART, DOWN, DOWN)
+        self._bring_up(node)
+
+    def pause(self, identifier: i64) -> None:
+        """Stall a node: it does nothing, and what arrives waits."""
+        self._in_state(identifier, PAUSE, UP, UP).state = PAUSED
+
+    def resume(self, identifier: i64) -> None:
+        """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
+        node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
+        node.state = UP
+        backlog = node.backlog
+        node.backlog = None
+        if backlog is not None:
+            for position in range(0, len(backlog), STRIDE):
+                self.calendar.schedule(self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2])
+
+    def join(self, identifier: i64) -> None:
+        """Bring up a node that was absent from the start, or that has left."""
+        self._bring_up(self._in_state(identifier, JOIN, ABSENT, ABSENT))
+
+    def leave(self, identifier: i64) -> None:
+        """Let a node go in an orderly way: its process is told, and what it has sent is still transmitted."""
+        node = self._in_state(identifier, LEAVE, UP, UP)
+        process = node.process
+        assert process is not None, "a node that is up has a process"
+        process.leave()
+        node.state = ABSENT
+        node.forget()
+
+    def cut(self, cut: Cut) -> None:
+        """Partition the network for the time that the cut names."""
+        assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
+        self._cuts.append(cut)
+
+    def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> Node:
+        assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
+        node = self.nodes[identifier]
+        if node.state != one and node.state != other:
+            raise UsageError(
+                f"at time {self.calendar.now} node {identifier} is {STATE_NAMES[node.state]}, but a fault expects it to be "
+                f"{STATE_NAMES[one]}; check the order of the faults in the scenario"
+            )
+        if self._recorder is not None:
+            self._recorder.record(self.calendar.now, event, identifier, NO_NODE, -1, 0, 0)
+        return node
+
+    def _bring_up(self, node: Node) -> None:
+        node.state = UP
+        node.incarnation += 1
+        node.free = self.calendar.now
+        process = self._build(node)
+        node.process = process
+        process.start()
+
+    # Running.
+
+    def run(self, until: i64 = 1 << 60, event_limit: i64 = 1 << 60) -> str:
+        """Work through the calendar; says why it stopped: ``finished``, ``time limit`` or ``event limit``.
+
+        A bucket is always finished, so the limit on events may be passed by the events of one tick.
+        """
+        calendar = self.calendar
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            while True:
+                time = calendar.next_time()
+                if time < 0:
+                    return "finished"
+                if time > until:
+                    return "time limit"
+                if self.events >= event_limit:
+                    return "event limit"
+                self._work_through(calendar.advance(time))
+                calendar.clear_bucket(time)
+                self.end_time = time
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _work_through(self, bucket: list[object]) -> None:
+        position: i64 = 0
+        simple = self.simple
+        # The bucket grows while it is worked through when something is scheduled for the same tick.
+        while position < len(bucket):
+            what = bucket[position + 2]
+            if simple and isinstance(what, Message):
+                target = bucket[position]
+                sender = bucket[position + 1]
+                assert isinstance(target, Node) and isinstance(sender, Node), "a message goes from node to node"
+                process = target.process
+                assert process is not None, "where nothing fails every node has a process"
+                process.receive(sender.identifier, what)
+            else:
+                self._handle(bucket[position], bucket[position + 1], what)
+            position += STRIDE
+        self.events += position // STRIDE
+
+    def _handle(self, target: object, sender: object, what: object) -> None:
+        """One event that is not a message on the short path."""
+        if isinstance(what, Action):
+            what.run(self)
+            return
+        assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
+        if target.state == PAUSED:
+            backlog = target.backlog
+            if backlog is None:
+                backlog = []
+                target.backlog = backlog
+            backlog.append(target)
+            backlog.append(sender)
+            backlog.append(what)
+            return
+        if isinstance(what, Timer):
+            self._expire(target, what)
+        elif isinstance(what, Flight):
+            self._land(target, sender, what)
+        else:
+            assert isinstance(what, Message), "an event is an action, a timer or a message"
+            self._receive(target, sender, what)
+
+    def _expire(self, node: Node, timer: Timer) -> None:
+        process = node.process
+        if process is None or node.incarnation != timer.incarnation or not node.take_timer(timer):
+            return
+        if self.traces_copies:
+            self.record(EXPIRE, node.identifier, NO_NODE, None, timer.name)
+        process.expire(timer.name)
+
+    def _receive(self, target: Node, sender: Node, message: Message) -> None:
+        process = target.process
+        if process is None:
+            self.dropped += 1
+            self.record(DROP, target.identifier, sender.identifier, message, DROPPED_RECEIVER_DOWN)
+            return
+        if self.traces_copies:
+            self.record(RECEIVE, target.identifier, sender.identifier, message, 0)
+        process.receive(sender.identifier, message)
+
+    def _land(self, target: Node, sender: Node, flight: Flight) -> None:
+        """The end of a flight, where it turns out whether the copy got through."""
+        reason: i64 = 0
+        if sender.incarnation != flight.incarnation or sender.state == DOWN:
+            # The sender has crashed since; a copy that was still in its output queue then has never left.
+            if flight.departed > sender.crashed_at:
+                reason = DROPPED_SENDER_DOWN
+        for cut in self._cuts:
+            if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
+                reason = DROPPED_PARTITION
+        if reason == 0:
+            self._receive(target, sender, flight.message)
+            return
+        self.dropped += 1
+        self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
+
+    def transmit(self, node: Node, destination: i64, message: Message) -> None:
+        """The general way of a copy: output server, trace, loss, delay, duplication."""
+        network = self.network
+        now = self.calendar.now
+        departs = now
+        if network.charge_control or not message.is_control():
+            departs = max(now, node.free) + network.transmission
+            node.free = departs
+        else:
+            departs += network.transmission
+        self.sent += 1
+        if self.traces_copies:
+            self.record(SEND, node.identifier, destination, message, departs - now)
+        if network.loss > 0.0 and self._random.chance(network.loss):
+            self.dropped += 1
+            self.record(DROP, destination, node.identifier, message, DROPPED_LOSS)
+            return
+        self._launch(node, destination, message, departs)
+        if network.duplication > 0.0 and self._random.chance(network.duplication):
+            self.record(DUPLICATE, destination, node.identifier, message, 0)
+            self._launch(node, destination, message, departs)
+
+    def _launch(self, node: Node, destination: i64, message: Message, departs: i64) -> None:
+        network = self.network
+        arrives = departs + network.delay.draw(node.identifier, destination, self._random)
+        if network.reordering > 0.0 and self._random.chance(network.reordering):
+            arrives += self._random.between(0, network.reordering_window)
+        what: object = message
+        if self.can_fail:
+            what = Flight(message, departs, arrives, node.incarnation)
+        self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
+
+    def record(self, event: i64, node: i64, peer: i64, message: Message | None, value: i64) -> None:
+        """Write a row of the trace, if there is one."""
+        recorder = self._recorder
+        if recorder is None:
+            return
+        if message is None:
+            recorder.record(self.calendar.now, event, node, peer, -1, 0, value)
+        else:
+            recorder.record_message(self.calendar.now, event, node, peer, message, value)
+
+
+DROPPED_LOSS: Final[i64] = 1
+DROPPED_PARTITION: Final[i64] = 2
+DROPPED_RECEIVER_DOWN: Final[i64] = 3
+DROPPED_SENDER_DOWN: Final[i64] = 4

@@ -1,0 +1,101 @@
+"""Rows of a trace, collected as packed integers while a host runs.
+
+A row is four 64-bit words: the time; the node, its peer, the event and the kind of message; the publication; a value
+whose meaning depends on the event. They are turned into columns and written in chunks (:mod:`antiphon.trace.store`),
+so recording costs a few nanoseconds and 32 bytes per row and memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.kernel.message import Message, publication_key
+
+WORDS_PER_ROW: Final = 4
+
+PUBLISH: Final[i64] = 1
+SEND: Final[i64] = 2
+RECEIVE: Final[i64] = 3
+DELIVER: Final[i64] = 4
+DROP: Final[i64] = 5
+DUPLICATE: Final[i64] = 6
+EXPIRE: Final[i64] = 7
+JOIN: Final[i64] = 8
+LEAVE: Final[i64] = 9
+CRASH: Final[i64] = 10
+RESTART: Final[i64] = 11
+PAUSE: Final[i64] = 12
+RESUME: Final[i64] = 13
+SUBSCRIBE: Final[i64] = 14
+UNSUBSCRIBE: Final[i64] = 15
+
+EVENT_NAMES: Final = (
+    "", "publish", "send", "receive", "deliver", "drop", "duplicate", "expire", "join", "leave", "crash",
+    "restart", "pause", "resume", "subscribe", "unsubscribe",
+)  # fmt: skip
+
+
+class Recorder:
+    """Collects rows; hands them on in chunks of ``chunk_rows``."""
+
+    def __init__(self, wants_copies: bool, flush: Callable[[object], None], chunk_rows: i64 = 1 << 20) -> None:
+        self.wants_copies: Final[bool] = wants_copies
+        self._flush: Final = flush
+        self._chunk_words: Final[i64] = chunk_rows * WORDS_PER_ROW
+        self._words: vec[i64] = vec[i64]()
+        self._kinds: dict[type, i64] = {}
+        self.kind_names: Final[list[str]] = [""]
+
+    def record(self, time: i64, event: i64, node: i64, peer: i64, source: i64, sequence: i64, value: i64) -> None:
+        """Add a row that is not about a message of a particular class."""
+        self._append(time, event, 0, node, peer, -1 if source < 0 else publication_key(source, sequence), value)
+
+    def record_message(self, time: i64, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
+        """Add a row about a message."""
+        kind = self._kinds.get(type(message), -1)
+        if kind < 0:
+            kind = len(self.kind_names)
+            self._kinds[type(message)] = kind
+            self.kind_names.append(type(message).__name__)
+        self._append(time, event, kind, node, peer, publication_key(message.source, message.sequence), value)
+
+    def reserve(self) -> i64:
+        """Add an empty row, to be filled before the next flush; the answer says where."""
+        row = len(self._words)
+        self._append(0, 0, 0, 0, 0, 0, 0)
+        return row
+
+    def fill(self, row: i64, time: i64, event: i64, node: i64, peer: i64, source: i64, sequence: i64, value: i64) -> None:
+        """Fill a reserved row."""
+        words = self._words
+        words[row] = time
+        words[row + 1] = pack(event, 0, node, peer)
+        words[row + 2] = publication_key(source, sequence)
+        words[row + 3] = value
+
+    def _append(self, time: i64, event: i64, kind: i64, node: i64, peer: i64, key: i64, value: i64) -> None:
+        words = append(self._words, time)
+        words = append(words, pack(event, kind, node, peer))
+        words = append(words, key)
+        self._words = append(words, value)
+
+    def flush_if_full(self) -> None:
+        """Hand on what has been collected if it makes a chunk; hosts call it where no row is reserved."""
+        if len(self._words) >= self._chunk_words:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand on what has been collected."""
+        words = self._words
+        if len(words) > 0:
+            self._words = vec[i64]()
+            self._flush(words)
+
+
+def pack(event: i64, kind: i64, node: i64, peer: i64) -> i64:
+    """Node, peer (or nobody), event and kind of message in one word."""
+    return (node << 40) | ((peer + 1) << 16) | (event << 8) | kind

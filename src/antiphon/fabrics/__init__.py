@@ -1,0 +1,1 @@
+"""Fabrics: how a publication travels. One package per family, one module per published protocol."""

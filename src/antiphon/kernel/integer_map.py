@@ -85,7 +85,7 @@ class IntegerMap:
         slot = key & mask
         while True:
             found = cells[slot << 1]
-            if found == key or found == EMPTY:
+            if found == key or found == EMPTY:  # noqa: SIM109 (a tuple would box both)
                 return slot
             slot = (slot + 1) & mask
 

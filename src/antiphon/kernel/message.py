@@ -31,12 +31,14 @@ class Message:
     """Anything that one process sends to another.
 
     ``source`` and ``sequence`` name the publication or operation that the message is about: an acknowledgement
-    carries those of what it acknowledges. A message about nothing in particular has sequence 0.
+    carries those of what it acknowledges. A message about nothing in particular has sequence 0. ``topic`` is a small
+    integer; hosts map names to it. Broadcasts that know no topics use 0.
     """
 
-    def __init__(self, source: i64, sequence: i64) -> None:
+    def __init__(self, source: i64, sequence: i64, topic: i64 = 0) -> None:
         self.source: Final[i64] = source
         self.sequence: Final[i64] = sequence
+        self.topic: Final[i64] = topic
 
     def is_control(self) -> bool:
         """True for messages that carry no publication, such as acknowledgements.
@@ -57,8 +59,8 @@ class Publication(Message):
     in ticks of its host.
     """
 
-    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes) -> None:
-        super().__init__(source, sequence)
+    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes, topic: i64 = 0) -> None:
+        super().__init__(source, sequence, topic)
         self.timestamp: Final[i64] = timestamp
         self.payload: Final[bytes] = payload
 

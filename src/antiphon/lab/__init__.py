@@ -1,0 +1,1 @@
+"""The laboratory: published experiments, run again and compared with what was published."""

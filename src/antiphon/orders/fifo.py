@@ -23,6 +23,7 @@ class Fifo(Order):
     """Per-source order."""
 
     def __init__(self, me: i64) -> None:
+        super().__init__()
         self._me: Final[i64] = me
         self._delivered: dict[i64, i64] = {}
         self._held: dict[i64, Ordered] = {}
@@ -37,7 +38,10 @@ class Fifo(Order):
         if sequence <= last:
             return []
         if sequence > last + 1:
-            self._held[publication_key(source, sequence)] = publication
+            key = publication_key(source, sequence)
+            if key not in self._held:
+                self._held[key] = publication
+                self.count_held()
             return []
         released = [publication]
         while len(self._held) > 0:
@@ -57,6 +61,7 @@ class Unordered(Order):
     """Each publication once, in the order of arrival."""
 
     def __init__(self, me: i64) -> None:
+        super().__init__()
         self._me: Final[i64] = me
         # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
         self._complete: dict[i64, i64] = {}

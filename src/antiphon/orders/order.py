@@ -23,14 +23,36 @@ class Ordered(Publication):
     the sequence number implies it.
     """
 
-    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes, dependencies: vec[i64]) -> None:
-        super().__init__(source, sequence, timestamp, payload)
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        dependencies: vec[i64],
+        topic: i64 = 0,
+    ) -> None:
+        super().__init__(source, sequence, timestamp, payload, topic)
         self.dependencies: Final[vec[i64]] = dependencies
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Order:
-    """The interface of every order."""
+    """The interface of every order.
+
+    ``held_total`` counts the publications that had to wait, ``held_peak`` the most that waited at one time.
+    """
+
+    def __init__(self) -> None:
+        self.held_total: i64 = 0
+        self.held_peak: i64 = 0
+
+    def count_held(self) -> None:
+        """Called by orders when a publication begins to wait."""
+        self.held_total += 1
+        waiting = self.waiting()
+        if waiting > self.held_peak:
+            self.held_peak = waiting
 
     def stamp(self, sequence: i64) -> vec[i64]:
         """Called when this process publishes: the dependencies that its publication ``sequence`` must carry.

@@ -35,6 +35,7 @@ class CausalVectors(Order):
     """Causal order among all publications that one process sees."""
 
     def __init__(self, me: i64) -> None:
+        super().__init__()
         self._me: Final[i64] = me
         self._delivered: vec[i64] = vec[i64]()
         # Sources whose entry changed since this process last published, each once; the flag says who is listed.
@@ -113,6 +114,7 @@ class CausalVectors(Order):
         if key in self._held:
             return
         self._held.add(key)
+        self.count_held()
         self._wait(Waiting(publication, 0), missing)
 
     def _wait(self, waiting: Waiting, missing: i64) -> None:

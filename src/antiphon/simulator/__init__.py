@@ -1,0 +1,1 @@
+"""The deterministic host: virtual time, one seed, one thread."""

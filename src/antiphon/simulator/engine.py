@@ -20,7 +20,26 @@ from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
 from antiphon.simulator.network import Cut, Network
-from antiphon.trace.recorder import CRASH, DELIVER, DROP, DUPLICATE, EXPIRE, JOIN, LEAVE, PAUSE, PUBLISH, RECEIVE, RESTART, RESUME, SEND, Recorder
+from antiphon.trace.recorder import (
+    CRASH,
+    DELIVER,
+    DROP,
+    DROPPED_LOSS,
+    DROPPED_PARTITION,
+    DROPPED_RECEIVER_DOWN,
+    DROPPED_SENDER_DOWN,
+    DUPLICATE,
+    EXPIRE,
+    JOIN,
+    LEAVE,
+    PAUSE,
+    PUBLISH,
+    RECEIVE,
+    RESTART,
+    RESUME,
+    SEND,
+    Recorder,
+)
 
 UP: Final[i64] = 0
 PAUSED: Final[i64] = 1
@@ -98,13 +117,13 @@ class Node(Environment):
     def deliver(self, publication: Publication) -> None:
         engine = self._engine
         engine.deliveries += 1
+        latency = engine.calendar.now - publication.timestamp
         if publication.source != self.identifier:
-            latency = engine.calendar.now - publication.timestamp
             engine.latency_sum += latency
             if latency > engine.latency_maximum:
                 engine.latency_maximum = latency
         if engine.traces_deliveries:
-            engine.record(DELIVER, self.identifier, publication.source, publication, 0)
+            engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
         timers = self._timers
@@ -204,7 +223,7 @@ class Engine:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
             sequence = process.publish(payload)
-            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, NO_NODE, identifier, sequence, len(payload))
+            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, 0, len(payload))
         else:
             process.publish(payload)
         return True
@@ -233,7 +252,9 @@ class Engine:
         node.backlog = None
         if backlog is not None:
             for position in range(0, len(backlog), STRIDE):
-                self.calendar.schedule(self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2])
+                self.calendar.schedule(
+                    self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2]
+                )
 
     def join(self, identifier: i64) -> None:
         """Bring up a node that was absent from the start, or that has left."""
@@ -258,11 +279,11 @@ class Engine:
         node = self.nodes[identifier]
         if node.state != one and node.state != other:
             raise UsageError(
-                f"at time {self.calendar.now} node {identifier} is {STATE_NAMES[node.state]}, but a fault expects it to be "
-                f"{STATE_NAMES[one]}; check the order of the faults in the scenario"
+                f"at time {self.calendar.now} node {identifier} is {STATE_NAMES[node.state]}, but a fault expects it "
+                f"to be {STATE_NAMES[one]}; check the order of the faults in the scenario"
             )
         if self._recorder is not None:
-            self._recorder.record(self.calendar.now, event, identifier, NO_NODE, -1, 0, 0)
+            self._recorder.record(self.calendar.now, event, identifier, 0)
         return node
 
     def _bring_up(self, node: Node) -> None:
@@ -295,7 +316,11 @@ class Engine:
                 self._work_through(calendar.advance(time))
                 calendar.clear_bucket(time)
                 self.end_time = time
+                if self._recorder is not None:
+                    self._recorder.flush_if_full()
         finally:
+            if self._recorder is not None:
+                self._recorder.flush()
             if collecting:
                 gc.enable()
 
@@ -345,7 +370,8 @@ class Engine:
         if process is None or node.incarnation != timer.incarnation or not node.take_timer(timer):
             return
         if self.traces_copies:
-            self.record(EXPIRE, node.identifier, NO_NODE, None, timer.name)
+            assert self._recorder is not None, "traces_copies implies a recorder"
+            self._recorder.record(self.calendar.now, EXPIRE, node.identifier, timer.name)
         process.expire(timer.name)
 
     def _receive(self, target: Node, sender: Node, message: Message) -> None:
@@ -361,10 +387,10 @@ class Engine:
     def _land(self, target: Node, sender: Node, flight: Flight) -> None:
         """The end of a flight, where it turns out whether the copy got through."""
         reason: i64 = 0
-        if sender.incarnation != flight.incarnation or sender.state == DOWN:
-            # The sender has crashed since; a copy that was still in its output queue then has never left.
-            if flight.departed > sender.crashed_at:
-                reason = DROPPED_SENDER_DOWN
+        crashed_since = sender.incarnation != flight.incarnation or sender.state == DOWN
+        # A copy that was still in the output queue when its sender crashed has never left.
+        if crashed_since and flight.departed > sender.crashed_at:
+            reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
                 reason = DROPPED_PARTITION
@@ -406,18 +432,7 @@ class Engine:
             what = Flight(message, departs, arrives, node.incarnation)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
-    def record(self, event: i64, node: i64, peer: i64, message: Message | None, value: i64) -> None:
-        """Write a row of the trace, if there is one."""
-        recorder = self._recorder
-        if recorder is None:
-            return
-        if message is None:
-            recorder.record(self.calendar.now, event, node, peer, -1, 0, value)
-        else:
-            recorder.record_message(self.calendar.now, event, node, peer, message, value)
-
-
-DROPPED_LOSS: Final[i64] = 1
-DROPPED_PARTITION: Final[i64] = 2
-DROPPED_RECEIVER_DOWN: Final[i64] = 3
-DROPPED_SENDER_DOWN: Final[i64] = 4
+    def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
+        """Write a row about a message, if there is a trace."""
+        if self._recorder is not None:
+            self._recorder.record_message(self.calendar.now, event, node, peer, message, value)

@@ -55,7 +55,10 @@ class NormalDelay(Delay):
 
     def __init__(self, mean: float, deviation: float) -> None:
         if not (mean >= 1 and 0 < deviation <= 100_000):
-            raise UsageError(f"a normal delay needs a mean of at least 1 and a deviation from above 0 to 100000, not {mean} and {deviation}")
+            raise UsageError(
+                f"a normal delay needs a mean of at least 1 and a deviation above 0 and up to 100000, "
+                f"not {mean} and {deviation}"
+            )
         self._lowest: Final[i64] = max(1, int(mean - 7 * deviation))
         highest = int(mean + 7 * deviation) + 1
         # Entry k is the probability, in units of 2**-32, that the delay is at most lowest + k.
@@ -93,7 +96,7 @@ class LinkDelay(Delay):
 
 
 class MatrixDelay(Delay):
-    """Given for every pair of places; node ``i`` is at place ``i mod number of places``, so a small matrix serves many."""
+    """Given for every pair of places; node ``i`` is at place ``i mod places``, so a small matrix serves many nodes."""
 
     def __init__(self, rows: list[list[int]]) -> None:
         self._places: Final[i64] = len(rows)
@@ -125,7 +128,9 @@ class Network:
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} is a probability from 0 to 1, not {share}")
         if transmission < 0 or processing < 0 or reordering_window < 0:
-            raise UsageError("transmission, processing and reordering_window are numbers of ticks and cannot be negative")
+            raise UsageError(
+                "transmission, processing and reordering_window are numbers of ticks and cannot be negative"
+            )
         self.delay: Final[Delay] = delay
         self.transmission: Final[i64] = transmission
         self.processing: Final[i64] = processing

@@ -1,8 +1,8 @@
 """Rows of a trace, collected as packed integers while a host runs.
 
-A row is four 64-bit words: the time; the node, its peer, the event and the kind of message; the publication; a value
-whose meaning depends on the event. They are turned into columns and written in chunks (:mod:`antiphon.trace.store`),
-so recording costs a few nanoseconds and 32 bytes per row and memory stays bounded.
+A row is four 64-bit words: the time; the node, its peer, the event and the kind of message; the publication; the topic
+and a value whose meaning depends on the event. They are turned into columns and written in chunks
+(:mod:`antiphon.trace.store`), so recording costs a few nanoseconds and 32 bytes per row and memory stays bounded.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.process import NO_NODE
 
 WORDS_PER_ROW: Final = 4
 
@@ -33,6 +34,13 @@ RESUME: Final[i64] = 13
 SUBSCRIBE: Final[i64] = 14
 UNSUBSCRIBE: Final[i64] = 15
 
+DROPPED_LOSS: Final[i64] = 1
+DROPPED_PARTITION: Final[i64] = 2
+DROPPED_RECEIVER_DOWN: Final[i64] = 3
+DROPPED_SENDER_DOWN: Final[i64] = 4
+
+DROP_REASONS: Final = ("", "loss", "partition", "receiver down", "sender down")
+
 EVENT_NAMES: Final = (
     "", "publish", "send", "receive", "deliver", "drop", "duplicate", "expire", "join", "leave", "crash",
     "restart", "pause", "resume", "subscribe", "unsubscribe",
@@ -50,9 +58,9 @@ class Recorder:
         self._kinds: dict[type, i64] = {}
         self.kind_names: Final[list[str]] = [""]
 
-    def record(self, time: i64, event: i64, node: i64, peer: i64, source: i64, sequence: i64, value: i64) -> None:
-        """Add a row that is not about a message of a particular class."""
-        self._append(time, event, 0, node, peer, -1 if source < 0 else publication_key(source, sequence), value)
+    def record(self, time: i64, event: i64, node: i64, value: i64) -> None:
+        """Add a row that is about a node and not about a message."""
+        self._append(time, pack(event, 0, node, NO_NODE), -1, value)
 
     def record_message(self, time: i64, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
         """Add a row about a message."""
@@ -61,25 +69,26 @@ class Recorder:
             kind = len(self.kind_names)
             self._kinds[type(message)] = kind
             self.kind_names.append(type(message).__name__)
-        self._append(time, event, kind, node, peer, publication_key(message.source, message.sequence), value)
+        key = publication_key(message.source, message.sequence)
+        self._append(time, pack(event, kind, node, peer), key, pack_value(message.topic, value))
 
     def reserve(self) -> i64:
         """Add an empty row, to be filled before the next flush; the answer says where."""
         row = len(self._words)
-        self._append(0, 0, 0, 0, 0, 0, 0)
+        self._append(0, 0, 0, 0)
         return row
 
-    def fill(self, row: i64, time: i64, event: i64, node: i64, peer: i64, source: i64, sequence: i64, value: i64) -> None:
-        """Fill a reserved row."""
+    def fill(self, row: i64, time: i64, event: i64, node: i64, sequence: i64, topic: i64, value: i64) -> None:
+        """Fill a reserved row with an operation of ``node``: its publication, or a change of its subscriptions."""
         words = self._words
         words[row] = time
-        words[row + 1] = pack(event, 0, node, peer)
-        words[row + 2] = publication_key(source, sequence)
-        words[row + 3] = value
+        words[row + 1] = pack(event, 0, node, NO_NODE)
+        words[row + 2] = publication_key(node, sequence)
+        words[row + 3] = pack_value(topic, value)
 
-    def _append(self, time: i64, event: i64, kind: i64, node: i64, peer: i64, key: i64, value: i64) -> None:
+    def _append(self, time: i64, what: i64, key: i64, value: i64) -> None:
         words = append(self._words, time)
-        words = append(words, pack(event, kind, node, peer))
+        words = append(words, what)
         words = append(words, key)
         self._words = append(words, value)
 
@@ -99,3 +108,8 @@ class Recorder:
 def pack(event: i64, kind: i64, node: i64, peer: i64) -> i64:
     """Node, peer (or nobody), event and kind of message in one word."""
     return (node << 40) | ((peer + 1) << 16) | (event << 8) | kind
+
+
+def pack_value(topic: i64, value: i64) -> i64:
+    """Topic and value in one word; a value beyond 32 bits is written as the largest that fits."""
+    return (topic << 32) | (value if value < 0xFFFFFFFF else 0xFFFFFFFF)

@@ -1,7 +1,15 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
 from antiphon.fabrics.cube.broadcast import Acknowledgement, SingleTreeBroadcast, TreeBroadcast
-from antiphon.fabrics.cube.topology import Cube, FullCube, PartialCube, cluster, cluster_members, dimension_for, full_or_partial
+from antiphon.fabrics.cube.topology import (
+    Cube,
+    FullCube,
+    PartialCube,
+    cluster,
+    cluster_members,
+    dimension_for,
+    full_or_partial,
+)
 
 __all__ = [
     "Acknowledgement",

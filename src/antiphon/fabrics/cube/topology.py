@@ -31,7 +31,7 @@ MAXIMUM_DIMENSION: Final = 22
 
 
 def cluster(i: i64, j: i64) -> i64:
-    """The index of the cluster of ``i`` that holds ``j``: the bit length of ``i ^ j``; symmetric, 0 for ``i`` itself."""
+    """The index of the cluster of ``i`` that holds ``j``: the bit length of ``i ^ j``. Symmetric, and 0 for itself."""
     difference = i ^ j
     index: i64 = 0
     while difference > 0:
@@ -49,7 +49,9 @@ def cluster_members(i: i64, s: i64) -> list[int]:
 def dimension_for(node_count: int) -> int:
     """The smallest dimension of a cube that has room for this many nodes."""
     if not 1 <= node_count <= 1 << MAXIMUM_DIMENSION:
-        raise UsageError(f"a cube holds from 1 to {1 << MAXIMUM_DIMENSION} nodes, not {node_count}; choose a number in that range")
+        raise UsageError(
+            f"a cube holds from 1 to {1 << MAXIMUM_DIMENSION} nodes, not {node_count}; choose a number in that range"
+        )
     return (node_count - 1).bit_length()
 
 
@@ -94,7 +96,7 @@ class Cube:
         return self.children(i, height)
 
     def parent_in_tree(self, i: i64, root: i64) -> i64:
-        """The parent of ``i`` in the tree rooted at ``root``; ``NO_NODE`` for the root and for those not in the tree."""
+        """The parent of ``i`` in the tree rooted at ``root``; ``NO_NODE`` for the root and those outside the tree."""
         parent: i64 = NO_NODE
         at = root
         height = self.dimension
@@ -143,7 +145,9 @@ class PartialCube(Cube):
 
     def _change(self, i: i64, amount: i64) -> bool:
         if not 0 <= i < self._size:
-            raise UsageError(f"identifier {i} does not fit a cube of dimension {self.dimension}; choose one below {self._size}")
+            raise UsageError(
+                f"identifier {i} does not fit a cube of dimension {self.dimension}; choose one below {self._size}"
+            )
         entry = self._size + i
         while entry > 0:
             self._counts[entry] += amount

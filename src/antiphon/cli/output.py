@@ -1,0 +1,74 @@
+"""How commands talk: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+import antiphon.kernel.process
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+def is_compiled() -> bool:
+    """Whether the protocols and the engine run as compiled modules."""
+    return not str(antiphon.kernel.process.__file__).endswith(".py")
+
+
+def complain(sentence: str) -> None:
+    """Say what went wrong, on standard error."""
+    errors.print(f"[bold red]antiphon:[/] {sentence}", soft_wrap=True)
+
+
+def warn_if_not_compiled() -> None:
+    """Say once, before long work, that it could be faster."""
+    if not is_compiled():
+        errors.print("antiphon: running without compiled modules (no C compiler at set-up): about 8 times slower")
+
+
+def print_json(result: object) -> None:
+    """Print a result for machines: JSON and nothing else on standard output."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Steps]:
+    """Progress of long work: a bar on a terminal, a plain line per step elsewhere; always on standard error."""
+    if errors.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=errors, transient=True) as bar:
+            yield Steps(title, total, bar)
+    else:
+        yield Steps(title, total, None)
+
+
+class Steps:
+    """Counts the steps of long work."""
+
+    def __init__(self, title: str, total: int, bar: Progress | None) -> None:
+        self._title = title
+        self._total = total
+        self._done = 0
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(title, total=total)
+
+    def step(self, what: str) -> None:
+        """One more step is done."""
+        self._done += 1
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, advance=1, description=f"{self._title}: {what}")
+        else:
+            print(f"{self._title}: {self._done}/{self._total} {what}", file=sys.stderr, flush=True)

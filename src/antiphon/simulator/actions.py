@@ -1,0 +1,80 @@
+"""What a scenario can do to a running simulation, one class per kind of action."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from antiphon.simulator.engine import Action, Engine
+from antiphon.simulator.network import Cut
+
+
+class NodeAction(Action):
+    """Something that happens to one node."""
+
+    def __init__(self, node: i64) -> None:
+        self.node: Final[i64] = node
+
+
+class Publish(NodeAction):
+    """The node publishes."""
+
+    def __init__(self, node: i64, payload: bytes = b"") -> None:
+        super().__init__(node)
+        self.payload: Final[bytes] = payload
+
+    def run(self, engine: Engine) -> None:
+        engine.publish(self.node, self.payload)
+
+
+class Crash(NodeAction):
+    """The node stops at once and forgets everything."""
+
+    def run(self, engine: Engine) -> None:
+        engine.crash(self.node)
+
+
+class Restart(NodeAction):
+    """A crashed node comes back."""
+
+    def run(self, engine: Engine) -> None:
+        engine.restart(self.node)
+
+
+class Pause(NodeAction):
+    """The node stalls."""
+
+    def run(self, engine: Engine) -> None:
+        engine.pause(self.node)
+
+
+class Resume(NodeAction):
+    """A stalled node goes on."""
+
+    def run(self, engine: Engine) -> None:
+        engine.resume(self.node)
+
+
+class Join(NodeAction):
+    """An absent node comes up."""
+
+    def run(self, engine: Engine) -> None:
+        engine.join(self.node)
+
+
+class Leave(NodeAction):
+    """The node leaves in an orderly way."""
+
+    def run(self, engine: Engine) -> None:
+        engine.leave(self.node)
+
+
+class Partition(Action):
+    """The network falls apart for a while."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut: Final[Cut] = cut
+
+    def run(self, engine: Engine) -> None:
+        engine.cut(self.cut)

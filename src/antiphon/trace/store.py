@@ -1,0 +1,207 @@
+"""Traces on disk: the schema, the writer and the reader.
+
+One schema serves every host. A row says that something happened at a node:
+
+=========  =================  =======================================================================================
+column     type               meaning
+=========  =================  =======================================================================================
+time       int64              ticks of the host's clock
+event      dictionary         ``publish``, ``send``, ``receive``, ``deliver``, ``drop``, ``duplicate``, ``expire``,
+                              ``join``, ``leave``, ``crash``, ``restart``, ``pause``, ``resume``, ``subscribe``,
+                              ``unsubscribe``
+node       int32              where it happened; for ``drop`` and ``duplicate`` where the copy was going
+peer       int32, nullable    the other end: destination of a ``send``, sender of the rest
+message    dictionary, null.  class of the message
+source     int32, nullable    publisher of what the message is about
+sequence   int64, nullable    its number at that publisher
+topic      int32, nullable    its topic
+value      int64, nullable    ``publish``: bytes of payload; ``send``: ticks until the copy has left the output queue
+                              (with one tick per copy, the length of the queue, itself included); ``deliver``: latency
+                              in ticks; ``expire``: name of the timer
+reason     dictionary, null.  why a copy was dropped: ``loss``, ``partition``, ``receiver down``, ``sender down``
+=========  =================  =======================================================================================
+
+Rows stand in the order in which things happened. The file's metadata holds, as JSON under the key ``antiphon``, the
+version of the schema and whatever the writer was given (scenario, seed). A file is written beside its final place and
+moved there when it is complete: a file with the right name is never half a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.trace.recorder import (
+    DELIVER,
+    DROP,
+    DROP_REASONS,
+    EVENT_NAMES,
+    EXPIRE,
+    PUBLISH,
+    SEND,
+    WORDS_PER_ROW,
+    Recorder,
+)
+
+SCHEMA_VERSION = 1
+
+WORD = pa.dictionary(pa.int8(), pa.string())
+SCHEMA = pa.schema(
+    [
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("event", WORD, nullable=False),
+        pa.field("node", pa.int32(), nullable=False),
+        pa.field("peer", pa.int32()),
+        pa.field("message", WORD),
+        pa.field("source", pa.int32()),
+        pa.field("sequence", pa.int64()),
+        pa.field("topic", pa.int32()),
+        pa.field("value", pa.int64()),
+        pa.field("reason", WORD),
+    ]
+)
+
+LEVELS = ("counts", "deliveries", "everything")
+"""How much is written: nothing, what applications and operators see, or every copy too."""
+
+HAS_VALUE = np.array([event in (PUBLISH, SEND, DELIVER, EXPIRE) for event in range(len(EVENT_NAMES))])
+
+
+def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
+    """The packed rows of a recorder as columns."""
+    rows = np.frombuffer(words, dtype=np.int64).reshape(-1, WORDS_PER_ROW)  # type: ignore[call-overload]
+    time, what, key, value = (np.ascontiguousarray(rows[:, column]) for column in range(WORDS_PER_ROW))
+    event = (what >> 8) & 0xFF
+    kind = what & 0xFF
+    peer = ((what >> 16) & 0xFFFFFF) - 1
+    about_nothing = key < 0
+    dropped = event == DROP
+    low_value = value & 0xFFFFFFFF
+    return pa.record_batch(
+        [
+            pa.array(time),
+            words_of(event, EVENT_NAMES, None),
+            pa.array((what >> 40).astype(np.int32)),
+            pa.array(peer.astype(np.int32), mask=peer < 0),
+            words_of(kind, kind_names, kind == 0),
+            pa.array((key & SOURCE_MASK).astype(np.int32), mask=about_nothing),
+            pa.array(key >> SOURCE_BITS, mask=about_nothing),
+            pa.array((value >> 32).astype(np.int32), mask=about_nothing),
+            pa.array(low_value, mask=~HAS_VALUE[event]),
+            words_of(np.where(dropped, low_value, 0), DROP_REASONS, ~dropped),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def words_of(codes: np.ndarray, names: tuple[str, ...] | list[str], missing: np.ndarray | None) -> pa.DictionaryArray:
+    """Small integers as a column of words."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8), mask=missing), pa.array(list(names)))
+
+
+class TraceWriter:
+    """Writes a trace to a file; ``.parquet`` or ``.arrow`` by its name. Use as a context manager.
+
+    ``recorder`` is what a host records into. If the block ends with an exception nothing is left behind.
+    """
+
+    def __init__(self, path: Path, level: str, about: Mapping[str, object], chunk_rows: int = 1 << 20) -> None:
+        if level not in LEVELS[1:]:
+            raise UsageError(f"a trace file holds 'deliveries' or 'everything', not {level!r}; choose one of these")
+        if path.suffix not in (".parquet", ".arrow"):
+            raise UsageError(f"a trace is written as .parquet or .arrow, not as {path.name!r}; change its ending")
+        self._path = path
+        self._partial = path.with_name(f".{path.name}.partial")
+        metadata = json.dumps({"schema": SCHEMA_VERSION, "level": level, **about}, sort_keys=True)
+        schema = SCHEMA.with_metadata({"antiphon": metadata})
+        self.recorder = Recorder(level == "everything", self._write, chunk_rows)
+        self.rows = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".parquet":
+                self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
+            else:
+                # Dictionaries grow while the trace is written, so later chunks may replace them.
+                options = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
+                self._writer = pa.ipc.new_stream(pa.OSFile(str(self._partial), "wb"), schema, options=options)
+        except OSError as error:
+            raise PeerError(
+                f"cannot write the trace to {path}: {error.strerror or error}; choose another place"
+            ) from error
+
+    def _write(self, words: object) -> None:
+        batch = to_batch(words, self.recorder.kind_names)
+        self.rows += batch.num_rows
+        try:
+            self._writer.write_batch(batch)
+        except OSError as error:
+            raise PeerError(
+                f"cannot write the trace to {self._path}: {error}; free some space and run again"
+            ) from error
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self.recorder.flush()
+            self._writer.close()
+            if kind is None:
+                os.replace(self._partial, self._path)
+        except OSError as failure:
+            raise PeerError(
+                f"cannot write the trace to {self._path}: {failure}; free some space and run again"
+            ) from failure
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+
+def read_trace(path: Path) -> pa.Table:
+    """A trace as a table."""
+    try:
+        if path.suffix == ".arrow":
+            with pa.memory_map(str(path)) as file:
+                return pa.ipc.open_stream(file).read_all()
+        return pq.read_table(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no trace at {path}; check the name") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise PeerError(f"{path} is not a readable trace: {error}; write it again") from error
+
+
+def about_trace(table: pa.Table) -> dict[str, object]:
+    """What the writer said about a trace: schema, level, scenario, seed."""
+    metadata = (table.schema.metadata or {}).get(b"antiphon")
+    if metadata is None:
+        raise UsageError("the file is not an Antiphon trace: its metadata has no 'antiphon' entry")
+    found = json.loads(metadata)
+    assert isinstance(found, dict), "the metadata is written as an object"
+    return found
+
+
+class MemoryTrace:
+    """A trace kept in memory, for experiments and tests."""
+
+    def __init__(self, level: str = "everything", chunk_rows: int = 1 << 20) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self.recorder = Recorder(level == "everything", self._keep, chunk_rows)
+
+    def _keep(self, words: object) -> None:
+        self._batches.append(to_batch(words, self.recorder.kind_names))
+
+    def table(self) -> pa.Table:
+        """All rows recorded so far."""
+        self.recorder.flush()
+        return pa.Table.from_batches(self._batches, SCHEMA).unify_dictionaries()

@@ -47,6 +47,7 @@ DOWN: Final[i64] = 2
 ABSENT: Final[i64] = 3
 STATE_NAMES: Final = ("up", "paused", "down", "absent")
 
+NEVER: Final[i64] = 1 << 60
 NETWORK_STREAM: Final = 1
 NODE_STREAM: Final = 2
 
@@ -92,7 +93,7 @@ class Node(Environment):
         self.state: i64 = ABSENT
         self.incarnation: i64 = 0
         self.free: i64 = 0
-        self.crashed_at: i64 = 0
+        self.crashed_at: i64 = NEVER
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
         self.backlog: list[object] | None = None
@@ -267,6 +268,7 @@ class Engine:
         assert process is not None, "a node that is up has a process"
         process.leave()
         node.state = ABSENT
+        node.crashed_at = NEVER
         node.forget()
 
     def cut(self, cut: Cut) -> None:
@@ -296,7 +298,7 @@ class Engine:
 
     # Running.
 
-    def run(self, until: i64 = 1 << 60, event_limit: i64 = 1 << 60) -> str:
+    def run(self, until: i64 = NEVER, event_limit: i64 = NEVER) -> str:
         """Work through the calendar; says why it stopped: ``finished``, ``time limit`` or ``event limit``.
 
         A bucket is always finished, so the limit on events may be passed by the events of one tick.

@@ -20,12 +20,35 @@ class NodeAction(Action):
 class Publish(NodeAction):
     """The node publishes."""
 
-    def __init__(self, node: i64, payload: bytes = b"") -> None:
+    def __init__(self, node: i64, payload: bytes = b"", topic: i64 = 0) -> None:
         super().__init__(node)
         self.payload: Final[bytes] = payload
+        self.topic: Final[i64] = topic
 
     def run(self, engine: Engine) -> None:
-        engine.publish(self.node, self.payload)
+        engine.publish(self.node, self.payload, self.topic)
+
+
+class Subscribe(NodeAction):
+    """The node subscribes to a topic."""
+
+    def __init__(self, node: i64, topic: i64 = 0) -> None:
+        super().__init__(node)
+        self.topic: Final[i64] = topic
+
+    def run(self, engine: Engine) -> None:
+        engine.subscribe(self.node, self.topic)
+
+
+class Unsubscribe(NodeAction):
+    """The node unsubscribes from a topic."""
+
+    def __init__(self, node: i64, topic: i64 = 0) -> None:
+        super().__init__(node)
+        self.topic: Final[i64] = topic
+
+    def run(self, engine: Engine) -> None:
+        engine.unsubscribe(self.node, self.topic)
 
 
 class Crash(NodeAction):

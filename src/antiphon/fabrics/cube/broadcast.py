@@ -20,19 +20,15 @@ from __future__ import annotations
 from typing import Final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
+from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, Ordered
-
-
-@mypyc_attr(acyclic=True)
-class Acknowledgement(Message):
-    """The whole subtree of the sender has the publication."""
 
 
 class TreeBroadcast(Process):

@@ -98,5 +98,9 @@ class Process:
     def expire(self, name: i64) -> None:
         """A timer set under this name has run out."""
 
+    def state(self) -> str:
+        """All that decides what this process will do, as text, for hosts that compare states."""
+        raise NotImplementedError
+
     def leave(self) -> None:
         """The node is about to go in an orderly way; nothing is called after this."""

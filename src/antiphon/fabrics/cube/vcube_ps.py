@@ -114,6 +114,16 @@ class Topic:
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
         self.departed: dict[i64, i64] = {}
 
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(pending.sequence, pending.payload) for pending in self.queue]
+        early = [(publication.source, publication.sequence) for publication in self.early]
+        counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
+        return (
+            f"{self.name} {counters} {queued} {early} {sorted(self.departed.items())} "
+            f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
+        )
+
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""
         return self.state >= SYNCHRONISING
@@ -174,11 +184,17 @@ class VCubePs(Process):
         state.view = view.copy()
         state.state = MEMBER
         state.wants_membership = True
+        self.environment.subscribed(topic)
 
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
         return known is not None and known.wants_membership
+
+    def state(self) -> str:
+        topics = [topic.text() for _, topic in sorted(self._topics.items())]
+        surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
+        return f"{self._counter} {topics} {surveys}"
 
     def topic(self, name: i64) -> Topic | None:
         """What this node knows about a topic, for inspection."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from textwrap import dedent
-from typing import Any
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, TreeBroadcast, full_or_partial
 from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
@@ -14,6 +16,12 @@ from antiphon.simulator.network import ConstantDelay, Network
 from antiphon.trace.store import MemoryTrace
 
 OrderOf = Callable[[int], Order]
+Element = TypeVar("Element")
+
+
+def lists_up_to(longest: int, elements: st.SearchStrategy[Element]) -> st.SearchStrategy[list[Element]]:
+    """Lists of every length alike; left to itself hypothesis would draw mostly short ones, which test little."""
+    return st.integers(0, longest).flatmap(lambda length: st.lists(elements, min_size=length, max_size=length))
 
 
 def lines_of(table: Any, only: Iterable[str] | None = None) -> str:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.kernel.integer_map import SMALLEST, IntegerMap
+from tests.support import lists_up_to
 
 LARGEST = (1 << 63) - 1
 ABSENT = -77
@@ -17,8 +18,8 @@ COLLIDING = st.builds(
 )
 KEYS = st.one_of(COLLIDING, st.integers(0, 20), st.integers(0, LARGEST))
 VALUES = st.one_of(st.integers(-3, 3), st.integers(-LARGEST - 1, LARGEST))
-OPERATIONS = st.lists(
-    st.one_of(st.tuples(st.just("put"), KEYS, VALUES), st.tuples(st.just("remove"), KEYS, st.just(0))), max_size=120
+OPERATIONS = lists_up_to(
+    120, st.one_of(st.tuples(st.just("put"), KEYS, VALUES), st.tuples(st.just("remove"), KEYS, st.just(0)))
 )
 
 

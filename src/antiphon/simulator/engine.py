@@ -63,23 +63,30 @@ class Action:
 
 @final
 class Timer:
-    """A timer that has been set; cancelling only marks it, and the event passes unnoticed."""
+    """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
 
-    def __init__(self, name: i64, handle: i64, incarnation: i64) -> None:
+    def __init__(self, name: i64, handle: i64) -> None:
         self.name: Final[i64] = name
         self.handle: Final[i64] = handle
-        self.incarnation: Final[i64] = incarnation
+
+
+@final
+class Life:
+    """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
+
+    def __init__(self) -> None:
+        self.crashed_at: i64 = NEVER
 
 
 @final
 class Flight:
     """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
 
-    def __init__(self, message: Message, departed: i64, arrived: i64, incarnation: i64) -> None:
+    def __init__(self, message: Message, departed: i64, arrived: i64, life: Life) -> None:
         self.message: Final[Message] = message
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived
-        self.incarnation: Final[i64] = incarnation
+        self.life: Final[Life] = life
 
 
 @final
@@ -91,9 +98,8 @@ class Node(Environment):
         self._engine: Final[Engine] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
-        self.incarnation: i64 = 0
+        self.life: Life = Life()
         self.free: i64 = 0
-        self.crashed_at: i64 = NEVER
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
         self.backlog: list[object] | None = None
@@ -133,7 +139,7 @@ class Node(Environment):
             self._timers = timers
         engine = self._engine
         engine.timers_set += 1
-        timer = Timer(name, engine.timers_set, self.incarnation)
+        timer = Timer(name, engine.timers_set)
         timers[timer.handle] = timer
         engine.calendar.schedule(engine.calendar.now + delay, self, self, timer)
         return timer.handle
@@ -233,7 +239,8 @@ class Engine:
         """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
         node = self._in_state(identifier, CRASH, UP, PAUSED)
         node.state = DOWN
-        node.crashed_at = self.calendar.now
+        node.life.crashed_at = self.calendar.now
+        node.free = self.calendar.now
         node.forget()
 
     def restart(self, identifier: i64) -> None:
@@ -268,7 +275,6 @@ class Engine:
         assert process is not None, "a node that is up has a process"
         process.leave()
         node.state = ABSENT
-        node.crashed_at = NEVER
         node.forget()
 
     def cut(self, cut: Cut) -> None:
@@ -290,8 +296,7 @@ class Engine:
 
     def _bring_up(self, node: Node) -> None:
         node.state = UP
-        node.incarnation += 1
-        node.free = self.calendar.now
+        node.life = Life()
         process = self._build(node)
         node.process = process
         process.start()
@@ -369,7 +374,7 @@ class Engine:
 
     def _expire(self, node: Node, timer: Timer) -> None:
         process = node.process
-        if process is None or node.incarnation != timer.incarnation or not node.take_timer(timer):
+        if process is None or not node.take_timer(timer):
             return
         if self.traces_copies:
             assert self._recorder is not None, "traces_copies implies a recorder"
@@ -389,9 +394,8 @@ class Engine:
     def _land(self, target: Node, sender: Node, flight: Flight) -> None:
         """The end of a flight, where it turns out whether the copy got through."""
         reason: i64 = 0
-        crashed_since = sender.incarnation != flight.incarnation or sender.state == DOWN
         # A copy that was still in the output queue when its sender crashed has never left.
-        if crashed_since and flight.departed > sender.crashed_at:
+        if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
@@ -431,7 +435,7 @@ class Engine:
             arrives += self._random.between(0, network.reordering_window)
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.incarnation)
+            what = Flight(message, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:

@@ -102,7 +102,7 @@ class Node(Environment):
         self.free: i64 = 0
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
-        self.backlog: list[object] | None = None
+        self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
@@ -157,11 +157,24 @@ class Node(Environment):
         """Whether an expiring timer is still wanted; it is not wanted again."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
 
+    def wait(self, sender: object, what: object) -> None:
+        """Keep an event for the time after a pause."""
+        if self._backlog is None:
+            self._backlog = []
+        self._backlog.append(self)
+        self._backlog.append(sender)
+        self._backlog.append(what)
+
+    def take_backlog(self) -> list[object]:
+        """What has been waiting, in the order of arrival; it is not kept."""
+        backlog = self._backlog
+        self._backlog = None
+        return [] if backlog is None else backlog
+
     def forget(self) -> None:
-        """Lose everything a crash loses: the process, its timers, what was waiting."""
+        """Lose the memory: the process and its timers."""
         self.process = None
         self._timers = None
-        self.backlog = None
 
 
 class Engine:
@@ -242,6 +255,8 @@ class Engine:
         node.life.crashed_at = self.calendar.now
         node.free = self.calendar.now
         node.forget()
+        # With nobody there to handle it, what waited during a pause is dropped and counted.
+        self._catch_up(node.take_backlog())
 
     def restart(self, identifier: i64) -> None:
         """Bring a crashed node back with an empty memory."""
@@ -256,13 +271,7 @@ class Engine:
         """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
         node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
         node.state = UP
-        backlog = node.backlog
-        node.backlog = None
-        if backlog is not None:
-            for position in range(0, len(backlog), STRIDE):
-                self.calendar.schedule(
-                    self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2]
-                )
+        self._catch_up(node.take_backlog())
 
     def join(self, identifier: i64) -> None:
         """Bring up a node that was absent from the start, or that has left."""
@@ -293,6 +302,11 @@ class Engine:
         if self._recorder is not None:
             self._recorder.record(self.calendar.now, event, identifier, 0)
         return node
+
+    def _catch_up(self, backlog: list[object]) -> None:
+        """Handle what waited at a paused node before anything else that arrives in this tick."""
+        for position in range(0, len(backlog), STRIDE):
+            self._handle(backlog[position], backlog[position + 1], backlog[position + 2])
 
     def _bring_up(self, node: Node) -> None:
         node.state = UP
@@ -356,13 +370,7 @@ class Engine:
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
         if target.state == PAUSED:
-            backlog = target.backlog
-            if backlog is None:
-                backlog = []
-                target.backlog = backlog
-            backlog.append(target)
-            backlog.append(sender)
-            backlog.append(what)
+            target.wait(sender, what)
             return
         if isinstance(what, Timer):
             self._expire(target, what)

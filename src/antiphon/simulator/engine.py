@@ -133,6 +133,8 @@ class Node(Environment):
             engine.latency_sum += latency
             if latency > engine.latency_maximum:
                 engine.latency_maximum = latency
+        else:
+            engine.own_deliveries += 1
         if engine.traces_deliveries:
             engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
 
@@ -220,6 +222,7 @@ class Engine:
         self.dropped: i64 = 0
         self.published: i64 = 0
         self.deliveries: i64 = 0
+        self.own_deliveries: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0

@@ -36,6 +36,7 @@ from antiphon.simulator.scenario import (
     expand_nodes,
 )
 from antiphon.simulator.scenario_file import check_scenario, load_scenario, parse_scenario
+from antiphon.trace.store import LEVELS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "scenarios").glob("*.toml"))
@@ -496,6 +497,11 @@ def test_a_byte_order_mark_does_no_harm(tmp_path):
 def test_scenarios_made_in_python_are_checked_as_well():
     with pytest.raises(ScenarioError, match=r"^scenario: publish 1, node: there is no node 9 among 8"):
         check_scenario(Scenario(nodes=8, publications=[PublishTable(at=0, node=9)]))
+
+
+def test_the_levels_are_those_of_traces():
+    (level,) = msgspec.inspect.type_info(TraceTable).fields
+    assert sorted(level.type.values) == sorted(LEVELS)
 
 
 @pytest.mark.parametrize(

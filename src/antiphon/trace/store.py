@@ -85,7 +85,8 @@ def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
     peer = ((what >> 16) & 0xFFFFFF) - 1
     about_nothing = key < 0
     dropped = event == DROP
-    low_value = value & 0xFFFFFFFF
+    # Where a row is about no message there is no topic either, and the value has the word for itself.
+    low_value = np.where(about_nothing, value, value & 0xFFFFFFFF)
     return pa.record_batch(
         [
             pa.array(time),

@@ -135,6 +135,8 @@ class TraceWriter:
                 options = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
                 self._writer = pa.ipc.new_stream(pa.OSFile(str(self._partial), "wb"), schema, options=options)
         except OSError as error:
+            if path.parent.is_dir():
+                self._partial.unlink(missing_ok=True)
             raise PeerError(
                 f"cannot write the trace to {path}: {error.strerror or error}; choose another place"
             ) from error

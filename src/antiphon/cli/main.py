@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import output
+from antiphon.cli import output, simulate
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -42,6 +42,9 @@ def common(
     ] = False,
 ) -> None:
     """Publish/subscribe in which an answer never arrives before its question."""
+
+
+app.command("simulate")(simulate.simulate)
 
 
 def main() -> None:

@@ -38,6 +38,10 @@ from antiphon.trace.recorder import (
     RESTART,
     RESUME,
     SEND,
+    SUBSCRIBE,
+    SUBSCRIBED,
+    UNSUBSCRIBE,
+    UNSUBSCRIBED,
     Recorder,
 )
 
@@ -129,8 +133,16 @@ class Node(Environment):
             engine.latency_sum += latency
             if latency > engine.latency_maximum:
                 engine.latency_maximum = latency
+        else:
+            engine.own_deliveries += 1
         if engine.traces_deliveries:
             engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
+
+    def subscribed(self, topic: i64) -> None:
+        self._engine.record_topic(SUBSCRIBED, self.identifier, topic)
+
+    def unsubscribed(self, topic: i64) -> None:
+        self._engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
         timers = self._timers
@@ -210,6 +222,7 @@ class Engine:
         self.dropped: i64 = 0
         self.published: i64 = 0
         self.deliveries: i64 = 0
+        self.own_deliveries: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -232,21 +245,42 @@ class Engine:
         """Do something at a given time."""
         self.calendar.schedule(time, self, self, action)
 
-    def publish(self, identifier: i64, payload: bytes) -> bool:
+    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0) -> bool:
         """Let a node publish; false if it is not up."""
-        node = self.nodes[identifier]
-        process = node.process
-        if process is None or node.state != UP:
+        process = self._ready_process(identifier)
+        if process is None:
             return False
         self.published += 1
         if self._recorder is not None:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
-            sequence = process.publish(payload)
-            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, 0, len(payload))
+            sequence = process.publish(payload, topic)
+            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload))
         else:
-            process.publish(payload)
+            process.publish(payload, topic)
         return True
+
+    def subscribe(self, identifier: i64, topic: i64) -> bool:
+        """Let a node subscribe; false if it is not up."""
+        process = self._ready_process(identifier)
+        if process is None:
+            return False
+        self.record_topic(SUBSCRIBE, identifier, topic)
+        process.subscribe(topic)
+        return True
+
+    def unsubscribe(self, identifier: i64, topic: i64) -> bool:
+        """Let a node unsubscribe; false if it is not up."""
+        process = self._ready_process(identifier)
+        if process is None:
+            return False
+        self.record_topic(UNSUBSCRIBE, identifier, topic)
+        process.unsubscribe(topic)
+        return True
+
+    def _ready_process(self, identifier: i64) -> Process | None:
+        node = self.nodes[identifier]
+        return node.process if node.state == UP else None
 
     def crash(self, identifier: i64) -> None:
         """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
@@ -450,3 +484,8 @@ class Engine:
         """Write a row about a message, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_message(self.calendar.now, event, node, peer, message, value)
+
+    def record_topic(self, event: i64, node: i64, topic: i64) -> None:
+        """Write a row about a subscription, if there is a trace."""
+        if self._recorder is not None:
+            self._recorder.record_topic(self.calendar.now, event, node, topic)

@@ -8,7 +8,7 @@ column     type               meaning
 time       int64              ticks of the host's clock
 event      dictionary         ``publish``, ``send``, ``receive``, ``deliver``, ``drop``, ``duplicate``, ``expire``,
                               ``join``, ``leave``, ``crash``, ``restart``, ``pause``, ``resume``, ``subscribe``,
-                              ``unsubscribe``
+                              ``unsubscribe`` (both: asked for), ``subscribed``, ``unsubscribed`` (both: effective)
 node       int32              where it happened; for ``drop`` and ``duplicate`` where the copy was going
 peer       int32, nullable    the other end: destination of a ``send``, sender of the rest
 message    dictionary, null.  class of the message

@@ -1,6 +1,6 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
-from antiphon.fabrics.cube.broadcast import Acknowledgement, SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.topology import (
     Cube,
     FullCube,
@@ -12,7 +12,6 @@ from antiphon.fabrics.cube.topology import (
 )
 
 __all__ = [
-    "Acknowledgement",
     "Cube",
     "FullCube",
     "PartialCube",

@@ -69,7 +69,7 @@ def test_it_knows_how_many_of_each_source_were_delivered(schedule: list[Step]) -
     system.run(schedule)
     for order, model in zip(system.orders, system.models, strict=True):
         assert isinstance(order, CausalVectors)
-        found = [order.delivered(source) for source in range(PROCESSES + 1)]
+        found = [order.past(source) for source in range(PROCESSES + 1)]
         assert found == [model.vector.get(source, 0) for source in range(PROCESSES + 1)]
 
 
@@ -141,7 +141,7 @@ def test_one_delivery_can_set_many_free(first: list[int], then: list[int]) -> No
 def test_own_publications_count_as_delivered_and_are_not_delivered_again() -> None:
     order = CausalVectors(3)
     own = Ordered(3, 1, 0, b"", order.stamp(1))
-    assert order.delivered(3) == 1
+    assert order.past(3) == 1
     assert order.arrived(own) == []
 
 

@@ -22,7 +22,7 @@ class Post(Process):
         super().__init__(environment)
         self.published = 0
 
-    def publish(self, payload: bytes) -> int:
+    def publish(self, payload: bytes, topic: int = 0) -> int:
         self.published += 1
         for destination in payload:
             self.environment.send(destination, self.letter(payload))

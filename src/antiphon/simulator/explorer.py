@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from librt.vecs import vec
 
@@ -46,6 +47,20 @@ def describe(message: Message) -> str:
     return " ".join(parts)
 
 
+class Copy:
+    """A message in flight. Its text is made when somebody asks for it: going back over a known schedule does not."""
+
+    def __init__(self, sender: int, target: int, message: Message) -> None:
+        self.sender = sender
+        self.target = target
+        self.message = message
+
+    @cached_property
+    def text(self) -> str:
+        """Who sends what to whom."""
+        return f"{self.sender}->{self.target} {describe(self.message)}"
+
+
 class World(Environment):
     """The environment of one node; all nodes of a system share the rest through ``system``."""
 
@@ -59,7 +74,7 @@ class World(Environment):
 
     def send(self, destination: int, message: Message) -> None:
         """Put a copy in flight."""
-        self._system.in_flight.append((destination, self.identifier, message, describe(message)))
+        self._system.in_flight.append(Copy(self.identifier, destination, message))
 
     def deliver(self, publication: Publication) -> None:
         """Tell the oracle."""
@@ -81,51 +96,57 @@ class World(Environment):
 
 
 class System:
-    """One run of a small system, driven by choices."""
+    """One run of a small system, driven by choices.
+
+    A choice is a number: the position of the copy in flight that arrives next, or ``-1 - node`` for the next operation
+    of a node's script. The same choices from the start lead to the same state.
+    """
 
     def __init__(self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]]) -> None:
         self.oracle = Oracle(len(scripts))
-        self.in_flight: list[tuple[int, int, Message, str]] = []
+        self.in_flight: list[Copy] = []
         self._scripts = scripts
         self._done = [0] * len(scripts)
         self.processes = [build(World(identifier, self)) for identifier in range(len(scripts))]
         for process in self.processes:
             process.start()
 
-    def choices(self) -> list[str]:
-        """Everything that may happen next, as text: sorted, each once."""
-        texts = {f"{sender}->{target} {text}" for target, sender, _, text in self.in_flight}
-        for node, script in enumerate(self._scripts):
-            if self._done[node] < len(script):
-                texts.add(f"node {node}: {' '.join(map(str, script[self._done[node]]))}")
-        return sorted(texts)
+    def choices(self) -> list[int]:
+        """Everything that may happen next; of equal copies in flight only one."""
+        distinct = {copy.text: position for position, copy in enumerate(self.in_flight)}
+        operations = [-1 - node for node, script in enumerate(self._scripts) if self._done[node] < len(script)]
+        return [*distinct.values(), *operations]
 
-    def take(self, choice: str) -> None:
+    def describe(self, choice: int) -> str:
+        """A choice as text."""
+        if choice >= 0:
+            return self.in_flight[choice].text
+        node = -1 - choice
+        name, topic = self._scripts[node][self._done[node]]
+        return f"node {node}: {name} {topic}"
+
+    def take(self, choice: int) -> None:
         """Let it happen."""
-        if choice.startswith("node "):
-            node = int(choice[5 : choice.index(":")])
-            name, topic = self._scripts[node][self._done[node]]
-            self._done[node] += 1
-            process = self.processes[node]
-            if name == "publish":
-                process.publish(b"", topic)
-            elif name == "subscribe":
-                process.subscribe(topic)
-            else:
-                process.unsubscribe(topic)
+        if choice >= 0:
+            copy = self.in_flight.pop(choice)
+            self.processes[copy.target].receive(copy.sender, copy.message)
             return
-        for position, (target, sender, message, text) in enumerate(self.in_flight):
-            if choice == f"{sender}->{target} {text}":
-                del self.in_flight[position]
-                self.processes[target].receive(sender, message)
-                return
-        raise AssertionError(f"{choice} is not possible now")
+        node = -1 - choice
+        name, topic = self._scripts[node][self._done[node]]
+        self._done[node] += 1
+        process = self.processes[node]
+        if name == "publish":
+            process.publish(b"", topic)
+        elif name == "subscribe":
+            process.subscribe(topic)
+        else:
+            process.unsubscribe(topic)
 
     def state(self) -> str:
         """The whole state as text."""
-        flying = sorted(f"{sender}->{target} {text}" for target, sender, _, text in self.in_flight)
+        flying = sorted(copy.text for copy in self.in_flight)
         states = [process.state() for process in self.processes]
-        return "\n".join([*states, str(flying), str(self._done), self.oracle.state()])
+        return "\n".join([*states, *flying, str(self._done), self.oracle.state()])
 
 
 @dataclass(frozen=True)
@@ -144,11 +165,11 @@ def explore(
     build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], state_limit: int = 1_000_000
 ) -> Exploration:
     """Follow all schedules, depth first, until one breaks a promise or all states are known."""
-    system: System | None = System(build, scripts)
-    assert system is not None, "just made"
-    seen = {hash(system.state())}
-    path: list[str] = []
-    stack = [list(reversed(system.choices()))]
+    here = System(build, scripts)
+    system: System | None = here
+    seen = {hash(here.state())}
+    path: list[int] = []
+    stack = [here.choices()]
     transitions = ends = 0
     while stack:
         if not stack[-1]:
@@ -157,31 +178,30 @@ def explore(
                 path.pop()
             system = None
             continue
+        if len(seen) >= state_limit:
+            return Exploration(len(seen), transitions, ends, False, None, ())
         choice = stack[-1].pop()
-        if system is None:
-            system = replay(build, scripts, path)
+        system = replay(build, scripts, path) if system is None else system
         system.take(choice)
         transitions += 1
         path.append(choice)
         following = system.choices()
         violation = judgement(system, bool(following))
         if violation is not None:
-            return Exploration(len(seen), transitions, ends, False, violation, tuple(path))
+            return Exploration(len(seen), transitions, ends, False, violation, narrate(build, scripts, path))
         fingerprint = hash(system.state())
         if fingerprint in seen:
             path.pop()
             system = None
             continue
-        if len(seen) >= state_limit:
-            return Exploration(len(seen), transitions, ends, False, None, ())
         seen.add(fingerprint)
         ends += not following
-        stack.append(list(reversed(following)))
+        stack.append(following)
     return Exploration(len(seen), transitions, ends, True, None, ())
 
 
 def replay(
-    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[str]
+    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
 ) -> System:
     """A system that has gone through a schedule."""
     system = System(build, scripts)
@@ -190,7 +210,19 @@ def replay(
     return system
 
 
+def narrate(
+    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
+) -> tuple[str, ...]:
+    """A schedule as text, one line per step."""
+    system = System(build, scripts)
+    lines = []
+    for choice in path:
+        lines.append(system.describe(choice))
+        system.take(choice)
+    return tuple(lines)
+
+
 def judgement(system: System, goes_on: bool) -> str | None:
-    """What the oracle objects to now, if anything; at the end of a schedule nothing may be owed or waiting."""
+    """What the oracle objects to now, if anything; at the end of a schedule nothing may be owed."""
     findings = system.oracle.findings if goes_on else system.oracle.finish()
     return None if findings.clean else str(findings)

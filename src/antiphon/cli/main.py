@@ -12,6 +12,7 @@ import typer
 
 import antiphon
 from antiphon.cli import output
+from antiphon.cli.reproduce import reproduce
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -42,6 +43,9 @@ def common(
     ] = False,
 ) -> None:
     """Publish/subscribe in which an answer never arrives before its question."""
+
+
+app.command()(reproduce)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import output
+from antiphon.cli import bench, output
 from antiphon.cli.reproduce import reproduce
 from antiphon.kernel.errors import AntiphonError, UsageError
 
@@ -46,6 +46,7 @@ def common(
 
 
 app.command()(reproduce)
+app.add_typer(bench.app)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import typer
 
 import antiphon
 from antiphon.cli import bench, output
+from antiphon.cli.demo import demo
 from antiphon.cli.reproduce import reproduce
 from antiphon.kernel.errors import AntiphonError, UsageError
 
@@ -45,6 +46,7 @@ def common(
     """Publish/subscribe in which an answer never arrives before its question."""
 
 
+app.command()(demo)
 app.command()(reproduce)
 app.add_typer(bench.app)
 

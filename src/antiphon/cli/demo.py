@@ -29,7 +29,7 @@ class Tour:
 
     def say(self, text: str) -> None:
         """A paragraph."""
-        output.console.print(text, soft_wrap=True)
+        output.console.print(text)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file for the reader to open."""
@@ -49,11 +49,13 @@ def show_broadcast(tour: Tour) -> None:
     from antiphon.lab.causal_room import run_room
 
     room = run_room(64, tour.seed)
+    result = room.result
     tour.say(
-        f"{room.nodes} nodes publish once each, over a network whose delays vary: messages overtake each other.\n"
-        f"{room.copies:,} messages travelled. There were {room.deliveries:,} deliveries, {room.nodes} at every node, "
-        f"{room.mean_latency:.0f} ticks after publication on average.\n"
-        f"{room.held:,} times a publication came before something that its author had already heard, and had to wait."
+        f"{result.nodes} nodes publish once each, over a network whose delays vary: messages overtake each other.\n"
+        f"{result.sent:,} messages travelled. There were {result.deliveries:,} deliveries, {result.latency_mean:.0f} "
+        f"ticks after publication on average. An independent judge looked at all of them: {room.findings}.\n"
+        f"{result.held_total:,} times a publication came before something that its author had already heard, and had "
+        f"to wait, at most {result.held_peak} at one node."
     )
     wait = room.longest_wait
     if wait is not None:

@@ -11,9 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import bench, output
-from antiphon.cli.demo import demo
-from antiphon.cli.reproduce import reproduce
+from antiphon.cli import bench, demo, output, reproduce, simulate
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -46,8 +44,9 @@ def common(
     """Publish/subscribe in which an answer never arrives before its question."""
 
 
-app.command()(demo)
-app.command()(reproduce)
+app.command("demo")(demo.demo)
+app.command("simulate")(simulate.simulate)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(bench.app)
 
 

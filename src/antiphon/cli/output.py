@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import msgspec
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import antiphon.kernel.process
@@ -29,7 +30,8 @@ def is_compiled() -> bool:
 
 def complain(sentence: str) -> None:
     """Say what went wrong, on standard error."""
-    errors.print(f"[bold red]antiphon:[/] {sentence}", soft_wrap=True)
+    # A sentence may speak of [[fault]] or [network], which are no markup.
+    errors.print(f"[bold red]antiphon:[/] {escape(sentence)}", soft_wrap=True)
 
 
 def warn_if_not_compiled() -> None:

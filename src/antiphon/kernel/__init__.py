@@ -8,7 +8,7 @@
 A whole protocol, complete and runnable in both hosts::
 
     class Rumour(Process):
-        def publish(self, payload: bytes) -> int:
+        def publish(self, payload: bytes, topic: int = 0) -> int:
             self.tell(Publication(self.me, 1, self.environment.now(), payload))
             return 1
 

@@ -18,7 +18,7 @@ SMALLEST: Final = 8
 
 @final
 class IntegerMap:
-    """Keys are integers from 0 up; values are any 64-bit integers. Not iterable, so no order can depend on hashing."""
+    """Keys are integers from 0 up, values any 64-bit integers. Listed only by key: nothing can depend on hashing."""
 
     def __init__(self) -> None:
         # Nothing is allocated before the first entry: most nodes of a huge simulation never need one.
@@ -77,6 +77,25 @@ class IntegerMap:
                 cells[(hole << 1) | 1] = cells[(slot << 1) | 1]
                 hole = slot
         cells[hole << 1] = EMPTY
+
+    def copy(self) -> IntegerMap:
+        """Another map with the same entries."""
+        twin = IntegerMap()
+        twin._cells = vec[i64](self._cells)
+        twin._mask = self._mask
+        twin._count = self._count
+        return twin
+
+    def sorted_items(self) -> list[tuple[i64, i64]]:
+        """All keys with their values, by key."""
+        items: list[tuple[i64, i64]] = []
+        position: i64 = 0
+        while position < len(self._cells):
+            if self._cells[position] != EMPTY:
+                items.append((self._cells[position], self._cells[position + 1]))
+            position += 2
+        items.sort()
+        return items
 
     def _slot(self, key: i64) -> i64:
         """Where ``key`` is, or the empty slot where it belongs."""

@@ -19,6 +19,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.randomness import RandomStream
 
@@ -45,6 +46,12 @@ class Environment:
         """Give a publication to the application of this node. This is the moment that ordering promises speak of."""
         raise NotImplementedError
 
+    def subscribed(self, topic: i64) -> None:
+        """The subscription is effective: whatever anybody publishes on the topic from now on will be delivered here."""
+
+    def unsubscribed(self, topic: i64) -> None:
+        """The subscription has ended: nothing more of this topic will be delivered here."""
+
     def set_timer(self, delay: i64, name: i64) -> i64:
         """Ask for ``expire(name)`` after ``delay`` ticks; the answer is a handle for ``cancel_timer``."""
         raise NotImplementedError
@@ -69,9 +76,20 @@ class Process:
     def start(self) -> None:
         """The node is up: at the beginning, after a join or after a restart. State of an earlier life is gone."""
 
-    def publish(self, payload: bytes) -> i64:
-        """Publish to everybody; the answer is the sequence number, counted from 1 for each source."""
+    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+        """Publish on a topic; the answer is the sequence number, counted from 1 for each source and topic.
+
+        Fabrics without topics reach everybody.
+        """
         raise NotImplementedError
+
+    def subscribe(self, topic: i64) -> None:
+        """Become a member of a topic. The environment is told when everything published from then on will come."""
+        raise UsageError("this fabric knows no topics: everybody gets everything; publish without subscribing")
+
+    def unsubscribe(self, topic: i64) -> None:
+        """Stop being a member of a topic. The environment is told when nothing more will be delivered."""
+        raise UsageError("this fabric knows no topics: everybody gets everything, and nobody can unsubscribe")
 
     def receive(self, sender: i64, message: Message) -> None:
         """A message has arrived and has been processed by the node's input stage."""
@@ -79,6 +97,10 @@ class Process:
 
     def expire(self, name: i64) -> None:
         """A timer set under this name has run out."""
+
+    def state(self) -> str:
+        """All that decides what this process will do, as text, for hosts that compare states."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """The node is about to go in an orderly way; nothing is called after this."""

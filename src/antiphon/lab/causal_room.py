@@ -11,20 +11,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.fabrics.cube import TreeBroadcast, full_or_partial
-from antiphon.kernel.process import Environment, Process
-from antiphon.kernel.randomness import RandomStream
-from antiphon.lab.metrics import mean_latency
-from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, NormalDelay
+from antiphon.simulator.run import Result, timed
+from antiphon.simulator.scenario import NetworkTable, NormalLaw, OnceWorkload, Scenario
+from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 
 MEAN_DELAY_TICKS = 100
 DELAY_DEVIATION_TICKS = 25
 WINDOW_TICKS = 1000
-START_STREAM = 201
 
 
 @dataclass(frozen=True)
@@ -40,41 +34,27 @@ class Wait:
 
 @dataclass(frozen=True)
 class Room:
-    """What happened."""
+    """What happened, and what a judge who shares no code with the protocol makes of it."""
 
-    nodes: int
-    copies: int
-    deliveries: int
-    mean_latency: float
-    held: int
+    result: Result
+    findings: Findings
     longest_wait: Wait | None
 
 
 def run_room(nodes: int, seed: int) -> Room:
     """Let everybody speak once, at a random time."""
-    cube = full_or_partial(nodes)
-    orders: list[CausalVectors] = []
-
-    def build(environment: Environment) -> Process:
-        orders.append(CausalVectors(environment.identifier))
-        return TreeBroadcast(environment, cube, orders[-1])
-
-    trace = MemoryTrace("everything")
-    network = Network(NormalDelay(MEAN_DELAY_TICKS, DELAY_DEVIATION_TICKS))
-    engine = Engine(nodes, network, build, seed, trace.recorder)
-    start = RandomStream(seed, START_STREAM)
-    for identifier in range(nodes):
-        engine.at(start.between(0, WINDOW_TICKS), Publish(identifier))
-    engine.run()
-    assert engine.deliveries == nodes * nodes, "nothing is lost, so everybody gets everything once"
-    return Room(
+    scenario = Scenario(
+        name="a room",
+        seed=seed,
+        order="causal",
         nodes=nodes,
-        copies=engine.sent,
-        deliveries=engine.deliveries,
-        mean_latency=mean_latency(engine),
-        held=sum(order.held_total for order in orders),
-        longest_wait=longest_wait(trace.table()),
+        network=NetworkTable(delay=NormalLaw(mean=MEAN_DELAY_TICKS, deviation=DELAY_DEVIATION_TICKS)),
+        workload=OnceWorkload(window=WINDOW_TICKS),
     )
+    trace = MemoryTrace("everything")
+    result = timed(scenario, trace.recorder, None)
+    table = trace.table()
+    return Room(result, judge(table, nodes, everybody=True), longest_wait(table))
 
 
 def longest_wait(trace: pa.Table) -> Wait | None:

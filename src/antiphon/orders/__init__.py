@@ -1,7 +1,9 @@
 """Orders: when a publication may be delivered. They stand above any fabric; see :mod:`antiphon.orders.order`."""
 
+from antiphon.orders.barriers import CausalBarriers
+from antiphon.orders.causal import CausalOrder
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order, Ordered
 from antiphon.orders.vectors import CausalVectors
 
-__all__ = ["CausalVectors", "Fifo", "Order", "Ordered", "Unordered"]
+__all__ = ["CausalBarriers", "CausalOrder", "CausalVectors", "Fifo", "Order", "Ordered", "Unordered"]

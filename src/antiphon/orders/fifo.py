@@ -2,7 +2,7 @@
 
 ``Fifo`` delivers the publications of one source in the order in which it published them and says nothing about
 different sources. ``Unordered`` delivers at once and only suppresses duplicates, which best-effort dissemination over
-a network that duplicates would let through. Both cost one dictionary operation per arrival; a gap costs one entry per
+a network that duplicates would let through. Both cost one look-up per arrival; a gap costs one entry per
 publication beyond it until it is filled.
 """
 
@@ -13,8 +13,9 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import publication_key
-from antiphon.orders.order import Order, Ordered
+from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 NO_DEPENDENCIES: Final = vec[i64]()
 
@@ -25,11 +26,11 @@ class Fifo(Order):
     def __init__(self, me: i64) -> None:
         super().__init__()
         self._me: Final[i64] = me
-        self._delivered: dict[i64, i64] = {}
+        self._delivered: Final = IntegerMap()
         self._held: dict[i64, Ordered] = {}
 
     def stamp(self, sequence: i64) -> vec[i64]:
-        self._delivered[self._me] = sequence
+        self._delivered.put(self._me, sequence)
         return NO_DEPENDENCIES
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
@@ -50,8 +51,17 @@ class Fifo(Order):
                 break
             sequence += 1
             released.append(follower)
-        self._delivered[source] = sequence
+        self._delivered.put(source, sequence)
         return released
+
+    def state(self) -> str:
+        return f"{self._delivered.sorted_items()} {sorted(self._held)}"
+
+    def frontier(self) -> vec[i64]:
+        return frontier_of(self._delivered)
+
+    def start_from(self, frontier: vec[i64]) -> None:
+        raise_to(self._delivered, frontier)
 
     def waiting(self) -> i64:
         return len(self._held)
@@ -64,11 +74,11 @@ class Unordered(Order):
         super().__init__()
         self._me: Final[i64] = me
         # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
-        self._complete: dict[i64, i64] = {}
+        self._complete: Final = IntegerMap()
         self._beyond: set[i64] = set()
 
     def stamp(self, sequence: i64) -> vec[i64]:
-        self._complete[self._me] = sequence
+        self._complete.put(self._me, sequence)
         return NO_DEPENDENCIES
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
@@ -88,8 +98,17 @@ class Unordered(Order):
                 break
             self._beyond.remove(key)
             sequence += 1
-        self._complete[source] = sequence
+        self._complete.put(source, sequence)
         return [publication]
+
+    def state(self) -> str:
+        return f"{self._complete.sorted_items()} {sorted(self._beyond)}"
+
+    def frontier(self) -> vec[i64]:
+        return frontier_of(self._complete)
+
+    def start_from(self, frontier: vec[i64]) -> None:
+        raise_to(self._complete, frontier)
 
     def waiting(self) -> i64:
         return 0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import vec
+from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Publication
+from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication, publication_key
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -65,6 +66,42 @@ class Order:
         """Called once per arriving copy: what may now be delivered, in order. Duplicates give nothing."""
         raise NotImplementedError
 
+    def frontier(self) -> vec[i64]:
+        """All that counts as past here, as one key per source: that publication and all before it. Sorted by source."""
+        raise NotImplementedError
+
+    def start_from(self, frontier: vec[i64]) -> None:
+        """Count all up to a frontier as past. Only before anything has arrived."""
+        raise NotImplementedError
+
+    def barrier(self) -> vec[i64]:
+        """What this process's next publication would have to name; empty where an order names nothing."""
+        return vec[i64]()
+
+    def adopt_barrier(self, keys: vec[i64]) -> None:
+        """Go on with the barrier of an earlier membership: what was delivered then still precedes what comes now."""
+
+    def state(self) -> str:
+        """All that decides what this order will release, as text."""
+        raise NotImplementedError
+
     def waiting(self) -> i64:
         """How many publications have arrived and may not yet be delivered."""
         raise NotImplementedError
+
+
+def frontier_of(past: IntegerMap) -> vec[i64]:
+    """A map from sources to sequence numbers as keys, sorted by source."""
+    keys = vec[i64]()
+    for source, sequence in past.sorted_items():
+        keys = append(keys, publication_key(source, sequence))
+    return keys
+
+
+def raise_to(past: IntegerMap, frontier: vec[i64]) -> None:
+    """Raise the entries of a map from sources to sequence numbers to those of a frontier, where they are lower."""
+    for key in frontier:
+        source = key & SOURCE_MASK
+        sequence = key >> SOURCE_BITS
+        if sequence > past.get(source, 0):
+            past.put(source, sequence)

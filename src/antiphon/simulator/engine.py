@@ -38,6 +38,10 @@ from antiphon.trace.recorder import (
     RESTART,
     RESUME,
     SEND,
+    SUBSCRIBE,
+    SUBSCRIBED,
+    UNSUBSCRIBE,
+    UNSUBSCRIBED,
     Recorder,
 )
 
@@ -63,23 +67,30 @@ class Action:
 
 @final
 class Timer:
-    """A timer that has been set; cancelling only marks it, and the event passes unnoticed."""
+    """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
 
-    def __init__(self, name: i64, handle: i64, incarnation: i64) -> None:
+    def __init__(self, name: i64, handle: i64) -> None:
         self.name: Final[i64] = name
         self.handle: Final[i64] = handle
-        self.incarnation: Final[i64] = incarnation
+
+
+@final
+class Life:
+    """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
+
+    def __init__(self) -> None:
+        self.crashed_at: i64 = NEVER
 
 
 @final
 class Flight:
     """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
 
-    def __init__(self, message: Message, departed: i64, arrived: i64, incarnation: i64) -> None:
+    def __init__(self, message: Message, departed: i64, arrived: i64, life: Life) -> None:
         self.message: Final[Message] = message
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived
-        self.incarnation: Final[i64] = incarnation
+        self.life: Final[Life] = life
 
 
 @final
@@ -91,12 +102,11 @@ class Node(Environment):
         self._engine: Final[Engine] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
-        self.incarnation: i64 = 0
+        self.life: Life = Life()
         self.free: i64 = 0
-        self.crashed_at: i64 = NEVER
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
-        self.backlog: list[object] | None = None
+        self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
@@ -123,8 +133,16 @@ class Node(Environment):
             engine.latency_sum += latency
             if latency > engine.latency_maximum:
                 engine.latency_maximum = latency
+        else:
+            engine.own_deliveries += 1
         if engine.traces_deliveries:
             engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
+
+    def subscribed(self, topic: i64) -> None:
+        self._engine.record_topic(SUBSCRIBED, self.identifier, topic)
+
+    def unsubscribed(self, topic: i64) -> None:
+        self._engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
         timers = self._timers
@@ -133,7 +151,7 @@ class Node(Environment):
             self._timers = timers
         engine = self._engine
         engine.timers_set += 1
-        timer = Timer(name, engine.timers_set, self.incarnation)
+        timer = Timer(name, engine.timers_set)
         timers[timer.handle] = timer
         engine.calendar.schedule(engine.calendar.now + delay, self, self, timer)
         return timer.handle
@@ -151,11 +169,24 @@ class Node(Environment):
         """Whether an expiring timer is still wanted; it is not wanted again."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
 
+    def wait(self, sender: object, what: object) -> None:
+        """Keep an event for the time after a pause."""
+        if self._backlog is None:
+            self._backlog = []
+        self._backlog.append(self)
+        self._backlog.append(sender)
+        self._backlog.append(what)
+
+    def take_backlog(self) -> list[object]:
+        """What has been waiting, in the order of arrival; it is not kept."""
+        backlog = self._backlog
+        self._backlog = None
+        return [] if backlog is None else backlog
+
     def forget(self) -> None:
-        """Lose everything a crash loses: the process, its timers, what was waiting."""
+        """Lose the memory: the process and its timers."""
         self.process = None
         self._timers = None
-        self.backlog = None
 
 
 class Engine:
@@ -191,6 +222,7 @@ class Engine:
         self.dropped: i64 = 0
         self.published: i64 = 0
         self.deliveries: i64 = 0
+        self.own_deliveries: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -213,28 +245,52 @@ class Engine:
         """Do something at a given time."""
         self.calendar.schedule(time, self, self, action)
 
-    def publish(self, identifier: i64, payload: bytes) -> bool:
+    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0) -> bool:
         """Let a node publish; false if it is not up."""
-        node = self.nodes[identifier]
-        process = node.process
-        if process is None or node.state != UP:
+        process = self._ready_process(identifier)
+        if process is None:
             return False
         self.published += 1
         if self._recorder is not None:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
-            sequence = process.publish(payload)
-            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, 0, len(payload))
+            sequence = process.publish(payload, topic)
+            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload))
         else:
-            process.publish(payload)
+            process.publish(payload, topic)
         return True
+
+    def subscribe(self, identifier: i64, topic: i64) -> bool:
+        """Let a node subscribe; false if it is not up."""
+        process = self._ready_process(identifier)
+        if process is None:
+            return False
+        self.record_topic(SUBSCRIBE, identifier, topic)
+        process.subscribe(topic)
+        return True
+
+    def unsubscribe(self, identifier: i64, topic: i64) -> bool:
+        """Let a node unsubscribe; false if it is not up."""
+        process = self._ready_process(identifier)
+        if process is None:
+            return False
+        self.record_topic(UNSUBSCRIBE, identifier, topic)
+        process.unsubscribe(topic)
+        return True
+
+    def _ready_process(self, identifier: i64) -> Process | None:
+        node = self.nodes[identifier]
+        return node.process if node.state == UP else None
 
     def crash(self, identifier: i64) -> None:
         """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
         node = self._in_state(identifier, CRASH, UP, PAUSED)
         node.state = DOWN
-        node.crashed_at = self.calendar.now
+        node.life.crashed_at = self.calendar.now
+        node.free = self.calendar.now
         node.forget()
+        # With nobody there to handle it, what waited during a pause is dropped and counted.
+        self._catch_up(node.take_backlog())
 
     def restart(self, identifier: i64) -> None:
         """Bring a crashed node back with an empty memory."""
@@ -249,13 +305,7 @@ class Engine:
         """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
         node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
         node.state = UP
-        backlog = node.backlog
-        node.backlog = None
-        if backlog is not None:
-            for position in range(0, len(backlog), STRIDE):
-                self.calendar.schedule(
-                    self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2]
-                )
+        self._catch_up(node.take_backlog())
 
     def join(self, identifier: i64) -> None:
         """Bring up a node that was absent from the start, or that has left."""
@@ -268,7 +318,6 @@ class Engine:
         assert process is not None, "a node that is up has a process"
         process.leave()
         node.state = ABSENT
-        node.crashed_at = NEVER
         node.forget()
 
     def cut(self, cut: Cut) -> None:
@@ -288,10 +337,14 @@ class Engine:
             self._recorder.record(self.calendar.now, event, identifier, 0)
         return node
 
+    def _catch_up(self, backlog: list[object]) -> None:
+        """Handle what waited at a paused node before anything else that arrives in this tick."""
+        for position in range(0, len(backlog), STRIDE):
+            self._handle(backlog[position], backlog[position + 1], backlog[position + 2])
+
     def _bring_up(self, node: Node) -> None:
         node.state = UP
-        node.incarnation += 1
-        node.free = self.calendar.now
+        node.life = Life()
         process = self._build(node)
         node.process = process
         process.start()
@@ -351,13 +404,7 @@ class Engine:
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
         if target.state == PAUSED:
-            backlog = target.backlog
-            if backlog is None:
-                backlog = []
-                target.backlog = backlog
-            backlog.append(target)
-            backlog.append(sender)
-            backlog.append(what)
+            target.wait(sender, what)
             return
         if isinstance(what, Timer):
             self._expire(target, what)
@@ -369,7 +416,7 @@ class Engine:
 
     def _expire(self, node: Node, timer: Timer) -> None:
         process = node.process
-        if process is None or node.incarnation != timer.incarnation or not node.take_timer(timer):
+        if process is None or not node.take_timer(timer):
             return
         if self.traces_copies:
             assert self._recorder is not None, "traces_copies implies a recorder"
@@ -389,9 +436,8 @@ class Engine:
     def _land(self, target: Node, sender: Node, flight: Flight) -> None:
         """The end of a flight, where it turns out whether the copy got through."""
         reason: i64 = 0
-        crashed_since = sender.incarnation != flight.incarnation or sender.state == DOWN
         # A copy that was still in the output queue when its sender crashed has never left.
-        if crashed_since and flight.departed > sender.crashed_at:
+        if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
@@ -431,10 +477,15 @@ class Engine:
             arrives += self._random.between(0, network.reordering_window)
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.incarnation)
+            what = Flight(message, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
         """Write a row about a message, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_message(self.calendar.now, event, node, peer, message, value)
+
+    def record_topic(self, event: i64, node: i64, topic: i64) -> None:
+        """Write a row about a subscription, if there is a trace."""
+        if self._recorder is not None:
+            self._recorder.record_topic(self.calendar.now, event, node, topic)

@@ -33,6 +33,8 @@ PAUSE: Final[i64] = 12
 RESUME: Final[i64] = 13
 SUBSCRIBE: Final[i64] = 14
 UNSUBSCRIBE: Final[i64] = 15
+SUBSCRIBED: Final[i64] = 16
+UNSUBSCRIBED: Final[i64] = 17
 
 DROPPED_LOSS: Final[i64] = 1
 DROPPED_PARTITION: Final[i64] = 2
@@ -44,6 +46,7 @@ DROP_REASONS: Final = ("", "loss", "partition", "receiver down", "sender down")
 EVENT_NAMES: Final = (
     "", "publish", "send", "receive", "deliver", "drop", "duplicate", "expire", "join", "leave", "crash",
     "restart", "pause", "resume", "subscribe", "unsubscribe",
+    "subscribed", "unsubscribed",
 )  # fmt: skip
 
 
@@ -71,6 +74,10 @@ class Recorder:
             self.kind_names.append(type(message).__name__)
         key = publication_key(message.source, message.sequence)
         self._append(time, pack(event, kind, node, peer), key, pack_value(message.topic, value))
+
+    def record_topic(self, time: i64, event: i64, node: i64, topic: i64) -> None:
+        """Add a row about a node's subscription to a topic."""
+        self._append(time, pack(event, 0, node, NO_NODE), publication_key(node, 0), pack_value(topic, 0))
 
     def reserve(self) -> i64:
         """Add an empty row, to be filled before the next flush; the answer says where."""

@@ -1,6 +1,7 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
-from antiphon.fabrics.cube.broadcast import Acknowledgement, SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import (
     Cube,
     FullCube,

@@ -20,22 +20,15 @@ from __future__ import annotations
 from typing import Final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
+from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
+from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, Ordered
-
-PARENT_BITS: Final = 32
-PARENT_MASK: Final = (1 << 32) - 1
-
-
-@mypyc_attr(acyclic=True)
-class Acknowledgement(Message):
-    """The whole subtree of the sender has the publication."""
 
 
 class TreeBroadcast(Process):
@@ -55,12 +48,11 @@ class TreeBroadcast(Process):
         self._acknowledge: Final[bool] = acknowledge
         self._largest_first: Final[bool] = largest_first
         self._sequence: i64 = 0
-        # Per publication whose subtree has not answered: children missing, above the parent to answer to.
-        self._unacknowledged: Final = IntegerMap()
+        self._waves: Final = Waves()
         self._completed: i64 = 0
 
-    def publish(self, payload: bytes) -> i64:
-        publication = self._stamped(payload)
+    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+        publication = self._stamped(payload, topic)
         self.environment.deliver(publication)
         self._send_down(NO_NODE, publication, self._cube.dimension)
         return publication.sequence
@@ -78,11 +70,11 @@ class TreeBroadcast(Process):
         """How many of this node's publications are known to have reached their whole tree."""
         return self._completed
 
-    def _stamped(self, payload: bytes) -> Ordered:
+    def _stamped(self, payload: bytes, topic: i64) -> Ordered:
         self._sequence += 1
         order = self._order
         dependencies = vec[i64]() if order is None else order.stamp(self._sequence)
-        return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies)
+        return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies, topic)
 
     def _accept(self, publication: Ordered) -> None:
         order = self._order
@@ -109,27 +101,19 @@ class TreeBroadcast(Process):
             return
         if count > 0:
             key = publication_key(publication.source, publication.sequence)
-            self._unacknowledged.put(key, (count << PARENT_BITS) | (parent & PARENT_MASK))
+            self._waves.open(key, count, parent)
         elif parent == NO_NODE:
             self._completed += 1
         else:
             environment.send(parent, Acknowledgement(publication.source, publication.sequence))
 
     def _acknowledged(self, message: Acknowledgement) -> None:
-        key = publication_key(message.source, message.sequence)
-        entry = self._unacknowledged.get(key, 0)
-        if entry == 0:
-            return
-        entry -= 1 << PARENT_BITS
-        if entry >> PARENT_BITS > 0:
-            self._unacknowledged.put(key, entry)
-            return
-        self._unacknowledged.remove(key)
-        if entry == PARENT_MASK:
+        parent = self._waves.answered(publication_key(message.source, message.sequence))
+        if parent == NO_NODE:
             self._completed += 1
-        else:
+        elif parent >= 0:
             # What the last child said is what the parent must hear, word for word.
-            self.environment.send(entry, message)
+            self.environment.send(parent, message)
 
 
 class SingleTreeBroadcast(TreeBroadcast):
@@ -150,8 +134,8 @@ class SingleTreeBroadcast(TreeBroadcast):
         super().__init__(environment, cube, order, acknowledge, largest_first)
         self._root: Final[i64] = root
 
-    def publish(self, payload: bytes) -> i64:
-        publication = self._stamped(payload)
+    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+        publication = self._stamped(payload, topic)
         self.environment.deliver(publication)
         if self.me == self._root:
             self._send_down(NO_NODE, publication, self._cube.dimension)

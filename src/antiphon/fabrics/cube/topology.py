@@ -18,10 +18,11 @@ members; the number of nodes then need not be a power of two.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64, mypyc_attr, u8
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
@@ -125,54 +126,76 @@ class FullCube(Cube):
 class PartialCube(Cube):
     """Some identifiers are members. ``first`` costs O(dimension); adding and removing too.
 
-    The members are counted in a binary trie laid out as a heap: entry 1 counts all of them, entry ``2e`` and
-    ``2e + 1`` those below the two halves of entry ``e``. The first member of a cluster is the one with the least XOR
-    distance to the cluster's head, found by walking down on the head's side wherever that side has a member.
+    A binary trie laid out as a heap says where there are members: entry 1 stands for all identifiers, entries ``2e``
+    and ``2e + 1`` for the two halves of entry ``e``, one byte each. The first member of a cluster is the one with the
+    least XOR distance to the cluster's head, found by walking down on the head's side wherever that has a member.
     """
 
-    def __init__(self, dimension: i64) -> None:
+    def __init__(self, dimension: i64, members: Iterable[int] = ()) -> None:
         super().__init__(dimension)
         self._size: Final[i64] = 1 << dimension
-        self._counts: vec[i64] = vec[i64]([0] * int(2 << dimension))
+        self._occupied: vec[u8] = vec[u8]([0] * int(2 << dimension))
+        self._count: i64 = 0
+        for member in members:
+            self.add(member)
+
+    def copy(self) -> PartialCube:
+        """Another cube with the same members."""
+        twin = PartialCube(self.dimension)
+        twin._occupied = vec[u8](self._occupied)
+        twin._count = self._count
+        return twin
 
     def add(self, i: i64) -> bool:
         """Make ``i`` a member; false if it was one."""
-        return not self.contains(i) and self._change(i, 1)
-
-    def remove(self, i: i64) -> bool:
-        """Make ``i`` a non-member; false if it was none."""
-        return self.contains(i) and self._change(i, -1)
-
-    def _change(self, i: i64, amount: i64) -> bool:
         if not 0 <= i < self._size:
             raise UsageError(
                 f"identifier {i} does not fit a cube of dimension {self.dimension}; choose one below {self._size}"
             )
         entry = self._size + i
-        while entry > 0:
-            self._counts[entry] += amount
+        if self._occupied[entry] != 0:
+            return False
+        self._count += 1
+        while entry > 0 and self._occupied[entry] == 0:
+            self._occupied[entry] = 1
             entry >>= 1
         return True
 
+    def remove(self, i: i64) -> bool:
+        """Make ``i`` a non-member; false if it was none."""
+        if not self.contains(i):
+            return False
+        self._count -= 1
+        entry = self._size + i
+        self._occupied[entry] = 0
+        while entry > 1 and self._occupied[entry ^ 1] == 0:
+            entry >>= 1
+            self._occupied[entry] = 0
+        return True
+
     def contains(self, i: i64) -> bool:
-        return 0 <= i < self._size and self._counts[self._size + i] > 0
+        return 0 <= i < self._size and self._occupied[self._size + i] != 0
 
     def count(self) -> i64:
         """The number of members."""
-        return self._counts[1]
+        return self._count
 
     def first(self, i: i64, s: i64) -> i64:
         head = i ^ (1 << (s - 1))
         level = s - 1
         entry = (self._size + head) >> level
-        if self._counts[entry] == 0:
+        if self._occupied[entry] == 0:
             return NO_NODE
         while level > 0:
             level -= 1
             entry = (entry << 1) | ((head >> level) & 1)
-            if self._counts[entry] == 0:
+            if self._occupied[entry] == 0:
                 entry ^= 1
         return entry - self._size
+
+    def members(self) -> list[int]:
+        """All members, ascending."""
+        return [i for i in range(int(self._size)) if self._occupied[self._size + i] != 0]
 
 
 def full_or_partial(node_count: int) -> Cube:
@@ -180,7 +203,4 @@ def full_or_partial(node_count: int) -> Cube:
     dimension = dimension_for(node_count)
     if node_count == 1 << dimension:
         return FullCube(dimension)
-    cube = PartialCube(dimension)
-    for identifier in range(node_count):
-        cube.add(identifier)
-    return cube
+    return PartialCube(dimension, range(node_count))

@@ -1,0 +1,109 @@
+"""What one node believes about the members of one topic.
+
+A member is **active** when it is known to have a complete view itself, so that it can be given a whole cluster to
+reach; a newcomer is **passive** until then and is only sent copies of its own. Every entry carries the counter of the
+member's subscription, so that news about an older membership never overwrites a newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.topology import PartialCube, cluster
+from antiphon.kernel.integer_map import IntegerMap
+
+
+@final
+class View:
+    """The members of a topic, as far as one node knows. Copies share their content until one of them changes."""
+
+    def __init__(self, dimension: i64, active: Iterable[int] = ()) -> None:
+        self._active: PartialCube = PartialCube(dimension, active)
+        self._counters: IntegerMap = IntegerMap()
+        for member in active:
+            self._counters.put(member, 0)
+        self._passive: dict[i64, i64] = {}
+        self._is_shared: bool = False
+
+    def copy(self) -> View:
+        """The same view, to be changed independently; costs nothing until then."""
+        twin = View(0)
+        twin._active = self._active
+        twin._counters = self._counters
+        twin._passive = dict(self._passive)
+        twin._is_shared = True
+        self._is_shared = True
+        return twin
+
+    def first(self, i: i64, s: i64) -> i64:
+        """The first active member of cluster ``s`` of ``i``, or ``NO_NODE``."""
+        return self._active.first(i, s)
+
+    def passive_in_cluster(self, i: i64, s: i64) -> list[i64]:
+        """The passive members of cluster ``s`` of ``i``, in the order in which they became known."""
+        return [member for member in self._passive if cluster(i, member) == s]
+
+    def has_passive(self) -> bool:
+        """Whether any member is passive."""
+        return len(self._passive) > 0
+
+    def contains(self, node: i64) -> bool:
+        """Whether ``node`` is believed to be a member, active or passive."""
+        return node in self._passive or self._active.contains(node)
+
+    def add(self, node: i64, counter: i64, is_active: bool) -> None:
+        """``node`` has subscribed under ``counter``; ``is_active`` if it has a complete view."""
+        known = self._counter_of(node)
+        if counter < known or (counter == known and not is_active):
+            return
+        if is_active:
+            self._passive.pop(node, None)
+            if counter != known or not self._active.contains(node):
+                self._make_own()
+                self._counters.put(node, counter)
+                self._active.add(node)
+            return
+        if self._active.contains(node):
+            self._drop_active(node)
+        self._passive[node] = counter
+
+    def remove(self, node: i64, counter: i64) -> None:
+        """``node`` has unsubscribed under ``counter``; a newer subscription stays."""
+        known = self._counter_of(node)
+        if known < 0 or known > counter:
+            return
+        if node in self._passive:
+            del self._passive[node]
+        else:
+            self._drop_active(node)
+
+    def active_members(self) -> list[int]:
+        """All active members, ascending."""
+        return self._active.members()
+
+    def active_count(self) -> i64:
+        """How many members are active."""
+        return self._active.count()
+
+    def state(self) -> str:
+        """The content as text, for those who compare states."""
+        return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"
+
+    def _counter_of(self, node: i64) -> i64:
+        """The counter of the membership that is known of ``node``, or -1."""
+        passive = self._passive.get(node, -1)
+        return passive if passive >= 0 else self._counters.get(node, -1)
+
+    def _drop_active(self, node: i64) -> None:
+        self._make_own()
+        self._counters.remove(node)
+        self._active.remove(node)
+
+    def _make_own(self) -> None:
+        if self._is_shared:
+            self._active = self._active.copy()
+            self._counters = self._counters.copy()
+            self._is_shared = False

@@ -1,0 +1,149 @@
+"""Causal order: what every causal order shares, whatever its publications carry.
+
+A publication names other publications that must be delivered before it. A process counts, per source, what it has
+delivered; a publication may be delivered when it is the next of its source and all it names are counted. The set of
+what counts as past is closed under happened-before at every moment: that is the invariant which makes it enough to
+name the *immediate* predecessors (:mod:`antiphon.orders.barriers`) or the changed entries of a vector clock
+(:mod:`antiphon.orders.vectors`).
+
+A process that joins late starts from a **frontier**: all up to it counts as past without having been delivered. A
+frontier must be closed in the same sense; the union of what several processes count as past is.
+
+A publication that cannot be delivered waits for *one* missing delivery, is looked at again exactly when that delivery
+happens, and goes on from where it stopped. So a publication with k dependencies costs k comparisons plus one step per
+time it has to wait, however many others are waiting; the printed algorithms scan all that waits at every arrival.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
+
+
+class Waiting:
+    """A publication that had to wait; its dependencies before position ``checked`` are met."""
+
+    def __init__(self, publication: Ordered, checked: i64) -> None:
+        self.publication: Final[Ordered] = publication
+        self.checked: i64 = checked
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class CausalOrder(Order):
+    """Waits for dependencies; subclasses decide what a publication names."""
+
+    def __init__(self, me: i64) -> None:
+        super().__init__()
+        self.me: Final[i64] = me
+        # Per source, the number up to which its publications count as past.
+        self._past: Final = IntegerMap()
+        # Keyed by the one delivery that each of the listed publications waits for.
+        self._waiting_for: dict[i64, list[Waiting]] = {}
+        self._held: set[i64] = set()
+
+    def noticed(self, publication: Ordered) -> None:
+        """Called at every delivery, own publications excepted: what later own publications will depend on."""
+        raise NotImplementedError
+
+    def arrived(self, publication: Ordered) -> list[Ordered]:
+        if publication.sequence <= self._past.get(publication.source, 0):
+            return []
+        missing = self._missing(publication, 0)
+        if missing != -1:
+            self._hold(publication, missing)
+            return []
+        self._count(publication)
+        released = [publication]
+        if len(self._held) > 0:
+            self._release_after(released)
+        return released
+
+    def waiting(self) -> i64:
+        return len(self._held)
+
+    def state(self) -> str:
+        return f"{self._past.sorted_items()} {sorted(self._held)} {list(self.barrier())}"
+
+    def past(self, source: i64) -> i64:
+        """Up to which number the publications of ``source`` count as past."""
+        return self._past.get(source, 0)
+
+    def frontier(self) -> vec[i64]:
+        return frontier_of(self._past)
+
+    def start_from(self, frontier: vec[i64]) -> None:
+        assert len(self._held) == 0, "a frontier is set before anything arrives"
+        raise_to(self._past, frontier)
+
+    def count_own(self, sequence: i64) -> None:
+        """An own publication is past from now on."""
+        assert sequence == self._past.get(self.me, 0) + 1, "own publications are stamped in sequence"
+        self._past.put(self.me, sequence)
+
+    def _count(self, publication: Ordered) -> None:
+        self._past.put(publication.source, publication.sequence)
+        self.noticed(publication)
+
+    def _missing(self, publication: Ordered, start: i64) -> i64:
+        """The position of the first unmet dependency from ``start`` on; -1 if there is none.
+
+        The position after the last one stands for the predecessor from the same source.
+        """
+        dependencies = publication.dependencies
+        past = self._past
+        count = len(dependencies)
+        if past.get(publication.source, 0) < publication.sequence - 1:
+            return count
+        position = start
+        while position < count:
+            key = dependencies[position]
+            if past.get(key & SOURCE_MASK, 0) < (key >> SOURCE_BITS):
+                return position
+            position += 1
+        return -1
+
+    def _hold(self, publication: Ordered, missing: i64) -> None:
+        key = publication_key(publication.source, publication.sequence)
+        if key in self._held:
+            return
+        self._held.add(key)
+        self.count_held()
+        self._wait(Waiting(publication, 0), missing)
+
+    def _wait(self, waiting: Waiting, missing: i64) -> None:
+        publication = waiting.publication
+        if missing < len(publication.dependencies):
+            waiting.checked = missing
+            key = publication.dependencies[missing]
+        else:
+            key = publication_key(publication.source, publication.sequence - 1)
+        queue = self._waiting_for.get(key)
+        if queue is None:
+            self._waiting_for[key] = [waiting]
+        else:
+            queue.append(waiting)
+
+    def _release_after(self, released: list[Ordered]) -> None:
+        """Add to ``released`` all that its own members set free, directly or through each other."""
+        position: i64 = 0
+        while position < len(released):
+            done = released[position]
+            position += 1
+            queue = self._waiting_for.pop(publication_key(done.source, done.sequence), None)
+            if queue is None:
+                continue
+            for waiting in queue:
+                publication = waiting.publication
+                missing = self._missing(publication, waiting.checked)
+                if missing != -1:
+                    self._wait(waiting, missing)
+                    continue
+                self._held.remove(publication_key(publication.source, publication.sequence))
+                self._count(publication)
+                released.append(publication)

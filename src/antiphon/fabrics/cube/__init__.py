@@ -1,6 +1,7 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topology import (
     Cube,
     FullCube,
@@ -10,13 +11,19 @@ from antiphon.fabrics.cube.topology import (
     dimension_for,
     full_or_partial,
 )
+from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 __all__ = [
     "Cube",
     "FullCube",
     "PartialCube",
+    "PublishedOptions",
+    "PublishedVCubePs",
+    "SingleRootPerTopic",
     "SingleTreeBroadcast",
+    "SrptOptions",
     "TreeBroadcast",
+    "brokers",
     "cluster",
     "cluster_members",
     "dimension_for",

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import output
+from antiphon.cli import bench, output, simulate
+from antiphon.cli.reproduce import reproduce
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -42,6 +43,11 @@ def common(
     ] = False,
 ) -> None:
     """Publish/subscribe in which an answer never arrives before its question."""
+
+
+app.command("simulate")(simulate.simulate)
+app.command()(reproduce)
+app.add_typer(bench.app)
 
 
 def main() -> None:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import append, vec
+from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.orders.causal import CausalOrder
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import Ordered, frontier_of, raise_to
 
 
 class CausalBarriers(CausalOrder):
@@ -28,13 +29,13 @@ class CausalBarriers(CausalOrder):
     def __init__(self, me: i64, prune: bool = True) -> None:
         super().__init__(me)
         self._prune: Final[bool] = prune
-        self._barrier: dict[i64, i64] = {}
+        self._barrier: IntegerMap = IntegerMap()
 
     def stamp(self, sequence: i64) -> vec[i64]:
         self.count_own(sequence)
         # The own predecessor is implied by the sequence number and never listed.
         dependencies = self.barrier()
-        self._barrier.clear()
+        self._barrier = IntegerMap()
         return dependencies
 
     def noticed(self, publication: Ordered) -> None:
@@ -43,15 +44,11 @@ class CausalBarriers(CausalOrder):
             for key in publication.dependencies:
                 source = key & SOURCE_MASK
                 if barrier.get(source, -1) == key >> SOURCE_BITS:
-                    del barrier[source]
-        barrier[publication.source] = publication.sequence
+                    barrier.remove(source)
+        barrier.put(publication.source, publication.sequence)
 
     def barrier(self) -> vec[i64]:
-        keys = vec[i64](capacity=len(self._barrier))
-        for source, sequence in self._barrier.items():
-            keys = append(keys, publication_key(source, sequence))
-        return keys
+        return frontier_of(self._barrier)
 
     def adopt_barrier(self, keys: vec[i64]) -> None:
-        for key in keys:
-            self._barrier[key & SOURCE_MASK] = key >> SOURCE_BITS
+        raise_to(self._barrier, keys)

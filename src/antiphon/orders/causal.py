@@ -67,6 +67,9 @@ class CausalOrder(Order):
     def waiting(self) -> i64:
         return len(self._held)
 
+    def state(self) -> str:
+        return f"{self._past.sorted_items()} {sorted(self._held)} {list(self.barrier())}"
+
     def past(self, source: i64) -> i64:
         """Up to which number the publications of ``source`` count as past."""
         return self._past.get(source, 0)

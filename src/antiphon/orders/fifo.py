@@ -54,6 +54,9 @@ class Fifo(Order):
         self._delivered.put(source, sequence)
         return released
 
+    def state(self) -> str:
+        return f"{self._delivered.sorted_items()} {sorted(self._held)}"
+
     def frontier(self) -> vec[i64]:
         return frontier_of(self._delivered)
 
@@ -97,6 +100,9 @@ class Unordered(Order):
             sequence += 1
         self._complete.put(source, sequence)
         return [publication]
+
+    def state(self) -> str:
+        return f"{self._complete.sorted_items()} {sorted(self._beyond)}"
 
     def frontier(self) -> vec[i64]:
         return frontier_of(self._complete)

@@ -81,6 +81,10 @@ class Order:
     def adopt_barrier(self, keys: vec[i64]) -> None:
         """Go on with the barrier of an earlier membership: what was delivered then still precedes what comes now."""
 
+    def state(self) -> str:
+        """All that decides what this order will release, as text."""
+        raise NotImplementedError
+
     def waiting(self) -> i64:
         """How many publications have arrived and may not yet be delivered."""
         raise NotImplementedError

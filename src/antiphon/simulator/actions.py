@@ -6,6 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.topology import PartialCube
 from antiphon.simulator.engine import Action, Engine
 from antiphon.simulator.network import Cut
 
@@ -101,3 +102,25 @@ class Partition(Action):
 
     def run(self, engine: Engine) -> None:
         engine.cut(self.cut)
+
+
+class MembershipAction(NodeAction):
+    """Something that a membership oracle does about one node: all trees of the shared cube change at once."""
+
+    def __init__(self, node: i64, members: PartialCube) -> None:
+        super().__init__(node)
+        self.members: Final[PartialCube] = members
+
+
+class Admit(MembershipAction):
+    """The node becomes a member; it is one already if its crash was never noticed."""
+
+    def run(self, engine: Engine) -> None:
+        self.members.add(self.node)
+
+
+class Expel(MembershipAction):
+    """The node is no member any more."""
+
+    def run(self, engine: Engine) -> None:
+        self.members.remove(self.node)

@@ -67,23 +67,30 @@ class Action:
 
 @final
 class Timer:
-    """A timer that has been set; cancelling only marks it, and the event passes unnoticed."""
+    """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
 
-    def __init__(self, name: i64, handle: i64, incarnation: i64) -> None:
+    def __init__(self, name: i64, handle: i64) -> None:
         self.name: Final[i64] = name
         self.handle: Final[i64] = handle
-        self.incarnation: Final[i64] = incarnation
+
+
+@final
+class Life:
+    """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
+
+    def __init__(self) -> None:
+        self.crashed_at: i64 = NEVER
 
 
 @final
 class Flight:
     """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
 
-    def __init__(self, message: Message, departed: i64, arrived: i64, incarnation: i64) -> None:
+    def __init__(self, message: Message, departed: i64, arrived: i64, life: Life) -> None:
         self.message: Final[Message] = message
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived
-        self.incarnation: Final[i64] = incarnation
+        self.life: Final[Life] = life
 
 
 @final
@@ -95,12 +102,11 @@ class Node(Environment):
         self._engine: Final[Engine] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
-        self.incarnation: i64 = 0
+        self.life: Life = Life()
         self.free: i64 = 0
-        self.crashed_at: i64 = NEVER
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
-        self.backlog: list[object] | None = None
+        self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
@@ -127,6 +133,8 @@ class Node(Environment):
             engine.latency_sum += latency
             if latency > engine.latency_maximum:
                 engine.latency_maximum = latency
+        else:
+            engine.own_deliveries += 1
         if engine.traces_deliveries:
             engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
 
@@ -143,7 +151,7 @@ class Node(Environment):
             self._timers = timers
         engine = self._engine
         engine.timers_set += 1
-        timer = Timer(name, engine.timers_set, self.incarnation)
+        timer = Timer(name, engine.timers_set)
         timers[timer.handle] = timer
         engine.calendar.schedule(engine.calendar.now + delay, self, self, timer)
         return timer.handle
@@ -161,11 +169,24 @@ class Node(Environment):
         """Whether an expiring timer is still wanted; it is not wanted again."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
 
+    def wait(self, sender: object, what: object) -> None:
+        """Keep an event for the time after a pause."""
+        if self._backlog is None:
+            self._backlog = []
+        self._backlog.append(self)
+        self._backlog.append(sender)
+        self._backlog.append(what)
+
+    def take_backlog(self) -> list[object]:
+        """What has been waiting, in the order of arrival; it is not kept."""
+        backlog = self._backlog
+        self._backlog = None
+        return [] if backlog is None else backlog
+
     def forget(self) -> None:
-        """Lose everything a crash loses: the process, its timers, what was waiting."""
+        """Lose the memory: the process and its timers."""
         self.process = None
         self._timers = None
-        self.backlog = None
 
 
 class Engine:
@@ -201,6 +222,7 @@ class Engine:
         self.dropped: i64 = 0
         self.published: i64 = 0
         self.deliveries: i64 = 0
+        self.own_deliveries: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -264,8 +286,11 @@ class Engine:
         """Stop a node at once. What it had not yet transmitted is lost, and so is its memory."""
         node = self._in_state(identifier, CRASH, UP, PAUSED)
         node.state = DOWN
-        node.crashed_at = self.calendar.now
+        node.life.crashed_at = self.calendar.now
+        node.free = self.calendar.now
         node.forget()
+        # With nobody there to handle it, what waited during a pause is dropped and counted.
+        self._catch_up(node.take_backlog())
 
     def restart(self, identifier: i64) -> None:
         """Bring a crashed node back with an empty memory."""
@@ -280,13 +305,7 @@ class Engine:
         """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
         node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
         node.state = UP
-        backlog = node.backlog
-        node.backlog = None
-        if backlog is not None:
-            for position in range(0, len(backlog), STRIDE):
-                self.calendar.schedule(
-                    self.calendar.now, backlog[position], backlog[position + 1], backlog[position + 2]
-                )
+        self._catch_up(node.take_backlog())
 
     def join(self, identifier: i64) -> None:
         """Bring up a node that was absent from the start, or that has left."""
@@ -299,7 +318,6 @@ class Engine:
         assert process is not None, "a node that is up has a process"
         process.leave()
         node.state = ABSENT
-        node.crashed_at = NEVER
         node.forget()
 
     def cut(self, cut: Cut) -> None:
@@ -319,10 +337,14 @@ class Engine:
             self._recorder.record(self.calendar.now, event, identifier, 0)
         return node
 
+    def _catch_up(self, backlog: list[object]) -> None:
+        """Handle what waited at a paused node before anything else that arrives in this tick."""
+        for position in range(0, len(backlog), STRIDE):
+            self._handle(backlog[position], backlog[position + 1], backlog[position + 2])
+
     def _bring_up(self, node: Node) -> None:
         node.state = UP
-        node.incarnation += 1
-        node.free = self.calendar.now
+        node.life = Life()
         process = self._build(node)
         node.process = process
         process.start()
@@ -382,13 +404,7 @@ class Engine:
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
         if target.state == PAUSED:
-            backlog = target.backlog
-            if backlog is None:
-                backlog = []
-                target.backlog = backlog
-            backlog.append(target)
-            backlog.append(sender)
-            backlog.append(what)
+            target.wait(sender, what)
             return
         if isinstance(what, Timer):
             self._expire(target, what)
@@ -400,7 +416,7 @@ class Engine:
 
     def _expire(self, node: Node, timer: Timer) -> None:
         process = node.process
-        if process is None or node.incarnation != timer.incarnation or not node.take_timer(timer):
+        if process is None or not node.take_timer(timer):
             return
         if self.traces_copies:
             assert self._recorder is not None, "traces_copies implies a recorder"
@@ -420,9 +436,8 @@ class Engine:
     def _land(self, target: Node, sender: Node, flight: Flight) -> None:
         """The end of a flight, where it turns out whether the copy got through."""
         reason: i64 = 0
-        crashed_since = sender.incarnation != flight.incarnation or sender.state == DOWN
         # A copy that was still in the output queue when its sender crashed has never left.
-        if crashed_since and flight.departed > sender.crashed_at:
+        if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
@@ -462,7 +477,7 @@ class Engine:
             arrives += self._random.between(0, network.reordering_window)
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.incarnation)
+            what = Flight(message, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:

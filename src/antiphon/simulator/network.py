@@ -41,6 +41,8 @@ class ConstantDelay(Delay):
     """The same for every copy."""
 
     def __init__(self, ticks: i64) -> None:
+        if ticks < 0:
+            raise UsageError(f"a delay is a number of ticks and cannot be negative, not {ticks}")
         self._ticks: Final[i64] = ticks
 
     def draw(self, sender: i64, receiver: i64, random: RandomStream) -> i64:
@@ -54,9 +56,9 @@ class NormalDelay(Delay):
     """Normal with the given mean and standard deviation, rounded to ticks, at least 1; drawn anew for every copy."""
 
     def __init__(self, mean: float, deviation: float) -> None:
-        if not (mean >= 1 and 0 < deviation <= 100_000):
+        if not (1 <= mean <= 1_000_000_000 and 0 < deviation <= 100_000):
             raise UsageError(
-                f"a normal delay needs a mean of at least 1 and a deviation above 0 and up to 100000, "
+                f"a normal delay needs a mean from 1 to 1000000000 and a deviation above 0 and up to 100000, "
                 f"not {mean} and {deviation}"
             )
         self._lowest: Final[i64] = max(1, int(mean - 7 * deviation))
@@ -131,6 +133,8 @@ class Network:
             raise UsageError(
                 "transmission, processing and reordering_window are numbers of ticks and cannot be negative"
             )
+        if reordering_window >= 1 << 31:
+            raise UsageError(f"a reordering_window has at most 2147483647 ticks, not {reordering_window}")
         self.delay: Final[Delay] = delay
         self.transmission: Final[i64] = transmission
         self.processing: Final[i64] = processing

@@ -76,6 +76,13 @@ LEVELS = ("counts", "deliveries", "everything")
 HAS_VALUE = np.array([event in (PUBLISH, SEND, DELIVER, EXPIRE) for event in range(len(EVENT_NAMES))])
 
 
+def wants_copies(level: str) -> bool:
+    """Whether a trace of this level has a row for every copy."""
+    if level not in LEVELS[1:]:
+        raise UsageError(f"a trace holds 'deliveries' or 'everything', not {level!r}; choose one of these")
+    return level == "everything"
+
+
 def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
     """The packed rows of a recorder as columns."""
     rows = np.frombuffer(words, dtype=np.int64).reshape(-1, WORDS_PER_ROW)  # type: ignore[call-overload]
@@ -85,7 +92,8 @@ def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
     peer = ((what >> 16) & 0xFFFFFF) - 1
     about_nothing = key < 0
     dropped = event == DROP
-    low_value = value & 0xFFFFFFFF
+    # Where a row is about no message there is no topic either, and the value has the word for itself.
+    low_value = np.where(about_nothing, value, value & 0xFFFFFFFF)
     return pa.record_batch(
         [
             pa.array(time),
@@ -115,15 +123,14 @@ class TraceWriter:
     """
 
     def __init__(self, path: Path, level: str, about: Mapping[str, object], chunk_rows: int = 1 << 20) -> None:
-        if level not in LEVELS[1:]:
-            raise UsageError(f"a trace file holds 'deliveries' or 'everything', not {level!r}; choose one of these")
+        copies = wants_copies(level)
         if path.suffix not in (".parquet", ".arrow"):
             raise UsageError(f"a trace is written as .parquet or .arrow, not as {path.name!r}; change its ending")
         self._path = path
         self._partial = path.with_name(f".{path.name}.partial")
         metadata = json.dumps({"schema": SCHEMA_VERSION, "level": level, **about}, sort_keys=True)
         schema = SCHEMA.with_metadata({"antiphon": metadata})
-        self.recorder = Recorder(level == "everything", self._write, chunk_rows)
+        self.recorder = Recorder(copies, self._write, chunk_rows)
         self.rows = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +141,8 @@ class TraceWriter:
                 options = pa.ipc.IpcWriteOptions(compression="zstd", unify_dictionaries=True)
                 self._writer = pa.ipc.new_stream(pa.OSFile(str(self._partial), "wb"), schema, options=options)
         except OSError as error:
+            if path.parent.is_dir():
+                self._partial.unlink(missing_ok=True)
             raise PeerError(
                 f"cannot write the trace to {path}: {error.strerror or error}; choose another place"
             ) from error
@@ -196,7 +205,7 @@ class MemoryTrace:
 
     def __init__(self, level: str = "everything", chunk_rows: int = 1 << 20) -> None:
         self._batches: list[pa.RecordBatch] = []
-        self.recorder = Recorder(level == "everything", self._keep, chunk_rows)
+        self.recorder = Recorder(wants_copies(level), self._keep, chunk_rows)
 
     def _keep(self, words: object) -> None:
         self._batches.append(to_batch(words, self.recorder.kind_names))

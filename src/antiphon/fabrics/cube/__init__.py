@@ -1,6 +1,7 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topology import (
     Cube,
@@ -14,6 +15,7 @@ from antiphon.fabrics.cube.topology import (
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 __all__ = [
+    "Acknowledgement",
     "Cube",
     "FullCube",
     "PartialCube",

@@ -114,6 +114,21 @@ class Topic:
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
         self.departed: dict[i64, i64] = {}
 
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(pending.sequence, pending.payload) for pending in self.queue]
+        early = [(publication.source, publication.sequence) for publication in self.early]
+        counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
+        return (
+            f"{self.name} {counters} {queued} {early} {sorted(self.departed.items())} "
+            f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
+        )
+
+    def unfinished(self) -> i64:
+        """What waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
+        joining = 1 if self.state == SUBSCRIBING or self.state == SYNCHRONISING else 0
+        return self.order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining
+
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""
         return self.state >= SYNCHRONISING
@@ -174,15 +189,31 @@ class VCubePs(Process):
         state.view = view.copy()
         state.state = MEMBER
         state.wants_membership = True
+        self.environment.subscribed(topic)
 
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
         return known is not None and known.wants_membership
 
+    def state(self) -> str:
+        topics = [topic.text() for _, topic in sorted(self._topics.items())]
+        surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
+        return f"{self._counter} {topics} {surveys}"
+
+    def unfinished(self) -> i64:
+        count: i64 = len(self._surveys)
+        for topic in self._topics.values():
+            count += topic.unfinished()
+        return count
+
     def topic(self, name: i64) -> Topic | None:
         """What this node knows about a topic, for inspection."""
         return self._topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        """What this node knows about each topic that it has heard of, for inspection."""
+        return list(self._topics.values())
 
     # What arrives.
 
@@ -419,10 +450,15 @@ class VCubePs(Process):
             self._close_outside(topic)
 
     def _successor_of(self, order: Order) -> Order:
-        """A new order that remembers what counts as past and what own publications follow, and nothing that waits."""
+        """A new order that remembers what counts as past and what own publications follow, and nothing that waits.
+
+        The counters of what had to wait are those of the topic, whatever the memberships.
+        """
         successor = self._options.new_order(self.me)
         successor.start_from(order.frontier())
         successor.adopt_barrier(order.barrier())
+        successor.held_total = order.held_total
+        successor.held_peak = order.held_peak
         return successor
 
     def _close_outside(self, topic: Topic) -> None:

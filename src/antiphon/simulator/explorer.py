@@ -1,0 +1,228 @@
+"""All schedules of a small system, one after the other.
+
+The simulator follows one schedule per seed. The explorer follows every one: at each step any message in flight may
+arrive next, whatever its age, and any node may do the next operation of its script. States that were met before are
+not followed again, so the answer is exhaustive for the given scripts: either a schedule that breaks a promise, which
+is printed and can be replayed, or the number of states in which it holds.
+
+A state is what all processes hold (:meth:`antiphon.kernel.process.Process.state`), what is in flight, how far the
+scripts have got, and what the oracle still has to judge. Going back is done by running the schedule again from the
+start, so processes need not be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from librt.vecs import vec
+
+from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.randomness import RandomStream
+from antiphon.trace.oracle import Oracle
+
+Operation = tuple[str, int]
+"""What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)`` or ``("publish", topic)``."""
+
+
+FIELDS: dict[type[Message], list[str]] = {}
+"""What each class of messages carries, found at its first message."""
+
+
+def describe(message: Message) -> str:
+    """A message with all that it carries, as text. Its clock is left out: schedules have no time."""
+    kind = type(message)
+    if kind not in FIELDS:
+        names = [name for name in dir(message) if not name.startswith("_") and name != "timestamp"]
+        FIELDS[kind] = [name for name in names if not callable(getattr(message, name))]
+    parts = [kind.__name__]
+    for name in FIELDS[kind]:
+        value = getattr(message, name)
+        if isinstance(value, Message):
+            parts.append(f"{name}=({describe(value)})")
+        else:
+            parts.append(f"{name}={list(value) if isinstance(value, vec) else value!r}")
+    return " ".join(parts)
+
+
+class Copy:
+    """A message in flight. Its text is made when somebody asks for it: going back over a known schedule does not."""
+
+    def __init__(self, sender: int, target: int, message: Message) -> None:
+        self.sender = sender
+        self.target = target
+        self.message = message
+
+    @cached_property
+    def text(self) -> str:
+        """Who sends what to whom."""
+        return f"{self.sender}->{self.target} {describe(self.message)}"
+
+
+class World(Environment):
+    """The environment of one node; all nodes of a system share the rest through ``system``."""
+
+    def __init__(self, identifier: int, system: System) -> None:
+        super().__init__(identifier)
+        self._system = system
+
+    def now(self) -> int:
+        """Always 0: no process may depend on the time of a schedule that has none."""
+        return 0
+
+    def send(self, destination: int, message: Message) -> None:
+        """Put a copy in flight."""
+        self._system.in_flight.append(Copy(self.identifier, destination, message))
+
+    def deliver(self, publication: Publication) -> None:
+        """Tell the oracle."""
+        self._system.oracle.topic(publication.topic).delivered(
+            self.identifier, publication.source, publication.sequence
+        )
+
+    def subscribed(self, topic: int) -> None:
+        """Tell the oracle."""
+        self._system.oracle.topic(topic).subscribed(self.identifier)
+
+    def unsubscribed(self, topic: int) -> None:
+        """Tell the oracle."""
+        self._system.oracle.topic(topic).unsubscribed(self.identifier)
+
+    def random(self) -> RandomStream:
+        """The same for every schedule."""
+        return RandomStream(1, self.identifier)
+
+
+class System:
+    """One run of a small system, driven by choices.
+
+    A choice is a number: the position of the copy in flight that arrives next, or ``-1 - node`` for the next operation
+    of a node's script. The same choices from the start lead to the same state.
+    """
+
+    def __init__(self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]]) -> None:
+        self.oracle = Oracle(len(scripts))
+        self.in_flight: list[Copy] = []
+        self._scripts = scripts
+        self._done = [0] * len(scripts)
+        self.processes = [build(World(identifier, self)) for identifier in range(len(scripts))]
+        for process in self.processes:
+            process.start()
+
+    def choices(self) -> list[int]:
+        """Everything that may happen next; of equal copies in flight only one."""
+        distinct = {copy.text: position for position, copy in enumerate(self.in_flight)}
+        operations = [-1 - node for node, script in enumerate(self._scripts) if self._done[node] < len(script)]
+        return [*distinct.values(), *operations]
+
+    def describe(self, choice: int) -> str:
+        """A choice as text."""
+        if choice >= 0:
+            return self.in_flight[choice].text
+        node = -1 - choice
+        name, topic = self._scripts[node][self._done[node]]
+        return f"node {node}: {name} {topic}"
+
+    def take(self, choice: int) -> None:
+        """Let it happen."""
+        if choice >= 0:
+            copy = self.in_flight.pop(choice)
+            self.processes[copy.target].receive(copy.sender, copy.message)
+            return
+        node = -1 - choice
+        name, topic = self._scripts[node][self._done[node]]
+        self._done[node] += 1
+        process = self.processes[node]
+        if name == "publish":
+            process.publish(b"", topic)
+        elif name == "subscribe":
+            process.subscribe(topic)
+        else:
+            process.unsubscribe(topic)
+
+    def state(self) -> str:
+        """The whole state as text."""
+        flying = sorted(copy.text for copy in self.in_flight)
+        states = [process.state() for process in self.processes]
+        return "\n".join([*states, *flying, str(self._done), self.oracle.state()])
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What an exploration found. ``exhausted`` if there was nothing left to look at."""
+
+    states: int
+    transitions: int
+    ends: int
+    exhausted: bool
+    violation: str | None
+    schedule: tuple[str, ...]
+
+
+def explore(
+    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], state_limit: int = 1_000_000
+) -> Exploration:
+    """Follow all schedules, depth first, until one breaks a promise or all states are known."""
+    here = System(build, scripts)
+    system: System | None = here
+    seen = {hash(here.state())}
+    path: list[int] = []
+    stack = [here.choices()]
+    transitions = ends = 0
+    while stack:
+        if not stack[-1]:
+            stack.pop()
+            if path:
+                path.pop()
+            system = None
+            continue
+        if len(seen) >= state_limit:
+            return Exploration(len(seen), transitions, ends, False, None, ())
+        choice = stack[-1].pop()
+        system = replay(build, scripts, path) if system is None else system
+        system.take(choice)
+        transitions += 1
+        path.append(choice)
+        following = system.choices()
+        violation = judgement(system, bool(following))
+        if violation is not None:
+            return Exploration(len(seen), transitions, ends, False, violation, narrate(build, scripts, path))
+        fingerprint = hash(system.state())
+        if fingerprint in seen:
+            path.pop()
+            system = None
+            continue
+        seen.add(fingerprint)
+        ends += not following
+        stack.append(following)
+    return Exploration(len(seen), transitions, ends, True, None, ())
+
+
+def replay(
+    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
+) -> System:
+    """A system that has gone through a schedule."""
+    system = System(build, scripts)
+    for choice in path:
+        system.take(choice)
+    return system
+
+
+def narrate(
+    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
+) -> tuple[str, ...]:
+    """A schedule as text, one line per step."""
+    system = System(build, scripts)
+    lines = []
+    for choice in path:
+        lines.append(system.describe(choice))
+        system.take(choice)
+    return tuple(lines)
+
+
+def judgement(system: System, goes_on: bool) -> str | None:
+    """What the oracle objects to now, if anything; at the end of a schedule nothing may be owed."""
+    findings = system.oracle.findings if goes_on else system.oracle.finish()
+    return None if findings.clean else str(findings)

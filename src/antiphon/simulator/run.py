@@ -1,0 +1,288 @@
+"""Running a scenario: set it up, work through it, say what came of it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.randomness import RandomStream
+from antiphon.orders.order import Order
+from antiphon.simulator import actions
+from antiphon.simulator.engine import NEVER, Engine
+from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.protocols import ORDERS, PROTOCOLS
+from antiphon.simulator.scenario import (
+    ConstantLaw,
+    CrashFault,
+    JoinFault,
+    LeaveFault,
+    LinkLaw,
+    MatrixLaw,
+    NodeFault,
+    NormalLaw,
+    PartitionFault,
+    PauseFault,
+    RestartFault,
+    ResumeFault,
+    Scenario,
+    expand_nodes,
+)
+from antiphon.simulator.scenario_file import check_scenario
+from antiphon.simulator.workload import plan
+from antiphon.trace.recorder import Recorder
+
+LINK_STREAM = 4
+"""Names the stream from which the delays of links are seeded; 1 and 2 are the engine's, 3 the workload's."""
+
+EVENTS_PER_SLICE = 1 << 18
+"""How often a watcher hears of a run. Counted in events, so that being watched changes no byte of the trace."""
+
+Watcher = Callable[[int, int], None]
+"""Told now and then how many events there were and what time it is in the run."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run."""
+
+    scenario: str
+    seed: int
+    nodes: int
+    stopped: str
+    """``finished``, or the limit that ended the run: ``time limit`` or ``event limit``."""
+    events: int
+    end_time: int
+    """The time of the last event."""
+    planned: int
+    """Publications that the scenario asked for."""
+    published: int
+    """Those that were made: the node was up and the run had not ended."""
+    sent: int
+    """Copies and acknowledgements."""
+    dropped: int
+    """Those that were lost: by the network, a partition, or because sender or receiver was down."""
+    deliveries: int
+    expected_deliveries: int | None
+    """Each publication at each node; unknown where nodes crash, join or leave."""
+    latency_mean: float | None
+    """Of deliveries at other nodes than the publisher's; unknown if there are none."""
+    latency_max: int | None
+    held_total: int
+    """Publications that had to wait for others before they could be delivered, added up over the nodes."""
+    held_peak: int
+    """The most that waited at one node at one time."""
+    held_at_end: int
+    """Those that still waited at the end, at nodes that had not crashed."""
+    trace: str | None
+    trace_rows: int | None
+    seconds: float
+    events_per_second: float
+
+
+class Simulation:
+    """A scenario, set up and ready to run once."""
+
+    def __init__(self, scenario: Scenario, recorder: Recorder | None = None) -> None:
+        check_scenario(scenario)
+        self.scenario = scenario
+        self.cube = build_cube(scenario)
+        self._protocol = PROTOCOLS[scenario.protocol]
+        self._options = msgspec.convert(scenario.protocol_options, self._protocol.options)
+        self._new_order = ORDERS[scenario.order]
+        # Of every process there ever was; the last one of a node is also found under its number.
+        self._orders: list[Order] = []
+        self._order_at: dict[int, Order] = {}
+        self.engine = Engine(
+            scenario.nodes,
+            build_network(scenario),
+            self._build_process,
+            scenario.seed,
+            recorder,
+            can_fail=len(scenario.faults) > 0,
+            absent=scenario.absent_at_start(),
+        )
+        schedule_faults(self.engine, scenario, self.cube)
+        self.planned = 0
+        for publication in plan(scenario):
+            self.engine.at(publication.at, actions.Publish(publication.node, publication.payload))
+            self.planned += 1
+
+    def _build_process(self, environment: Environment) -> Process:
+        order = None
+        if self._new_order is not None:
+            order = self._new_order(environment.identifier)
+            self._orders.append(order)
+            self._order_at[environment.identifier] = order
+        return self._protocol.build(environment, self.cube, order, self._options)
+
+    def run(self, watch: Watcher | None = None) -> str:
+        """Run to the end or to a limit; says which."""
+        engine = self.engine
+        limits = self.scenario.limits
+        collecting = gc.isenabled()
+        # The engine leaves the collector as it finds it; between slices it must not go through all there is.
+        gc.disable()
+        try:
+            while True:
+                stopped = engine.run(limits.time, min(limits.events, engine.events + EVENTS_PER_SLICE))
+                if stopped != "event limit" or engine.events >= limits.events:
+                    return stopped
+                if watch is not None:
+                    watch(engine.events, engine.end_time)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def result(self, stopped: str, seconds: float) -> Result:
+        """What came of the run."""
+        engine = self.engine
+        scenario = self.scenario
+        elsewhere = int(engine.deliveries - engine.own_deliveries)
+        held_at_end = sum(
+            order.waiting() for node, order in self._order_at.items() if engine.nodes[node].process is not None
+        )
+        members_stay = all(isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults)
+        return Result(
+            scenario=scenario.name,
+            seed=scenario.seed,
+            nodes=scenario.nodes,
+            stopped=stopped,
+            events=engine.events,
+            end_time=engine.end_time,
+            planned=self.planned,
+            published=engine.published,
+            sent=engine.sent,
+            dropped=engine.dropped,
+            deliveries=engine.deliveries,
+            expected_deliveries=engine.published * scenario.nodes if members_stay else None,
+            latency_mean=int(engine.latency_sum) / elsewhere if elsewhere > 0 else None,
+            latency_max=engine.latency_maximum if elsewhere > 0 else None,
+            held_total=sum(order.held_total for order in self._orders),
+            held_peak=max((order.held_peak for order in self._orders), default=0),
+            held_at_end=held_at_end,
+            trace=None,
+            trace_rows=None,
+            seconds=seconds,
+            events_per_second=int(engine.events) / seconds if seconds > 0 else 0.0,
+        )
+
+
+def run_scenario(scenario: Scenario, trace: Path | None = None, watch: Watcher | None = None) -> Result:
+    """Run a scenario and say what came of it; with ``trace``, write down what happened."""
+    check_scenario(scenario)
+    if trace is None:
+        return timed(scenario, None, watch)
+    if scenario.trace.level == "counts":
+        raise UsageError(
+            "the level of the trace is counts, which writes nothing; choose deliveries or everything, or no trace file"
+        )
+    if trace.is_dir():
+        raise UsageError(f"{trace} is a directory; name a file in it, such as {trace / 'trace.parquet'}")
+    from antiphon.trace.store import TraceWriter
+
+    about = {"host": "simulator", "scenario": msgspec.to_builtins(scenario)}
+    with TraceWriter(trace, scenario.trace.level, about) as writer:
+        result = timed(scenario, writer.recorder, watch)
+    return msgspec.structs.replace(result, trace=str(trace), trace_rows=writer.rows)
+
+
+def timed(scenario: Scenario, recorder: Recorder | None, watch: Watcher | None) -> Result:
+    """Run a scenario; the seconds are those of the run, without its preparation."""
+    simulation = Simulation(scenario, recorder)
+    begun = time.perf_counter()
+    stopped = simulation.run(watch)
+    return simulation.result(stopped, time.perf_counter() - begun)
+
+
+def build_cube(scenario: Scenario) -> Cube:
+    """Who is in the trees at the start; one object that all processes of a run share."""
+    if not scenario.changes_membership():
+        return full_or_partial(scenario.nodes)
+    cube = PartialCube(dimension_for(scenario.nodes))
+    absent = scenario.absent_at_start()
+    for node in range(scenario.nodes):
+        if node not in absent:
+            cube.add(node)
+    return cube
+
+
+def build_network(scenario: Scenario) -> Network:
+    """The network that a scenario describes."""
+    table = scenario.network
+    return Network(
+        build_delay(table.delay, scenario.seed),
+        table.transmission,
+        table.processing,
+        table.charge_control,
+        table.loss,
+        table.duplication,
+        table.reordering,
+        table.reordering_window,
+    )
+
+
+def build_delay(law: ConstantLaw | NormalLaw | LinkLaw | MatrixLaw, seed: int) -> Delay:
+    """The delays that a law describes."""
+    if isinstance(law, ConstantLaw):
+        return ConstantDelay(law.ticks)
+    if isinstance(law, NormalLaw):
+        return NormalDelay(law.mean, law.deviation)
+    if isinstance(law, MatrixLaw):
+        return MatrixDelay(law.rows)
+    # A seed of their own keeps the links' streams apart from those that the engine names by the same small numbers.
+    stream = RandomStream(seed, LINK_STREAM)
+    return LinkDelay(build_delay(law.of, seed), stream.word() << 32 | stream.word(), law.symmetric)
+
+
+def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
+    """Put all faults into the calendar, and with them what a membership oracle makes of them."""
+    members = cube if isinstance(cube, PartialCube) and scenario.changes_membership() else None
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, PartitionFault):
+            groups = [expand_nodes(group, scenario.nodes) for group in fault.groups]
+            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way)
+            engine.at(fault.at, actions.Partition(cut))
+            continue
+        for node in fault.targets(scenario.nodes):
+            schedule_node_fault(engine, fault, node, members)
+    if members is not None:
+        schedule_detections(engine, scenario, members)
+
+
+def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube) -> None:
+    """Let the oracle notice crashes, except of nodes that are back before it would."""
+    restarts: dict[int, int] = {}
+    for _, fault in reversed(scenario.faults_by_time()):
+        if isinstance(fault, RestartFault):
+            restarts.update(dict.fromkeys(fault.targets(scenario.nodes), fault.at))
+        elif isinstance(fault, CrashFault) and fault.detected_after is not None:
+            noticed = fault.at + fault.detected_after
+            for node in fault.targets(scenario.nodes):
+                if noticed < restarts.get(node, NEVER):
+                    engine.at(noticed, actions.Expel(node, members))
+
+
+def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: PartialCube | None) -> None:
+    """Put what happens to one node into the calendar; who comes up is a member before it does anything."""
+    at = fault.at
+    if members is not None and isinstance(fault, JoinFault | RestartFault):
+        engine.at(at, actions.Admit(node, members))
+    engine.at(at, ACTIONS[type(fault)](node))
+    if members is not None and isinstance(fault, LeaveFault):
+        engine.at(at, actions.Expel(node, members))
+
+
+ACTIONS: dict[type[NodeFault], type[actions.NodeAction]] = {
+    CrashFault: actions.Crash,
+    RestartFault: actions.Restart,
+    PauseFault: actions.Pause,
+    ResumeFault: actions.Resume,
+    JoinFault: actions.Join,
+    LeaveFault: actions.Leave,
+}

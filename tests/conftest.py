@@ -1,0 +1,29 @@
+"""What all tests share: repeatable property tests, and a word about which build was tested."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from antiphon.cli.output import is_compiled
+
+# Without deadlines, so that a busy machine fails nothing, and derandomised, so that a run can be repeated.
+settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=60, database=None)
+# For the second pass over the core tests, with the plain sources (tests/test_compiled_and_plain.py).
+settings.register_profile("short", settings.get_profile("antiphon"), max_examples=10)
+settings.load_profile("antiphon")
+
+
+def pytest_report_header() -> str:
+    """Say which build the tests import."""
+    return f"antiphon: {'compiled' if is_compiled() else 'plain Python, not compiled'}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests noted with ``record_property("note", ...)``, so that a weaker check does not pass unseen."""
+    reports: list[pytest.TestReport] = terminalreporter.stats.get("passed", [])
+    notes = {str(note) for report in reports for key, note in report.user_properties if key == "note"}
+    if notes:
+        terminalreporter.section("notes")
+        for note in sorted(notes):
+            terminalreporter.line(note)

@@ -1,0 +1,176 @@
+"""Rows as packed integers: what goes in comes out as columns, in order, whatever the size of the chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.fabrics.cube import Acknowledgement
+from antiphon.kernel import NO_NODE, Message, Publication
+from antiphon.trace.recorder import (
+    CRASH,
+    DELIVER,
+    DROP,
+    DROP_REASONS,
+    DROPPED_PARTITION,
+    EVENT_NAMES,
+    EXPIRE,
+    PUBLISH,
+    RECEIVE,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIBED,
+    Recorder,
+)
+from antiphon.trace.store import MemoryTrace, to_batch
+
+LARGEST_NODE = (1 << 22) - 1
+LARGEST_SEQUENCE = (1 << 41) - 1
+
+
+def rows_of(trace: MemoryTrace) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = trace.table().to_pylist()
+    return rows
+
+
+def row(**known: object) -> dict[str, object]:
+    """A row with these columns; the others are null."""
+    columns = ("time", "event", "node", "peer", "message", "source", "sequence", "topic", "value", "reason")
+    return {column: known.get(column) for column in columns}
+
+
+def test_a_row_about_a_message() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_message(17, SEND, 3, 5, Publication(2, 9, 0, b"", topic=4), 6)
+    assert rows_of(trace) == [
+        row(time=17, event="send", node=3, peer=5, message="Publication", source=2, sequence=9, topic=4, value=6)
+    ]
+
+
+def test_a_row_about_a_node() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record(17, CRASH, 3, 0)
+    assert rows_of(trace) == [row(time=17, event="crash", node=3)]
+
+
+def test_a_row_about_a_topic() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_topic(17, SUBSCRIBED, 3, 8)
+    assert rows_of(trace) == [row(time=17, event="subscribed", node=3, source=3, sequence=0, topic=8)]
+
+
+def test_a_row_that_is_reserved_stands_before_what_happened_while_it_was_empty() -> None:
+    trace = MemoryTrace()
+    place = trace.recorder.reserve()
+    trace.recorder.record(17, CRASH, 3, 0)
+    trace.recorder.fill(place, 17, PUBLISH, 3, 1, 8, 40)
+    trace.recorder.fill(trace.recorder.reserve(), 18, SUBSCRIBE, 3, 2, 8, 0)
+    assert rows_of(trace) == [
+        row(time=17, event="publish", node=3, source=3, sequence=1, topic=8, value=40),
+        row(time=17, event="crash", node=3),
+        row(time=18, event="subscribe", node=3, source=3, sequence=2, topic=8),
+    ]
+
+
+@given(
+    time=st.integers(0, 1 << 62),
+    node=st.integers(0, LARGEST_NODE),
+    peer=st.one_of(st.just(NO_NODE), st.integers(0, LARGEST_NODE)),
+    source=st.integers(0, LARGEST_NODE),
+    sequence=st.integers(0, LARGEST_SEQUENCE - 1),
+    topic=st.integers(0, (1 << 31) - 1),
+    value=st.integers(0, (1 << 32) - 1),
+)
+def test_every_number_that_fits_comes_out_as_it_went_in(
+    time: int, node: int, peer: int, source: int, sequence: int, topic: int, value: int
+) -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_message(time, DELIVER, node, peer, Message(source, sequence, topic), value)
+    assert rows_of(trace) == [
+        row(
+            time=time,
+            event="deliver",
+            node=node,
+            peer=None if peer == NO_NODE else peer,
+            message="Message",
+            source=source,
+            sequence=sequence,
+            topic=topic,
+            value=value,
+        )
+    ]
+
+
+def test_a_value_that_does_not_fit_is_written_as_the_largest() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_message(0, DELIVER, 0, NO_NODE, Message(0, 1, 6), 1 << 40)
+    assert [(each["value"], each["topic"]) for each in rows_of(trace)] == [((1 << 32) - 1, 6)]
+
+
+@pytest.mark.parametrize("name", [0, 7, -1, 1 << 32, 5 << 40, -(1 << 63), (1 << 63) - 1])
+def test_a_timer_may_have_any_name(name: int) -> None:
+    """Protocols name timers after publications, whose keys are longer than 32 bits."""
+    trace = MemoryTrace()
+    trace.recorder.record(3, EXPIRE, 2, name)
+    assert rows_of(trace) == [row(time=3, event="expire", node=2, value=name)]
+
+
+def test_only_some_events_have_a_value() -> None:
+    trace = MemoryTrace()
+    for event in range(1, len(EVENT_NAMES)):
+        trace.recorder.record_message(0, event, 0, NO_NODE, Message(0, 1), 3)
+    with_value = [each["event"] for each in rows_of(trace) if each["value"] is not None]
+    assert with_value == ["publish", "send", "deliver", "expire"]
+
+
+def test_only_a_drop_has_a_reason() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_message(0, RECEIVE, 0, 1, Message(0, 1), DROPPED_PARTITION)
+    for reason in range(1, len(DROP_REASONS)):
+        trace.recorder.record_message(0, DROP, 0, 1, Message(0, 1), reason)
+    assert [each["reason"] for each in rows_of(trace)] == [None, "loss", "partition", "receiver down", "sender down"]
+
+
+class Riddle(Message):
+    """A kind of message of a user."""
+
+
+def record_some(recorder: Recorder, count: int) -> None:
+    """Rows of several kinds; new kinds of message come up while chunks have gone out already."""
+    kinds = [Message(1, 1), Publication(1, 2, 0, b""), Acknowledgement(1, 3), Riddle(1, 4)]
+    for number in range(count):
+        recorder.record_message(number, SEND, number, 9, kinds[min(number // 2, 3)], number)
+        recorder.flush_if_full()
+
+
+def test_chunks_go_out_when_they_are_full_and_the_rest_at_a_flush() -> None:
+    chunks: list[int] = []
+    recorder = Recorder(True, lambda words: chunks.append(to_batch(words, recorder.kind_names).num_rows), chunk_rows=4)
+    record_some(recorder, 11)
+    assert chunks == [4, 4]
+    recorder.flush()
+    recorder.flush()
+    assert chunks == [4, 4, 3]
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 2, 3, 7, 100])
+def test_the_size_of_the_chunks_does_not_matter(chunk_rows: int) -> None:
+    chunked, whole = MemoryTrace(chunk_rows=chunk_rows), MemoryTrace()
+    record_some(chunked.recorder, 12)
+    record_some(whole.recorder, 12)
+    assert rows_of(chunked) == rows_of(whole)
+    assert [each["message"] for each in rows_of(chunked)[::2]] == [
+        "Message", "Publication", "Acknowledgement", "Riddle", "Riddle", "Riddle",
+    ]  # fmt: skip
+
+
+def test_a_trace_without_rows_is_a_table_without_rows() -> None:
+    assert rows_of(MemoryTrace()) == []
+
+
+def test_only_a_trace_of_everything_wants_copies() -> None:
+    assert MemoryTrace("everything").recorder.wants_copies
+    assert not MemoryTrace("deliveries").recorder.wants_copies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +14,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import antiphon.kernel.process
 
-console = Console(highlight=False)
+SECONDS_BETWEEN_LINES = 2.0
+
+PLAIN_WIDTH = 120
+"""Columns where there is no terminal: wide enough for every table, so that no line is broken in two."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 errors = Console(stderr=True, highlight=False)
 
 
@@ -42,7 +48,7 @@ def print_json(result: object) -> None:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Steps]:
-    """Progress of long work: a bar on a terminal, a plain line per step elsewhere; always on standard error."""
+    """Progress of long work: a bar on a terminal, a plain line now and then elsewhere; always on standard error."""
     if errors.is_terminal:
         columns = (
             TextColumn("{task.description}"),
@@ -65,6 +71,7 @@ class Steps:
         self._total = total
         self._done = 0
         self._bar = bar
+        self._next_line = 0.0
         self._task = None if bar is None else bar.add_task(title, total=total)
 
     def step(self, what: str) -> None:
@@ -72,5 +79,6 @@ class Steps:
         self._done += 1
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, advance=1, description=f"{self._title}: {what}")
-        else:
+        elif self._done == self._total or time.monotonic() >= self._next_line:
             print(f"{self._title}: {self._done}/{self._total} {what}", file=sys.stderr, flush=True)
+            self._next_line = time.monotonic() + SECONDS_BETWEEN_LINES

@@ -326,29 +326,24 @@ class VCubePs(Process):
 
     def _go_on(self, topic: Topic) -> None:
         """Begin what the application asked for, one after the other, as far as that is possible now."""
-        done = 0
-        while done < len(topic.queue) and self._begin(topic, topic.queue[done]):
-            done += 1
-        if done > 0:
-            del topic.queue[:done]
+        while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
+            # It is taken out first: what begins here may end at once and lead back to this place.
+            self._begin(topic, topic.queue.pop(0))
 
-    def _begin(self, topic: Topic, pending: Pending) -> bool:
+    def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+        if pending.payload is not None:
+            return topic.state == MEMBER and topic.in_flight < self._options.window
+        # Open waves may still need the old view, which subscribing throws away.
+        return topic.state == MEMBER or (topic.state == OUTSIDE and len(topic.waves) == 0)
+
+    def _begin(self, topic: Topic, pending: Pending) -> None:
         payload = pending.payload
         if payload is not None:
-            if topic.state != MEMBER or topic.in_flight >= self._options.window:
-                return False
             self._start_publication(topic, pending, payload)
-            return True
-        if topic.state == OUTSIDE:
-            # Open waves may still need the old view, which subscribing throws away.
-            if len(topic.waves) > 0:
-                return False
+        elif topic.state == OUTSIDE:
             self._start_subscribing(topic)
-            return True
-        if topic.state == MEMBER:
+        else:
             self._leave_topic(topic)
-            return True
-        return False
 
     def _start_subscribing(self, topic: Topic) -> None:
         self._counter += 1

@@ -1,0 +1,57 @@
+"""What is measured in traces, one function per quantity; the docstrings are the definitions.
+
+The published experiments leave their quantities partly open. These are the readings that reproduce their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
+    """The copies that go down a tree: every ``send`` of a publication except those to a single root.
+
+    Acknowledgements are no publications. Where a single root serves everybody nothing but the first hop of a
+    publication goes to it, and the documents count its queue and not that hop.
+    """
+    chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
+    if root is not None:
+        chosen = pc.and_(chosen, pc.not_equal(trace["peer"], root))
+    return trace.filter(chosen)
+
+
+def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """The length of the output queue that each copy finds, itself included; with it, the node.
+
+    Only the given copies count as being in the queue. A copy is in the queue from when it is sent until it has left,
+    ``value`` ticks later; the one that is being transmitted is in it too.
+    """
+    node = sends["node"].to_numpy().astype(np.int64)
+    time = sends["time"].to_numpy()
+    departure = time + sends["value"].to_numpy()
+    # Node by node, each in the order of sending, which is the order of departure because the server is FIFO.
+    order = np.argsort(node, kind="stable")
+    node, time, departure = node[order], time[order], departure[order]
+    horizon = int(departure.max(initial=0)) + 1
+    left_before = np.searchsorted(node * horizon + departure, node * horizon + time, side="right")
+    return node, np.arange(1, len(node) + 1) - left_before
+
+
+def mean_per_node(node: np.ndarray, value: np.ndarray, node_count: int) -> np.ndarray:
+    """The mean of what was seen at every node; 0 for nodes where nothing was."""
+    seen = np.bincount(node, minlength=node_count)
+    total = np.bincount(node, weights=value, minlength=node_count)
+    return np.divide(total, seen, out=np.zeros(node_count), where=seen > 0)
+
+
+def in_classes(values: np.ndarray, borders: Sequence[float]) -> list[int]:
+    """How many values are exactly 0, and how many in each class from one border (excluded) to the next (included)."""
+    counts = [int(np.count_nonzero(values == 0))]
+    for low, high in pairwise(borders):
+        counts.append(int(np.count_nonzero((values > low) & (values <= high))))
+    return counts

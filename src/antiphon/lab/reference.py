@@ -1,0 +1,144 @@
+"""The reference workload: a fixed amount of work, defined to the last tie, so that anybody can compare simulators.
+
+``N = 2**d`` nodes, integer time. Node ``i`` starts its one broadcast at
+``(mix64(seed + (i + 1) * 0x9E3779B97F4A7C15) >> 11) mod 1001``, where ``mix64`` is the finaliser of SplitMix64. It
+sends one copy to ``i xor 2**(s-1)`` for ``s = 1 .. d``, ascending; who got it over bit ``c`` forwards for
+``s = 1 .. c - 1``. A leaf acknowledges to its parent when the message is handled, an inner node when all its children
+have. Data and acknowledgements share one FIFO output server per node: ``free = max(now, free) + 1``, handled at the
+receiver at ``free + 101``. Events of the same time are handled in the order in which they were scheduled, starts
+first, by identifier. There are ``N + 2 N (N - 1)`` events. For 256 nodes and seed 1 the latencies sum to 27,744,465,
+their maximum is 865 and the last event is at 2657; with causal order by vector clocks the sum is 27,746,018, 539
+publications wait, and at most 4 at one node at a time.
+
+It runs on the general engine and the broadcast that everything else uses. Sizes that are not a power of two, and
+fewer publishers, are allowed too.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from antiphon.fabrics.cube import TreeBroadcast, full_or_partial
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
+from antiphon.orders.vectors import CausalVectors
+from antiphon.simulator.actions import Publish
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.network import ConstantDelay, Network
+
+WINDOW_TICKS = 1001
+PROPAGATION_TICKS = 100
+
+
+class Measurement(msgspec.Struct, omit_defaults=True):
+    """The result of one run. ``seconds`` is the run alone; creating nodes and scheduling starts is set-up."""
+
+    nodes: int
+    seed: int
+    events: int
+    seconds: float
+    events_per_second: float
+    sum_latency: int
+    mean_latency: float
+    max_latency: int
+    end_time: int
+    peak_memory_bytes: int
+    setup_seconds: float
+    publishers: int | None = None
+    held_total: int | None = None
+    held_peak: int | None = None
+
+    @classmethod
+    def of_run(
+        cls,
+        nodes: int,
+        seed: int,
+        events: int,
+        receptions: int,
+        sum_latency: int,
+        max_latency: int,
+        end_time: int,
+        times: tuple[float, float, float],
+    ) -> Measurement:
+        """What follows from the counters of a run and the moments when it was begun, ready to start, and done."""
+        begun, ready, done = times
+        return cls(
+            nodes=nodes,
+            seed=seed,
+            events=events,
+            seconds=done - ready,
+            events_per_second=events / (done - ready),
+            sum_latency=sum_latency,
+            mean_latency=sum_latency / receptions,
+            max_latency=max_latency,
+            end_time=end_time,
+            peak_memory_bytes=peak_memory_bytes(),
+            setup_seconds=ready - begun,
+        )
+
+
+def start_ticks(seed: int, identifier: int) -> int:
+    """When a node starts its broadcast."""
+    return (mix64(seed + (identifier + 1) * GOLDEN_GAMMA) >> 11) % WINDOW_TICKS
+
+
+def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int | None = None) -> Measurement:
+    """Run the workload; with ``publishers`` only the first so many nodes start a broadcast."""
+    check_sizes(nodes, publishers)
+    begun = time.perf_counter()
+    cube = full_or_partial(nodes)
+    orders: list[CausalVectors] = []
+
+    def build(environment: Environment) -> Process:
+        if not causal:
+            return TreeBroadcast(environment, cube)
+        orders.append(CausalVectors(environment.identifier))
+        return TreeBroadcast(environment, cube, orders[-1])
+
+    engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
+    for identifier in range(nodes if publishers is None else publishers):
+        engine.at(start_ticks(seed, identifier), Publish(identifier))
+    ready = time.perf_counter()
+    engine.run()
+    measurement = Measurement.of_run(
+        nodes=nodes,
+        seed=seed,
+        events=engine.events,
+        receptions=engine.deliveries - engine.own_deliveries,
+        sum_latency=engine.latency_sum,
+        max_latency=engine.latency_maximum,
+        end_time=engine.end_time,
+        times=(begun, ready, time.perf_counter()),
+    )
+    measurement.publishers = publishers
+    if causal:
+        measurement.held_total = sum(order.held_total for order in orders)
+        measurement.held_peak = max(order.held_peak for order in orders)
+    return measurement
+
+
+def check_sizes(nodes: int, publishers: int | None) -> None:
+    """Refuse sizes that have no meaning."""
+    if nodes < 2:
+        raise UsageError(f"the reference workload needs at least 2 nodes, not {nodes}; raise --nodes")
+    if publishers is not None and not 1 <= publishers <= nodes:
+        raise UsageError(f"from 1 to {nodes} of {nodes} nodes can publish, not {publishers}; change --publishers")
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process has had."""
+    # The kernel's own mark is that of this program alone. The one of getrusage also remembers, across exec, what the
+    # parent had when it started us, which would make a small run look as large as its parent.
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,40 @@
+"""Which experiments there are, and how they are found by name."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from antiphon.kernel.errors import UsageError
+from antiphon.lab.experiment import Experiment
+from antiphon.lab.one_tree import FIG_2_9
+from antiphon.lab.send_queues import TABLE_5_1
+from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
+
+EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (FIG_2_9, FIG_5_8A, FIG_5_8B, TABLE_5_1)
+
+
+def find(names: list[str]) -> list[Experiment[Any, Any]]:
+    """The experiments of these names, in the order of the registry; a system stands for all of its own."""
+    wanted: set[str] = set()
+    for name in names:
+        matching = {experiment.name for experiment in EXPERIMENTS if name in (experiment.name, system_of(experiment))}
+        if not matching:
+            raise UsageError(unknown(name))
+        wanted |= matching
+    return [experiment for experiment in EXPERIMENTS if not names or experiment.name in wanted]
+
+
+def system_of(experiment: Experiment[Any, Any]) -> str:
+    """The first part of a name: ``vcube-ps`` of ``vcube-ps/fig-5.8a``."""
+    return experiment.name.split("/")[0]
+
+
+def unknown(name: str) -> str:
+    """What to say about a name that nothing has."""
+    known = [experiment.name for experiment in EXPERIMENTS]
+    near = get_close_matches(
+        name, [*known, *{system_of(experiment): None for experiment in EXPERIMENTS}], n=1, cutoff=0.4
+    )
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"there is no experiment {name!r}{hint} `antiphon reproduce --list` shows them all"

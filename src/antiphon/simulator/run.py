@@ -226,7 +226,7 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    violations, judgement = judge_run(scenario, witness, stopped, simulation.stuck())
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck())
     return msgspec.structs.replace(result, violations=violations, judgement=judgement)
 
 

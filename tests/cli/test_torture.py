@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.cli import main as command
 from antiphon.cli import torture
+from antiphon.simulator import shrinking
 from antiphon.simulator.campaign import KINDS
 from tests.simulator.broken import LosesRefusals, break_vcube_ps
 
@@ -78,6 +79,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 ) -> None:
     break_vcube_ps(monkeypatch, LosesRefusals)
     monkeypatch.setattr(torture, "MAXIMUM_SHRUNK", 1)
+    monkeypatch.setattr(shrinking, "PATIENCE", (3,))
     arguments = ("torture", "--seeds", 6, "--jobs", 1, "--out", tmp_path / "found")
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)

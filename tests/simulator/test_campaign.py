@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import PeerError
-from antiphon.simulator import schedules
+from antiphon.simulator import schedules, shrinking
 from antiphon.simulator.campaign import KINDS, Outcome, Tally, run_campaign, run_schedule, run_seeds, tasks
 from antiphon.simulator.judgement import PROMISES, REQUESTS, STUCK
 from antiphon.simulator.scenario import NetworkTable, PublishTable, Scenario, SubscriptionTable, TopicsTable
@@ -74,7 +74,7 @@ def test_schedules_are_of_all_kinds() -> None:
     assert {scenario.topic_count() for scenario in drawn} == {1, 2, 3}
     kinds = [{operation.kind for operation in operations_of(scenario)} for scenario in drawn]
     for kind in (PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH):
-        assert sum(kind in found for found in kinds) > 60
+        assert sum(kind in found for found in kinds) > 40
     networks = Tally()
     for scenario in drawn:
         networks.count(scenario, Outcome(seed=0))
@@ -179,13 +179,17 @@ def test_the_machinery_of_broken_variants_breaks_nothing_itself(monkeypatch: pyt
 def test_a_failure_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of a lost refusal: somebody publishes to somebody who leaves."""
     break_vcube_ps(monkeypatch, LosesRefusals)
-    failing = next(seed for seed in range(1, 50) if "stuck" in run_schedule(draw_schedule(seed)).violations)
-    small = Shrinker(draw_schedule(failing), "stuck").shrink()
-    assert "stuck" in run_schedule(small).violations
-    assert small.nodes == 2
-    assert sorted(operation.kind for operation in operations_of(small)) == [UNSUBSCRIBE, PUBLISH]
-    assert small.network == Scenario(nodes=2).network
-    assert small.protocol_options == {}
+    monkeypatch.setattr(shrinking, "PATIENCE", (3,))
+    failing = (seed for seed in range(1, 50) if "stuck" in run_schedule(draw_schedule(seed)).violations)
+    for _ in range(3):
+        large = draw_schedule(next(failing))
+        small = Shrinker(large, "stuck").shrink()
+        assert "stuck" in run_schedule(small).violations
+        assert small.nodes == 2
+        assert small.topic_count() == 1
+        kinds = {operation.kind for operation in operations_of(small)}
+        assert {UNSUBSCRIBE, PUBLISH} <= kinds <= {UNSUBSCRIBE, PUBLISH, SUBSCRIBE}
+        assert len(operations_of(small)) <= 4 < len(operations_of(large))
 
 
 def test_making_small_keeps_what_matters() -> None:

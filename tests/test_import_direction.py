@@ -66,6 +66,7 @@ RULES = {
     "lab": Rule(inside(*CORE, "simulator", "live", "pipeline", "lab", ROOT)),
     "cli": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", "lab", "cli", ROOT)),
     ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
+    "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }
 
 

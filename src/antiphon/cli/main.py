@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import bench, output, simulate
-from antiphon.cli.reproduce import reproduce
+from antiphon.cli import bench, demo, output, reproduce, simulate
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -45,8 +44,9 @@ def common(
     """Publish/subscribe in which an answer never arrives before its question."""
 
 
+app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
-app.command()(reproduce)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(bench.app)
 
 

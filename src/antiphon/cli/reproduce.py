@@ -75,7 +75,7 @@ def show(report: Report) -> None:
     output.console.print(f"\n[bold]{report.name}[/]  {report.document}  [dim]({report.seconds:.1f} s)[/]")
     output.console.print(rows_table(report.rows))
     for note in report.notes:
-        output.console.print(f"- {note}", soft_wrap=True, style="dim", markup=False)
+        output.console.print(f"- {note}", style="dim", markup=False)
 
 
 def rows_table(rows: list[Row]) -> Table:

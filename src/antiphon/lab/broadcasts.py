@@ -11,16 +11,11 @@ receptions. ``acknowledged`` charges them, as a real network would.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from antiphon.fabrics.cube import SingleTreeBroadcast, TreeBroadcast, full_or_partial
-from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.lab.metrics import mean_latency
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.run import Result, timed
+from antiphon.simulator.scenario import ConstantLaw, NetworkTable, OnceWorkload, Scenario
 from antiphon.trace.recorder import Recorder
 
 TRANSMISSION_TICKS = 1
@@ -38,9 +33,8 @@ MODEL: dict[str, object] = {
 MANY_TREES = "VCube-PS"
 ONE_TREE = "SRPT"
 
-PUBLISHER_STREAM = 101
-START_STREAM = 102
-ROOT_STREAM = 103
+ROOT_STREAM = 101
+"""Names the stream from which the root is drawn; the small numbers are the simulator's."""
 
 
 @dataclass(frozen=True)
@@ -70,42 +64,41 @@ def root_of(case: Broadcasts, seed: int) -> int | None:
     return int(RandomStream(seed, ROOT_STREAM).below(case.nodes)) if case.trees == ONE_TREE else None
 
 
-def publishers(case: Broadcasts, seed: int) -> list[int]:
-    """Who publishes: a share of the nodes, at least one, chosen uniformly; in ascending order."""
-    identifiers = list(range(case.nodes))
-    count = max(1, case.nodes * case.publisher_percent // 100)
-    random = RandomStream(seed, PUBLISHER_STREAM)
-    for place in range(count):
-        other = place + int(random.below(case.nodes - place))
-        identifiers[place], identifiers[other] = identifiers[other], identifiers[place]
-    return sorted(identifiers[:count])
-
-
-def simulate(case: Broadcasts, seed: int, recorder: Recorder | None = None) -> Engine:
-    """Run one case to its end."""
-    network = Network(ConstantDelay(case.propagation_ticks), TRANSMISSION_TICKS, PROCESSING_TICKS)
-    engine = Engine(case.nodes, network, process_builder(case, seed), seed, recorder)
-    start = RandomStream(seed, START_STREAM)
-    for identifier in publishers(case, seed):
-        engine.at(start.between(0, WINDOW_TICKS), Publish(identifier))
-    reason = engine.run()
-    assert reason == "finished", "nothing limits this run"
-    return engine
-
-
-def process_builder(case: Broadcasts, seed: int) -> Callable[[Environment], Process]:
-    """What runs at every node of a case."""
-    cube = full_or_partial(case.nodes)
+def scenario_of(case: Broadcasts, seed: int) -> Scenario:
+    """A case as a scenario, as it could also stand in a file."""
+    options: dict[str, object] = {"acknowledge": case.acknowledged, "largest_first": case.largest_first}
     root = root_of(case, seed)
+    if root is not None:
+        options["root"] = root
+    return Scenario(
+        name=str(case),
+        seed=seed,
+        protocol="broadcast" if root is None else "single-tree",
+        protocol_options=options,
+        order="best-effort",
+        nodes=case.nodes,
+        network=NetworkTable(
+            delay=ConstantLaw(ticks=case.propagation_ticks),
+            transmission=TRANSMISSION_TICKS,
+            processing=PROCESSING_TICKS,
+        ),
+        workload=OnceWorkload(share=case.publisher_percent / 100, window=WINDOW_TICKS),
+    )
 
-    def build(environment: Environment) -> Process:
-        if root is None:
-            return TreeBroadcast(environment, cube, None, case.acknowledged, case.largest_first)
-        return SingleTreeBroadcast(environment, cube, root, None, case.acknowledged, case.largest_first)
 
-    return build
+def simulate(case: Broadcasts, seed: int, recorder: Recorder | None = None) -> Result:
+    """Run one case to its end."""
+    result = timed(scenario_of(case, seed), recorder, None)
+    assert result.stopped == "finished", "the limits of a scenario are far above what these take"
+    return result
 
 
 def latency_of(case: Broadcasts, seed: int) -> float:
-    """The mean reception latency of one run, in ticks."""
-    return mean_latency(simulate(case, seed))
+    """The mean reception latency of one run, in ticks.
+
+    It is the mean over all receivers and publications; the publisher's own delivery, which takes no time, does not
+    count. Without an order a publication is delivered when it is received.
+    """
+    latency = simulate(case, seed).latency_mean
+    assert latency is not None, "somebody publishes and others receive"
+    return latency

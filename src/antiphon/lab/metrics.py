@@ -1,4 +1,4 @@
-"""What is measured, one function per quantity; the docstrings are the definitions.
+"""What is measured in traces, one function per quantity; the docstrings are the definitions.
 
 The published experiments leave their quantities partly open. These are the readings that reproduce their numbers.
 """
@@ -11,17 +11,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from antiphon.simulator.engine import Engine
-
-
-def mean_latency(engine: Engine) -> float:
-    """Mean time from publication to delivery over all receivers and publications.
-
-    The publisher's own delivery, which takes no time, does not count. Without an order a publication is delivered when
-    it is received, so this is the reception latency of the documents.
-    """
-    return float(engine.latency_sum) / float(engine.deliveries - engine.published)
 
 
 def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:

@@ -96,6 +96,7 @@ class Table:
         view = View(self.dimension, members)
         for member in members:
             self.processes[member].begin_as_member(topic, view)
+            self.log[member].clear()
         return self
 
     def subscribe(self, node: int, topic: int = 0) -> None:
@@ -107,19 +108,19 @@ class Table:
     def publish(self, node: int, text: str, topic: int = 0) -> int:
         return int(self.processes[node].publish(text.encode(), topic))
 
-    def hand_over(self, which: Choice) -> Copy:
+    def hand_over(self, which: Choice) -> None:
         """Let the oldest of the chosen copies arrive; there must be one."""
-        copy = next(copy for copy in self.on_the_way if which(copy))
+        self._arrive(next(copy for copy in self.on_the_way if which(copy)))
+
+    def settle(self, hold: Choice | None = None, newest_first: bool = False) -> None:
+        """Let everything arrive, the oldest first, except what is held back; that stays on its way."""
+        while free := [copy for copy in self.on_the_way if hold is None or not hold(copy)]:
+            self._arrive(free[-1] if newest_first else free[0])
+
+    def _arrive(self, copy: Copy) -> None:
         self.on_the_way.remove(copy)
         self.handed_over.append(copy)
         self.processes[copy.receiver].receive(copy.sender, copy.message)
-        return copy
-
-    def settle(self, hold: Choice = lambda copy: False, newest_first: bool = False) -> None:
-        """Let everything arrive, the oldest first, except what is held back; that stays on its way."""
-        while free := [copy for copy in self.on_the_way if not hold(copy)]:
-            chosen = free[-1] if newest_first else free[0]
-            self.hand_over(lambda copy, chosen=chosen: copy is chosen)  # type: ignore[misc]
 
     def delivered(self, node: int) -> list[str]:
         """The payloads that a node has delivered, in order."""

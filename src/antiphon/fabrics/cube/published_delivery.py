@@ -119,6 +119,16 @@ class PublishedDelivery:
         self._to_check = []
         self._waiting = 0
 
+    def state(self) -> str:
+        """The content as text, for those who compare states."""
+        parked = [
+            (source, [(each.publication.source, each.publication.sequence, each.needed) for each in queue])
+            for source, queue in sorted(self._parked.items())
+        ]
+        to_check = [(each.publication.source, each.publication.sequence) for each in self._to_check]
+        heard = f"{self._first_received.sorted_items()} {self._last_delivered.sorted_items()}"
+        return f"{heard} {list(self.barrier())} {parked} {to_check}"
+
     def _check(self, publication: Pub, released: list[Pub]) -> None:
         """Deliver a publication, or let it wait for the first dependency that is not satisfied."""
         missing = self._missing(publication.barrier)

@@ -164,6 +164,12 @@ class PublishedTopic:
         self.joined_counter: i64 = 0
         self.resets: i64 = 0
 
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(operation.kind, operation.counter) for operation in self.queue]
+        flags = (self.senders, self.idle_senders, self.wants_membership, self.is_member, self.joined_counter)
+        return f"{self.name} {queued} {flags} {list(self.view.entries())} [{self.delivery.state()}]"
+
 
 class PublishedVCubePs(Process):
     """One node of the published topic system. ``cube`` holds all nodes; views hold the members of each topic."""
@@ -221,11 +227,23 @@ class PublishedVCubePs(Process):
         state.is_member = True
         state.senders = 1
         state.idle_senders = 1
+        self.environment.subscribed(topic)
 
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
         return known is not None and known.wants_membership
+
+    def state(self) -> str:
+        topics = [topic.text() for _, topic in sorted(self._topics.items())]
+        gathered = [(key, list(gathering.entries)) for key, gathering in sorted(self._gathered.items())]
+        return f"{self._counter} {topics} {self._waves.state()} {gathered} {sorted(self._running)}"
+
+    def unfinished(self) -> i64:
+        count: i64 = len(self._waves)
+        for topic in self._topics.values():
+            count += len(topic.queue) + topic.delivery.waiting()
+        return count
 
     def topic(self, name: i64) -> PublishedTopic | None:
         """What this node knows about a topic, for inspection."""

@@ -274,11 +274,14 @@ def test_news_of_an_old_membership_does_not_remove_a_new_one() -> None:
 SMALL_SYSTEMS: list[tuple[list[int], list[list[Operation]], int, int]] = [
     ([0, 1], [[PUBLISH, PUBLISH], [PUBLISH, PUBLISH]], 341, 1021),
     ([0], [[PUBLISH, PUBLISH], [SUBSCRIBE, PUBLISH]], 281, 527),
-    ([0, 1], [[PUBLISH, PUBLISH], [UNSUBSCRIBE, SUBSCRIBE]], 1839, 5469),
-    ([0], [[PUBLISH], [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]], 764, 764),
+    ([0, 1], [[PUBLISH, PUBLISH], [UNSUBSCRIBE, SUBSCRIBE]], 343, 807),
+    ([0], [[PUBLISH], [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]], 234, 234),
     ([0], [[PUBLISH], [SUBSCRIBE], [SUBSCRIBE]], 8767, 8767),
-    ([0, 3], [[PUBLISH], [], [], [UNSUBSCRIBE]], 540, 540),
-    ([0, 2, 3], [[PUBLISH], [], [UNSUBSCRIBE], []], 2106, 2106),
+    ([0, 1], [[PUBLISH], [UNSUBSCRIBE], [SUBSCRIBE]], 1130, 1130),
+    ([0, 2, 3], [[PUBLISH, PUBLISH], [], [UNSUBSCRIBE], []], 155, 547),
+    ([0, 2], [[PUBLISH], [SUBSCRIBE], [UNSUBSCRIBE], []], 4292, 4292),
+    ([0, 1, 2, 3], [[PUBLISH], [PUBLISH], [UNSUBSCRIBE], []], 11584, 11584),
+    ([0, 1, 2, 3], [[PUBLISH], [UNSUBSCRIBE], [UNSUBSCRIBE], []], 2452, 2452),
 ]
 WINDOWS_OF_SMALL_SYSTEMS = [
     (members, scripts, window, states)

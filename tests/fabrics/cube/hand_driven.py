@@ -110,14 +110,15 @@ class Table:
 
     def hand_over(self, which: Choice) -> None:
         """Let the oldest of the chosen copies arrive; there must be one."""
-        self._arrive(next(copy for copy in self.on_the_way if which(copy)))
+        self.arrive(next(copy for copy in self.on_the_way if which(copy)))
 
     def settle(self, hold: Choice | None = None, newest_first: bool = False) -> None:
         """Let everything arrive, the oldest first, except what is held back; that stays on its way."""
         while free := [copy for copy in self.on_the_way if hold is None or not hold(copy)]:
-            self._arrive(free[-1] if newest_first else free[0])
+            self.arrive(free[-1] if newest_first else free[0])
 
-    def _arrive(self, copy: Copy) -> None:
+    def arrive(self, copy: Copy) -> None:
+        """Let one copy arrive."""
         self.on_the_way.remove(copy)
         self.handed_over.append(copy)
         self.processes[copy.receiver].receive(copy.sender, copy.message)

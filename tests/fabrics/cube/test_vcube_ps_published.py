@@ -281,4 +281,4 @@ def test_the_trace_shows_when_subscriptions_take_effect() -> None:
         (time, event) for time, event, _ in rows if event in {"subscribe", "subscribed", "deliver", "unsubscribed"}
     ]
     # The last copy goes to 7 behind two others (104), to 5 behind one (207), to 4 (309); each answer takes 102 ticks.
-    assert events == [(0, "subscribe"), (615, "subscribed"), (2103, "deliver"), (4000, "unsubscribed")]
+    assert events == [(0, "subscribe"), (615, "subscribed"), (2102, "deliver"), (4000, "unsubscribed")]

@@ -99,5 +99,5 @@ def test_the_root_is_drawn_anew_for_every_seed() -> None:
 def test_a_case_says_what_it_is() -> None:
     assert str(Broadcasts(ONE_TREE, 8, 25, 100)) == "SRPT, 8 nodes, 25 % publish"
     assert str(Broadcasts(MANY_TREES, 8, 100, 100, True, True)) == (
-        "VCube-PS, 8 nodes, 100 % publish, acknowledgements charged, largest first"
+        "VCube-PS, 8 nodes, 100 % publish, acknowledged, largest first"
     )

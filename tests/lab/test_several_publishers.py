@@ -37,7 +37,7 @@ def test_the_figure_and_the_variants_are_reported_without_a_verdict(experiment: 
         for percent in (25, 100)
     ] + [
         f"latency, {trees}, 16 nodes, 100 % publish, {variant}"
-        for variant in ("largest first", "acknowledgements charged")
+        for variant in ("largest first", "acknowledged")
         for trees in ("VCube-PS", "SRPT")
     ]
     assert all(row.verdict is None for row in report.rows)

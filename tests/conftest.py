@@ -8,9 +8,9 @@ from hypothesis import settings
 from antiphon.cli.output import is_compiled
 
 # Without deadlines, so that a busy machine fails nothing, and derandomised, so that a run can be repeated.
-settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=100, database=None)
+settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=60, database=None)
 # For the second pass over the core tests, with the plain sources (tests/test_compiled_and_plain.py).
-settings.register_profile("short", settings.get_profile("antiphon"), max_examples=15)
+settings.register_profile("short", settings.get_profile("antiphon"), max_examples=10)
 settings.load_profile("antiphon")
 
 

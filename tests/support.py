@@ -40,6 +40,8 @@ def line_of(row: dict[str, Any]) -> str:
         words.append(f"{'->' if row['event'] == 'send' else '<-'} {row['peer']}")
     if row["source"] is not None:
         words.append(f"{row['message'] or ''}({row['source']},{row['sequence']})")
+    if row["topic"]:
+        words.append(f"on {row['topic']}")
     if row["value"] is not None:
         words.append(f"[{row['value']}]")
     if row["reason"] is not None:

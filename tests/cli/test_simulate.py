@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -21,12 +22,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 CRASH = str(EXAMPLES / "crash.toml")
 LOSSY = str(EXAMPLES / "lossy.toml")
 
+Antiphon = Callable[..., tuple[int | str | None, str, str]]
+"""Calls the command; gives its exit code, standard output and standard error."""
+
 
 @pytest.fixture
-def antiphon(monkeypatch, capfdbinary):
-    """Calls the command; gives its exit code, standard output and standard error."""
+def antiphon(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Antiphon:
+    """The command as it is called from a shell, without the shell."""
 
-    def call(*arguments):
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
         monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
         monkeypatch.setenv("COLUMNS", "200")
         with pytest.raises(SystemExit) as stopped:
@@ -37,20 +41,20 @@ def antiphon(monkeypatch, capfdbinary):
     return call
 
 
-def without_hint(text):
+def without_hint(text: str) -> str:
     """What was said on standard error, except that the package is not compiled."""
     return "".join(line for line in text.splitlines(keepends=True) if "running without compiled modules" not in line)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_example_runs(antiphon, path):
+def test_every_example_runs(antiphon: Antiphon, path: Path) -> None:
     code, said, complained = antiphon("simulate", path)
     assert (code, complained) == (0, "")
     for label in ("system", "seed", "stopped", "published", "deliveries", "messages", "waiting", "speed"):
         assert label in said
 
 
-def test_a_person_reads_a_table(antiphon):
+def test_a_person_reads_a_table(antiphon: Antiphon) -> None:
     _, said, _ = antiphon("simulate", CRASH)
     lines = [" ".join(line.split()) for line in said.splitlines()]
     assert lines[:8] == [
@@ -65,7 +69,7 @@ def test_a_person_reads_a_table(antiphon):
     ]
 
 
-def test_a_program_reads_json_and_nothing_else(antiphon):
+def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
     code, said, complained = antiphon("simulate", CRASH, "--json")
     assert (code, complained) == (0, "")
     result = msgspec.json.decode(said, type=Result)
@@ -73,8 +77,8 @@ def test_a_program_reads_json_and_nothing_else(antiphon):
     assert list(json.loads(said)) == [field.name for field in msgspec.structs.fields(Result)]
 
 
-def test_seed_and_nodes_replace_those_of_the_file(antiphon):
-    def counts(*arguments):
+def test_seed_and_nodes_replace_those_of_the_file(antiphon: Antiphon) -> None:
+    def counts(*arguments: str) -> tuple[int, int, int, int]:
         found = json.loads(antiphon("simulate", LOSSY, "--json", *arguments)[1])
         return found["seed"], found["nodes"], found["deliveries"], found["end_time"]
 
@@ -84,7 +88,7 @@ def test_seed_and_nodes_replace_those_of_the_file(antiphon):
     assert counts("--nodes", "16")[:2] == (3, 16)
 
 
-def test_a_trace_is_written_where_and_how_it_was_asked_for(antiphon, tmp_path):
+def test_a_trace_is_written_where_and_how_it_was_asked_for(antiphon: Antiphon, tmp_path: Path) -> None:
     for level, events in (("deliveries", {"publish", "deliver", "drop", "crash", "restart"}), ("everything", None)):
         path = tmp_path / "new" / f"{level}.parquet"
         code, said, _ = antiphon("simulate", CRASH, "--trace", path, "--level", level)
@@ -96,7 +100,7 @@ def test_a_trace_is_written_where_and_how_it_was_asked_for(antiphon, tmp_path):
         assert f"{path}, {table.num_rows:,} rows" in said
 
 
-def test_without_an_option_the_file_chooses_the_level(antiphon, tmp_path):
+def test_without_an_option_the_file_chooses_the_level(antiphon: Antiphon, tmp_path: Path) -> None:
     antiphon("simulate", CRASH, "--trace", tmp_path / "crash.arrow")
     assert about_trace(read_trace(tmp_path / "crash.arrow"))["level"] == "everything"
 
@@ -131,7 +135,14 @@ MISUSES = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "complaint"), MISUSES.values(), ids=MISUSES.keys())
-def test_misuse_is_explained_and_leaves_nothing_behind(antiphon, tmp_path, monkeypatch, arguments, code, complaint):
+def test_misuse_is_explained_and_leaves_nothing_behind(
+    antiphon: Antiphon,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str | Path],
+    code: int,
+    complaint: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     stopped, said, complained = antiphon("simulate", *arguments)
     assert (stopped, said) == (code, "")
@@ -140,7 +151,7 @@ def test_misuse_is_explained_and_leaves_nothing_behind(antiphon, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_as_a_trace_is_refused_before_the_run(antiphon, tmp_path):
+def test_a_directory_as_a_trace_is_refused_before_the_run(antiphon: Antiphon, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").mkdir()
     code, _, complained = antiphon("simulate", CRASH, "--trace", tmp_path / "a.parquet")
     assert code == 2
@@ -151,14 +162,14 @@ def test_a_directory_as_a_trace_is_refused_before_the_run(antiphon, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to the superuser")
-def test_a_place_where_nothing_may_be_written_is_named(antiphon, tmp_path):
+def test_a_place_where_nothing_may_be_written_is_named(antiphon: Antiphon, tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     code, _, complained = antiphon("simulate", CRASH, "--trace", tmp_path / "a.parquet")
     assert code == 1
     assert complained.startswith(f"antiphon: cannot write the trace to {tmp_path}/a.parquet: ")
 
 
-def test_names_in_brackets_are_shown_as_they_are(antiphon, tmp_path):
+def test_names_in_brackets_are_shown_as_they_are(antiphon: Antiphon, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("nodes = 64\nfault = [3]")
     _, _, complained = antiphon("simulate", tmp_path / "a.toml")
     assert complained == (
@@ -177,14 +188,14 @@ def test_names_in_brackets_are_shown_as_they_are(antiphon, tmp_path):
         ("events = 10", "event limit reached ([limits] events = 10), at time "),
     ],
 )
-def test_running_out_is_said(antiphon, tmp_path, limit, words):
+def test_running_out_is_said(antiphon: Antiphon, tmp_path: Path, limit: str, words: str) -> None:
     (tmp_path / "a.toml").write_text(f'nodes = 64\nworkload = {{ kind = "once" }}\n[limits]\n{limit}\n')
     code, said, _ = antiphon("simulate", tmp_path / "a.toml")
     assert code == 0
     assert words in said
 
 
-def test_publications_that_were_not_made_are_mentioned(antiphon, tmp_path):
+def test_publications_that_were_not_made_are_mentioned(antiphon: Antiphon, tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(
         'nodes = 4\nworkload = { kind = "once" }\nfault = [{ at = 0, kind = "crash", node = 3 }]'
     )
@@ -192,7 +203,7 @@ def test_publications_that_were_not_made_are_mentioned(antiphon, tmp_path):
     assert "3 of 4 planned; for the rest the node was not up, or the run over" in said
 
 
-def test_help_has_an_example(antiphon):
+def test_help_has_an_example(antiphon: Antiphon) -> None:
     code, said, _ = antiphon("simulate", "--help")
     assert code == 0
     assert "antiphon simulate examples/scenarios/crash.toml" in said
@@ -200,7 +211,7 @@ def test_help_has_an_example(antiphon):
         assert option in said
 
 
-def test_progress_is_shown_on_a_terminal(antiphon, monkeypatch):
+def test_progress_is_shown_on_a_terminal(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(output, "errors", Console(file=screen, force_terminal=True, width=200))
     monkeypatch.setattr(run, "EVENTS_PER_SLICE", 1000)
@@ -211,7 +222,7 @@ def test_progress_is_shown_on_a_terminal(antiphon, monkeypatch):
     assert "events per second" in screen.getvalue()
 
 
-def test_progress_is_plain_lines_elsewhere_and_rare(antiphon, monkeypatch):
+def test_progress_is_plain_lines_elsewhere_and_rare(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "EVENTS_PER_SLICE", 1000)
     monkeypatch.setattr(simulate, "SECONDS_BETWEEN_LINES", float("inf"))
     assert antiphon("simulate", LOSSY)[2] == ""

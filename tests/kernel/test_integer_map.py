@@ -26,6 +26,7 @@ OPERATIONS = lists_up_to(
 def agree(found: IntegerMap, expected: dict[int, int], keys: set[int]) -> None:
     assert len(found) == len(expected)
     assert {key: found.get(key, ABSENT) for key in keys} == {key: expected.get(key, ABSENT) for key in keys}
+    assert found.sorted_items() == sorted(expected.items())
 
 
 @given(OPERATIONS)
@@ -67,6 +68,20 @@ def test_entries_with_homes_around_a_hole_stay_reachable(keys: list[int], data: 
     gone = data.draw(st.sampled_from(keys))
     found.remove(gone)
     agree(found, {key: -key for key in keys if key != gone}, set(range(3 * SMALLEST)))
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    original = IntegerMap()
+    for key in range(20):
+        original.put(key, -key)
+    twin = original.copy()
+    twin.put(20, 5)
+    twin.put(3, 7)
+    original.remove(4)
+    original.put(3, 8)
+    agree(original, {key: -key for key in range(20) if key != 4} | {3: 8}, set(range(22)))
+    agree(twin, {key: -key for key in range(20)} | {3: 7, 20: 5}, set(range(22)))
+    agree(IntegerMap().copy(), {}, {0, 1})
 
 
 def test_an_empty_map_has_nothing_and_forgets_nothing() -> None:

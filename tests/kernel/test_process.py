@@ -63,6 +63,16 @@ def test_what_a_process_does_not_expect_is_an_error() -> None:
         process.publish(b"")
     with pytest.raises(NotImplementedError):
         process.receive(1, Message(1, 1))
+    with pytest.raises(NotImplementedError):
+        process.state()
+
+
+def test_a_fabric_without_topics_says_so() -> None:
+    process = Process(Notebook(5))
+    with pytest.raises(UsageError, match="knows no topics: everybody gets everything; publish without subscribing"):
+        process.subscribe(1)
+    with pytest.raises(UsageError, match="knows no topics: everybody gets everything, and nobody can unsubscribe"):
+        process.unsubscribe(1)
 
 
 def test_starting_expiring_and_leaving_do_nothing_unless_overridden() -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.kernel import Environment, Message, Process, UsageError
-from antiphon.simulator.actions import Publish
+from antiphon.fabrics.cube import PartialCube
+from antiphon.kernel import Environment, Message, Process, Publication, UsageError
+from antiphon.simulator.actions import Admit, Expel, Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Action, Engine
 from antiphon.simulator.network import ConstantDelay, LinkDelay, MatrixDelay, Network, NormalDelay
 from antiphon.trace.store import MemoryTrace
@@ -413,6 +414,46 @@ def test_a_node_that_is_not_up_does_not_publish() -> None:
     assert run.engine.published == 0
 
 
+class Topical(Post):
+    """Subscribes and unsubscribes at once."""
+
+    def letter(self, payload: bytes) -> Message:
+        return Publication(self.me, self.published, self.environment.now(), payload, 4)
+
+    def subscribe(self, topic: int) -> None:
+        self.environment.subscribed(topic)
+
+    def unsubscribe(self, topic: int) -> None:
+        self.environment.unsubscribed(topic)
+
+
+def test_topics_are_in_the_trace() -> None:
+    run = Run(2, build=Topical, absent={1}, can_fail=True)
+    run.at(1, Subscribe(0, 4), Publish(0, b"\0", 4), Unsubscribe(0, 4), Subscribe(1, 4), Unsubscribe(1, 4))
+    assert run.lines() == text(
+        """
+         1 subscribe 0 (0,0) on 4
+         1 subscribed 0 (0,0) on 4
+         1 publish 0 (0,1) on 4 [1]
+         1 send 0 -> 0 Publication(0,1) on 4 [1]
+         1 unsubscribe 0 (0,0) on 4
+         1 unsubscribed 0 (0,0) on 4
+        13 receive 0 <- 0 Publication(0,1) on 4
+        13 deliver 0 Publication(0,1) on 4 [12]
+        """
+    )
+    assert run.engine.subscribe(1, 4) is run.engine.unsubscribe(1, 4) is False
+
+
+def test_a_membership_oracle_changes_all_trees_at_once() -> None:
+    members = PartialCube(2, [0, 1])
+    run = Broadcast(4, cube=members)
+    for time, action in ((0, Publish(0)), (1, Admit(3, members)), (1, Expel(1, members)), (2, Publish(0))):
+        run.engine.at(time, action)
+    run.engine.run()
+    assert run.lines("send") == text("0 send 0 -> 1 Ordered(0,1) [1]\n2 send 0 -> 3 Ordered(0,2) [1]")
+
+
 class Dice(Post):
     """Publishes what it throws."""
 
@@ -516,4 +557,5 @@ def test_own_deliveries_do_not_count_as_latency() -> None:
     engine.at(0, Publish(0, b"\0"))
     engine.run()
     assert lines_of(trace.table(), ["deliver"]) == text("12 deliver 0 Publication(0,1) [12]")
-    assert (engine.deliveries, engine.latency_sum, engine.latency_maximum) == (1, 0, 0)
+    assert (engine.deliveries, engine.own_deliveries) == (1, 1)
+    assert (engine.latency_sum, engine.latency_maximum) == (0, 0)

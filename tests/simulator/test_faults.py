@@ -413,7 +413,7 @@ def troubled(steps: list[tuple[int, int, int]], seed: int) -> Run:
     return story.at(500, *[Resume(node) for node, state in enumerate(states) if state == "paused"])
 
 
-STEPS = lists_up_to(50, st.tuples(st.integers(0, NODES - 1), st.integers(0, 7), st.integers(0, 2**NODES - 1)))
+STEPS = lists_up_to(40, st.tuples(st.integers(0, NODES - 1), st.integers(0, 7), st.integers(0, 2**NODES - 1)))
 
 
 @given(STEPS, st.integers(0, 100))

@@ -1,12 +1,13 @@
 """Typed TOML: where things stand, and what is said about them."""
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from antiphon.kernel.errors import ScenarioError
-from antiphon.simulator.toml_document import Document, places_in, shorten, spell, to_toml
+from antiphon.simulator.toml_document import Document, Place, places_in, shorten, spell, to_toml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))
 
@@ -36,7 +37,7 @@ last = 1
 '''
 
 
-def all_places(value, place=()):
+def all_places(value: object, place: Place = ()) -> Iterator[Place]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield (*place, key)
@@ -48,7 +49,7 @@ def all_places(value, place=()):
                 yield from all_places(inner, (*place, position))
 
 
-def test_lines_are_found_in_spite_of_strings_comments_and_arrays_that_look_like_keys():
+def test_lines_are_found_in_spite_of_strings_comments_and_arrays_that_look_like_keys() -> None:
     assert dict(places_in(TRICKY)) == {
         ("first",): 1,
         ("text",): 2,
@@ -68,12 +69,12 @@ def test_lines_are_found_in_spite_of_strings_comments_and_arrays_that_look_like_
     }
 
 
-def test_every_place_that_is_found_exists():
+def test_every_place_that_is_found_exists() -> None:
     assert set(dict(places_in(TRICKY))) <= set(all_places(tomllib.loads(TRICKY)))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_lines_of_the_examples_hold_the_keys_that_they_are_said_to_hold(path):
+def test_lines_of_the_examples_hold_the_keys_that_they_are_said_to_hold(path: Path) -> None:
     text = path.read_text()
     lines = text.splitlines()
     found = dict(places_in(text))
@@ -86,7 +87,7 @@ def test_lines_of_the_examples_hold_the_keys_that_they_are_said_to_hold(path):
         assert keys[-1] in lines[number - 1]
 
 
-def test_a_key_without_a_line_of_its_own_is_looked_for_in_what_is_around_it():
+def test_a_key_without_a_line_of_its_own_is_looked_for_in_what_is_around_it() -> None:
     document = Document("a.toml", TRICKY)
     assert str(document.error(("inline", "third"), "is odd")) == "a.toml, line 10: inline.third: is odd"
     assert str(document.error(("nowhere",), "is missing")) == "a.toml: nowhere: is missing"
@@ -103,23 +104,23 @@ def test_a_key_without_a_line_of_its_own_is_looked_for_in_what_is_around_it():
         (("network", "delay", "rows", 0, 2), "network.delay.rows 1, 3"),
     ],
 )
-def test_places_are_spelled_as_people_count(place, words):
+def test_places_are_spelled_as_people_count(place: Place, words: str) -> None:
     assert spell(place) == words
 
 
 @pytest.mark.parametrize(
     "value", [1, 0.5, True, 'a "quoted" ü', [1, [2, 3]], {"law": "normal", "mean": 100}, float("inf")]
 )
-def test_examples_are_shown_as_they_would_stand_in_a_file(value):
+def test_examples_are_shown_as_they_would_stand_in_a_file(value: object) -> None:
     assert tomllib.loads(f"value = {to_toml(value)}") == {"value": value}
 
 
-def test_long_values_are_shortened():
+def test_long_values_are_shortened() -> None:
     assert shorten("x" * 60) == "x" * 60
     assert shorten("x" * 61) == "x" * 57 + "..."
 
 
 @pytest.mark.parametrize("text", ["value = " + "[" * 5000, "value = " + "9" * 5000])
-def test_absurd_values_are_refused(text):
+def test_absurd_values_are_refused(text: str) -> None:
     with pytest.raises(ScenarioError, match=r"^a\.toml: a value is too long or too deeply nested; make it smaller$"):
         Document("a.toml", text).table()

@@ -22,6 +22,7 @@ from antiphon.trace.recorder import (
     RECEIVE,
     SEND,
     SUBSCRIBE,
+    SUBSCRIBED,
     Recorder,
 )
 from antiphon.trace.store import MemoryTrace, to_batch
@@ -53,6 +54,12 @@ def test_a_row_about_a_node() -> None:
     trace = MemoryTrace()
     trace.recorder.record(17, CRASH, 3, 0)
     assert rows_of(trace) == [row(time=17, event="crash", node=3)]
+
+
+def test_a_row_about_a_topic() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_topic(17, SUBSCRIBED, 3, 8)
+    assert rows_of(trace) == [row(time=17, event="subscribed", node=3, source=3, sequence=0, topic=8)]
 
 
 def test_a_row_that_is_reserved_stands_before_what_happened_while_it_was_empty() -> None:

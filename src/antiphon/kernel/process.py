@@ -102,5 +102,12 @@ class Process:
         """All that decides what this process will do, as text, for hosts that compare states."""
         raise NotImplementedError
 
+    def unfinished(self) -> i64:
+        """How many things this process has begun, or was asked for, and waits to finish.
+
+        When nothing is on its way to anybody any more and something is unfinished, the process is stuck.
+        """
+        return 0
+
     def leave(self) -> None:
         """The node is about to go in an orderly way; nothing is called after this."""

@@ -8,7 +8,7 @@ the last digits of a logarithm differ between mathematical libraries.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import OnceWorkload, RateWorkload, Scenario
@@ -21,6 +21,13 @@ MAXIMUM_PUBLICATIONS = 5_000_000
 
 MEAN_BITS = 20
 WORD_BITS = 32
+
+
+class Words(Protocol):
+    """Where random words come from."""
+
+    def word(self) -> int:
+        """The next 32 random bits."""
 
 
 class Planned(NamedTuple):
@@ -79,7 +86,7 @@ def plan_rate(workload: RateWorkload, node_count: int, random: RandomStream) -> 
         number += 1
 
 
-def draw_exponential(random: RandomStream) -> int:
+def draw_exponential(random: Words) -> int:
     """An exponential number of mean 1, in units of 2**-32.
 
     A uniform ``x`` is kept with probability ``exp(-x)``: that is how likely the run of ever smaller numbers that begins

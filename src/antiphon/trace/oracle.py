@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
 
@@ -171,7 +172,7 @@ def judge(table: pa.Table, node_count: int, everybody: bool = False, complete: b
         raise UsageError(f"a trace has the columns event, node, topic, source, sequence; {sorted(missing)} is missing")
     oracle = Oracle(node_count)
     seen = table.select(["event", "node", "topic", "source", "sequence"])
-    relevant = pa.compute.is_in(seen["event"].cast(pa.string()), pa.array(["deliver", "subscribed", "unsubscribed"]))
+    relevant = pc.is_in(seen["event"].cast(pa.string()), pa.array(["deliver", "subscribed", "unsubscribed"]))
     rows = seen.filter(relevant)
     columns = (rows[name].to_pylist() for name in rows.column_names)
     for event, node, topic, source, sequence in zip(*columns, strict=True):

@@ -214,6 +214,12 @@ def test_an_unknown_message_is_the_fault_of_its_sender(build: Callable[[Cube], B
         process.receive(3, Riddle(3, 1))
 
 
+def test_copies_carry_the_topic_though_everybody_gets_everything() -> None:
+    notebook = Notebook(0)
+    TreeBroadcast(notebook, FullCube(1)).publish(b"", topic=6)
+    assert [(destination, message.topic) for destination, message in notebook.sent] == [(1, 6)]
+
+
 def test_sequence_numbers_count_from_one_and_timestamps_are_the_environments() -> None:
     notebook = Notebook(2, time=77)
     process = TreeBroadcast(notebook, FullCube(2))

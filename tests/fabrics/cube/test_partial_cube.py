@@ -56,9 +56,20 @@ def test_adding_and_removing_do_what_they_do_to_a_set(changes: list[tuple[bool, 
             members.discard(i)
         assert cube.count() == len(members)
         assert {i for i in range(-1, 18) if cube.contains(i)} == members
+        assert cube.members() == sorted(members)
     assert [cube.first(i, s) for i in range(16) for s in range(1, 5)] == [
-        partial(4, members).first(i, s) for i in range(16) for s in range(1, 5)
+        PartialCube(4, members).first(i, s) for i in range(16) for s in range(1, 5)
     ]
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    original = PartialCube(3, [1, 2, 5])
+    twin = original.copy()
+    twin.add(7)
+    original.remove(2)
+    assert (original.members(), twin.members()) == ([1, 5], [1, 2, 5, 7])
+    assert (original.count(), twin.count()) == (2, 4)
+    assert (original.first(0, 2), twin.first(0, 2)) == (NO_NODE, 2)
 
 
 @pytest.mark.parametrize("identifier", [-1, 8, 1 << 40])

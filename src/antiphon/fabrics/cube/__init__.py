@@ -2,6 +2,7 @@
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.messages import Acknowledgement
+from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topology import (
     Cube,
     FullCube,
@@ -11,14 +12,20 @@ from antiphon.fabrics.cube.topology import (
     dimension_for,
     full_or_partial,
 )
+from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 __all__ = [
     "Acknowledgement",
     "Cube",
     "FullCube",
     "PartialCube",
+    "PublishedOptions",
+    "PublishedVCubePs",
+    "SingleRootPerTopic",
     "SingleTreeBroadcast",
+    "SrptOptions",
     "TreeBroadcast",
+    "brokers",
     "cluster",
     "cluster_members",
     "dimension_for",

@@ -44,7 +44,7 @@ class TreeBroadcast(Process):
     ) -> None:
         super().__init__(environment)
         self._cube: Final[Cube] = cube
-        self._order: Final[Order | None] = order
+        self.order: Final[Order | None] = order
         self._acknowledge: Final[bool] = acknowledge
         self._largest_first: Final[bool] = largest_first
         self._sequence: i64 = 0
@@ -66,18 +66,22 @@ class TreeBroadcast(Process):
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which a tree broadcast does not know")
 
+    def unfinished(self) -> i64:
+        waiting: i64 = 0 if self.order is None else self.order.waiting()
+        return len(self._waves) + waiting
+
     def completed(self) -> i64:
         """How many of this node's publications are known to have reached their whole tree."""
         return self._completed
 
     def _stamped(self, payload: bytes, topic: i64) -> Ordered:
         self._sequence += 1
-        order = self._order
+        order = self.order
         dependencies = vec[i64]() if order is None else order.stamp(self._sequence)
         return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies, topic)
 
     def _accept(self, publication: Ordered) -> None:
-        order = self._order
+        order = self.order
         if order is None:
             self.environment.deliver(publication)
             return

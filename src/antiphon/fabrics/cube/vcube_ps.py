@@ -124,6 +124,11 @@ class Topic:
             f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
         )
 
+    def unfinished(self) -> i64:
+        """What waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
+        joining = 1 if self.state == SUBSCRIBING or self.state == SYNCHRONISING else 0
+        return self.order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining
+
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""
         return self.state >= SYNCHRONISING
@@ -196,9 +201,19 @@ class VCubePs(Process):
         surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
         return f"{self._counter} {topics} {surveys}"
 
+    def unfinished(self) -> i64:
+        count: i64 = len(self._surveys)
+        for topic in self._topics.values():
+            count += topic.unfinished()
+        return count
+
     def topic(self, name: i64) -> Topic | None:
         """What this node knows about a topic, for inspection."""
         return self._topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        """What this node knows about each topic that it has heard of, for inspection."""
+        return list(self._topics.values())
 
     # What arrives.
 
@@ -311,29 +326,24 @@ class VCubePs(Process):
 
     def _go_on(self, topic: Topic) -> None:
         """Begin what the application asked for, one after the other, as far as that is possible now."""
-        done = 0
-        while done < len(topic.queue) and self._begin(topic, topic.queue[done]):
-            done += 1
-        if done > 0:
-            del topic.queue[:done]
+        while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
+            # It is taken out first: what begins here may end at once and lead back to this place.
+            self._begin(topic, topic.queue.pop(0))
 
-    def _begin(self, topic: Topic, pending: Pending) -> bool:
+    def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+        if pending.payload is not None:
+            return topic.state == MEMBER and topic.in_flight < self._options.window
+        # Open waves may still need the old view, which subscribing throws away.
+        return topic.state == MEMBER or (topic.state == OUTSIDE and len(topic.waves) == 0)
+
+    def _begin(self, topic: Topic, pending: Pending) -> None:
         payload = pending.payload
         if payload is not None:
-            if topic.state != MEMBER or topic.in_flight >= self._options.window:
-                return False
             self._start_publication(topic, pending, payload)
-            return True
-        if topic.state == OUTSIDE:
-            # Open waves may still need the old view, which subscribing throws away.
-            if len(topic.waves) > 0:
-                return False
+        elif topic.state == OUTSIDE:
             self._start_subscribing(topic)
-            return True
-        if topic.state == MEMBER:
+        else:
             self._leave_topic(topic)
-            return True
-        return False
 
     def _start_subscribing(self, topic: Topic) -> None:
         self._counter += 1
@@ -435,10 +445,15 @@ class VCubePs(Process):
             self._close_outside(topic)
 
     def _successor_of(self, order: Order) -> Order:
-        """A new order that remembers what counts as past and what own publications follow, and nothing that waits."""
+        """A new order that remembers what counts as past and what own publications follow, and nothing that waits.
+
+        The counters of what had to wait are those of the topic, whatever the memberships.
+        """
         successor = self._options.new_order(self.me)
         successor.start_from(order.frontier())
         successor.adopt_barrier(order.barrier())
+        successor.held_total = order.held_total
+        successor.held_peak = order.held_peak
         return successor
 
     def _close_outside(self, topic: Topic) -> None:

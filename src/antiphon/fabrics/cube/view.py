@@ -54,9 +54,14 @@ class View:
         """Whether ``node`` is believed to be a member, active or passive."""
         return node in self._passive or self._active.contains(node)
 
+    def counter_of(self, node: i64) -> i64:
+        """The counter of the membership that is known of ``node``, or -1."""
+        passive = self._passive.get(node, -1)
+        return passive if passive >= 0 else self._counters.get(node, -1)
+
     def add(self, node: i64, counter: i64, is_active: bool) -> None:
         """``node`` has subscribed under ``counter``; ``is_active`` if it has a complete view."""
-        known = self._counter_of(node)
+        known = self.counter_of(node)
         if counter < known or (counter == known and not is_active):
             return
         if is_active:
@@ -72,7 +77,7 @@ class View:
 
     def remove(self, node: i64, counter: i64) -> None:
         """``node`` has unsubscribed under ``counter``; a newer subscription stays."""
-        known = self._counter_of(node)
+        known = self.counter_of(node)
         if known < 0 or known > counter:
             return
         if node in self._passive:
@@ -91,11 +96,6 @@ class View:
     def state(self) -> str:
         """The content as text, for those who compare states."""
         return f"{self._counters.sorted_items()} {self._active.members()} {sorted(self._passive.items())}"
-
-    def _counter_of(self, node: i64) -> i64:
-        """The counter of the membership that is known of ``node``, or -1."""
-        passive = self._passive.get(node, -1)
-        return passive if passive >= 0 else self._counters.get(node, -1)
 
     def _drop_active(self, node: i64) -> None:
         self._make_own()

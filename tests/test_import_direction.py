@@ -1,0 +1,196 @@
+"""Arrows point one way: kernel <- orders <- fabrics <- simulator, live <- pipeline, lab, cli.
+
+The rule is the table below; packages that do not exist yet are in it already. Protocols are pure state machines, so
+what they may import from outside is listed too, and nothing in that list can wait, open, look at a clock or draw from
+a global generator. The checker reads the sources and imports nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parent.parent / "src" / "antiphon"
+
+PURE = frozenset({
+    "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
+    "operator", "typing", "librt", "mypy_extensions",
+})  # fmt: skip
+"""What state machines are made of."""
+
+WORLDLY = frozenset({
+    "asyncio", "concurrent", "multiprocessing", "pyspark", "random", "secrets", "select", "selectors", "socket", "ssl",
+    "subprocess", "threading",
+})  # fmt: skip
+"""What a deterministic host in one thread must not touch either."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a package may import: packages of Antiphon, and from outside only these, or all but those."""
+
+    inside: frozenset[str]
+    only: frozenset[str] | None = None
+    never: frozenset[str] = frozenset()
+
+
+def inside(*packages: str) -> frozenset[str]:
+    return frozenset(packages)
+
+
+CORE = ("kernel", "orders", "fabrics", "trace")
+ROOT = ""
+"""The package ``antiphon`` itself, which offers the public surface."""
+
+# The longest name that fits a module decides.
+RULES = {
+    "kernel": Rule(inside("kernel"), only=PURE),
+    "orders": Rule(inside("kernel", "orders"), only=PURE),
+    "fabrics": Rule(inside("kernel", "orders", "fabrics"), only=PURE),
+    "trace": Rule(
+        inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}
+    ),
+    "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
+    "simulator": Rule(inside(*CORE, "simulator"), never=WORLDLY),
+    "simulator.actions": Rule(inside(*CORE, "simulator"), only=PURE),
+    "simulator.calendar": Rule(inside("simulator"), only=PURE),
+    "simulator.engine": Rule(inside(*CORE, "simulator"), only=PURE | {"gc"}),
+    "simulator.network": Rule(inside("kernel", "simulator"), only=PURE),
+    "live": Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
+    "spark": Rule(inside(*CORE, "live", "spark", ROOT)),
+    "pipeline": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", ROOT)),
+    "lab": Rule(inside(*CORE, "simulator", "live", "pipeline", "lab", ROOT)),
+    "cli": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", "lab", "cli", ROOT)),
+    ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
+    "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
+}
+
+
+def rule_for(module: str) -> Rule | None:
+    """The rule of a module, named without ``antiphon.``; none if its package is not in the table."""
+    name = module
+    while name not in RULES and "." in name:
+        name = name.rpartition(".")[0]
+    return RULES.get(name)
+
+
+def imported(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
+    """Everything that a module imports, at any depth, with its line; ``package`` resolves relative imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            parents = f"antiphon.{package}".rstrip(".").split(".")
+            prefix = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*prefix, *([node.module] if node.module else [])])
+            # A name of the root may be one of its packages; of all others the module is enough.
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "antiphon" else [base]
+            yield from ((node.lineno, name) for name in names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            argument = node.args[0] if node.args else None
+            named = isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+            yield node.lineno, str(ast.literal_eval(argument)) if named and argument is not None else "a computed name"
+
+
+def violations(module: str, source: str, is_package: bool = False) -> list[str]:
+    """What a module imports against the table; ``module`` is named without ``antiphon.``."""
+    rule = rule_for(module)
+    if rule is None:
+        return [f"antiphon.{module}: its package has no rule; add it to the table"]
+    found = []
+    package = module if is_package else module.rpartition(".")[0]
+    for line, name in imported(ast.parse(source), package):
+        first, _, rest = name.partition(".")
+        if first == "antiphon":
+            target = rest.partition(".")[0]
+            wrong = (target if target in RULES else ROOT) not in rule.inside
+        else:
+            wrong = first in rule.never or (rule.only is not None and first not in rule.only)
+        if wrong:
+            found.append(f"antiphon.{module}:{line} imports {name}")
+    return found
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """All modules of the package, named without ``antiphon.``."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        parts = path.relative_to(SOURCES).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def test_no_module_imports_against_the_arrows() -> None:
+    checked = dict(modules())
+    assert {"kernel.process", "orders.order", "fabrics.cube.topology", "simulator.engine", "cli.main"} <= checked.keys()
+    found = [
+        violation
+        for module, path in checked.items()
+        for violation in violations(module, path.read_text(encoding="utf-8"), path.name == "__init__.py")
+    ]
+    assert found == []
+
+
+def test_arrows_point_one_way() -> None:
+    """The table itself has no circle: of two packages at most one may import the other."""
+    packages = [name for name in RULES if "." not in name]
+    for one in packages:
+        for other in packages:
+            both = one in RULES[other].inside and other in RULES[one].inside
+            assert one == other or not both, f"{one} and {other} may import each other"
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("kernel.process", "import asyncio", "antiphon.kernel.process:1 imports asyncio"),
+        ("kernel.process", "import os.path", "antiphon.kernel.process:1 imports os.path"),
+        ("kernel.message", "from antiphon.orders.order import Order", "imports antiphon.orders.order"),
+        ("kernel.message", "from ..orders import order", "imports antiphon.orders"),
+        ("kernel", "from antiphon import orders", "imports antiphon.orders"),
+        ("orders.fifo", "import time", "imports time"),
+        ("orders.fifo", "def f():\n    from random import random", "antiphon.orders.fifo:2 imports random"),
+        ("orders.fifo", "import antiphon.fabrics.cube.topology", "imports antiphon.fabrics.cube.topology"),
+        ("fabrics.cube.view", "from datetime import datetime", "imports datetime"),
+        ("fabrics.cube.view", "if TYPE_CHECKING:\n    import socket", "imports socket"),
+        ("fabrics.cube.view", "from ...simulator.engine import Engine", "imports antiphon.simulator.engine"),
+        ("fabrics.cube.view", "import numpy as np", "imports numpy"),
+        ("fabrics.cube.view", "import importlib\nimportlib.import_module('threading')", "imports threading"),
+        ("fabrics.gossip.brisa", "__import__(name)", "imports a computed name"),
+        ("fabrics.tree.broker", "import pyspark.sql", "imports pyspark.sql"),
+        ("fabrics.cube.view", "from antiphon import __version__", "imports antiphon.__version__"),
+        ("trace.store", "from antiphon.simulator.engine import Engine", "imports antiphon.simulator.engine"),
+        ("trace.store", "from antiphon.orders import Order", "imports antiphon.orders"),
+        ("trace.recorder", "import pyarrow", "imports pyarrow"),
+        ("simulator.engine", "import time", "imports time"),
+        ("simulator.calendar", "from antiphon.kernel.process import Process", "imports antiphon.kernel.process"),
+        ("simulator.run", "import random", "imports random"),
+        ("simulator.run", "from antiphon.live.node import Node", "imports antiphon.live.node"),
+        ("live.node", "from antiphon.simulator.engine import Engine", "imports antiphon.simulator.engine"),
+        ("lab.figures", "from antiphon.cli.main import app", "imports antiphon.cli.main"),
+        ("pipeline.sweep", "from antiphon.lab import experiments", "imports antiphon.lab"),
+        ("surprise.module", "", "its package has no rule; add it to the table"),
+    ],
+)
+def test_the_checker_finds_a_planted_violation(module: str, source: str, complaint: str) -> None:
+    found = violations(module, source)
+    assert any(complaint in violation for violation in found), found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("kernel.process", "from __future__ import annotations\nfrom typing import Final\nfrom librt.vecs import vec"),
+        ("orders.fifo", "from antiphon.kernel.message import Message\nfrom .order import Order"),
+        ("fabrics.cube.view", "from antiphon.orders import Order\nfrom collections.abc import Callable"),
+        ("simulator.engine", "import gc\nfrom antiphon.trace.recorder import Recorder"),
+        ("trace.store", "import numpy as np\nimport pyarrow.parquet as pq"),
+        ("live.node", "import asyncio\nfrom antiphon.fabrics.cube import TreeBroadcast"),
+        ("cli.main", "import antiphon\nfrom antiphon.lab import experiments\nimport importlib"),
+    ],
+)
+def test_the_checker_finds_nothing_where_there_is_nothing(module: str, source: str) -> None:
+    assert violations(module, source) == []

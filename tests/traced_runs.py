@@ -1,0 +1,127 @@
+"""A program that runs some set-ups and writes their traces: ``python -P tests/traced_runs.py DIRECTORY SEED``.
+
+It prints which build it ran, as JSON. The test of both builds runs it with each of them and compares the files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import antiphon
+from antiphon.cli.output import is_compiled
+from antiphon.fabrics.cube import Cube, PartialCube, SingleTreeBroadcast, TreeBroadcast, full_or_partial
+from antiphon.kernel import Environment, Process
+from antiphon.orders import CausalBarriers, CausalVectors, Fifo, Unordered
+from antiphon.simulator.actions import (
+    Admit,
+    Crash,
+    Expel,
+    Join,
+    Leave,
+    Partition,
+    Pause,
+    Publish,
+    Restart,
+    Resume,
+)
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, MatrixDelay, Network, NormalDelay
+from antiphon.trace.recorder import Recorder
+from antiphon.trace.store import TraceWriter
+
+
+def causal_over_normal_delays(recorder: Recorder, seed: int) -> Engine:
+    """The network of chapter 4 of the thesis, every node publishing three times."""
+    cube = full_or_partial(32)
+
+    def build(environment: Environment) -> Process:
+        return TreeBroadcast(environment, cube, CausalVectors(environment.identifier))
+
+    engine = Engine(32, Network(NormalDelay(100, 25)), build, seed=seed, recorder=recorder)
+    publish_in_turn(engine, 32, 96, 5)
+    return engine
+
+
+def everything_goes_wrong_on_the_way(recorder: Recorder, seed: int) -> Engine:
+    """Loss, duplicates and reordering; a number of nodes that is no power of two."""
+    cube = full_or_partial(21)
+    network = Network(ConstantDelay(40), loss=0.05, duplication=0.1, reordering=0.3, reordering_window=200)
+
+    def build(environment: Environment) -> Process:
+        return TreeBroadcast(environment, cube, Unordered(environment.identifier), largest_first=True)
+
+    engine = Engine(21, network, build, seed=seed, recorder=recorder)
+    publish_in_turn(engine, 21, 60, 7)
+    return engine
+
+
+def nodes_come_and_go(recorder: Recorder, seed: int) -> Engine:
+    """Faults of every kind, with a membership oracle, under barriers."""
+    members = PartialCube(4, range(12))
+
+    def build(environment: Environment) -> Process:
+        return TreeBroadcast(environment, members, CausalBarriers(environment.identifier))
+
+    network = Network(LinkDelay(NormalDelay(60, 30), seed), transmission=2, processing=3)
+    engine = Engine(16, network, build, seed=seed, recorder=recorder, can_fail=True, absent={12, 13, 14, 15})
+    publish_in_turn(engine, 12, 80, 11)
+    for time, action in (
+        (100, Crash(3)),
+        (150, Expel(3, members)),
+        (200, Pause(5)),
+        (230, Partition(Cut(230, 320, [[0, 1, 2]]))),
+        (300, Join(12)),
+        (301, Admit(12, members)),
+        (400, Resume(5)),
+        (450, Restart(3)),
+        (451, Admit(3, members)),
+        (500, Expel(7, members)),
+        (501, Leave(7)),
+    ):
+        engine.at(time, action)
+    return engine
+
+
+def one_tree_for_all(recorder: Recorder, seed: int) -> Engine:
+    """A single tree over a matrix of delays, acknowledgements free of charge, a little loss."""
+    cube: Cube = full_or_partial(16)
+    network = Network(MatrixDelay([[5, 80, 120], [80, 7, 60], [120, 60, 9]]), charge_control=False, loss=0.01)
+
+    def build(environment: Environment) -> Process:
+        return SingleTreeBroadcast(environment, cube, 6, Fifo(environment.identifier))
+
+    engine = Engine(16, network, build, seed=seed, recorder=recorder)
+    publish_in_turn(engine, 16, 64, 3)
+    return engine
+
+
+def publish_in_turn(engine: Engine, nodes: int, publications: int, interval: int) -> None:
+    """Node after node publishes, one every ``interval`` ticks."""
+    for number in range(publications):
+        engine.at(interval * number, Publish(number % nodes, bytes(number % 7)))
+
+
+SET_UPS: dict[str, tuple[str, Callable[[Recorder, int], Engine]]] = {
+    "normal.parquet": ("everything", causal_over_normal_delays),
+    "lossy.arrow": ("everything", everything_goes_wrong_on_the_way),
+    "faults.parquet": ("everything", nodes_come_and_go),
+    "single.arrow": ("deliveries", one_tree_for_all),
+}
+
+
+def main(directory: Path, seed: int) -> None:
+    """Run every set-up and write its trace."""
+    counters = {}
+    for name, (level, set_up) in SET_UPS.items():
+        with TraceWriter(directory / name, level, {"set-up": name}, chunk_rows=500) as writer:
+            engine = set_up(writer.recorder, seed)
+            outcome = engine.run()
+        counters[name] = [outcome, int(engine.events), int(engine.latency_sum), int(engine.end_time), writer.rows]
+    print(json.dumps({"compiled": is_compiled(), "package": antiphon.__file__, "counters": counters}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -22,7 +22,7 @@ def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
     if root is not None:
         chosen = pc.and_(chosen, pc.not_equal(trace["peer"], root))
-    return trace.filter(chosen)
+    return trace.select(["time", "node", "peer", "message", "value"]).filter(chosen)
 
 
 def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,10 @@ from antiphon.kernel.errors import UsageError
 
 KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness")
 
+COLUMNS = ["event", "node", "topic", "source", "sequence"]
+EVENTS = ["deliver", "subscribed", "unsubscribed"]
+"""What of a trace is needed to judge it."""
+
 Clock = npt.NDArray[np.int64]
 
 
@@ -165,15 +169,20 @@ class Oracle:
         return "|".join(f"{name}:{topic.state()}" for name, topic in sorted(self._topics.items()))
 
 
+def evidence(table: pa.Table) -> pa.Table:
+    """The rows and columns of a trace that a judgement needs."""
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise UsageError(f"a trace has the columns {', '.join(COLUMNS)}; {missing} is missing")
+    seen = table.select(COLUMNS)
+    events = seen["event"].cast(pa.string())
+    return seen.set_column(0, "event", events).filter(pc.is_in(events, pa.array(EVENTS)))
+
+
 def judge(table: pa.Table, node_count: int, everybody: bool = False, complete: bool = True) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end."""
-    missing = {"event", "node", "topic", "source", "sequence"} - set(table.column_names)
-    if missing:
-        raise UsageError(f"a trace has the columns event, node, topic, source, sequence; {sorted(missing)} is missing")
     oracle = Oracle(node_count)
-    seen = table.select(["event", "node", "topic", "source", "sequence"])
-    relevant = pc.is_in(seen["event"].cast(pa.string()), pa.array(["deliver", "subscribed", "unsubscribed"]))
-    rows = seen.filter(relevant)
+    rows = evidence(table)
     columns = (rows[name].to_pylist() for name in rows.column_names)
     for event, node, topic, source, sequence in zip(*columns, strict=True):
         judge_topic = oracle.topic(topic)

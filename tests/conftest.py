@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
 
-from antiphon.cli.output import is_compiled
+# Parallel test runs set a width for their terminal; what commands print must not depend on it.
+os.environ.pop("COLUMNS", None)
+
+from antiphon.cli.output import is_compiled  # noqa: E402
 
 # Without deadlines, so that a busy machine fails nothing, and derandomised, so that a run can be repeated.
 settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=60, database=None)

@@ -10,7 +10,7 @@ from hypothesis import settings
 # Parallel test runs set a width for their terminal; what commands print must not depend on it.
 os.environ.pop("COLUMNS", None)
 
-from antiphon.cli.output import is_compiled  # noqa: E402
+from antiphon.cli.output import is_compiled
 
 # Without deadlines, so that a busy machine fails nothing, and derandomised, so that a run can be repeated.
 settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=60, database=None)

@@ -8,6 +8,7 @@ whom the newcomer has heard of since. ``docs/architecture.md`` argues that eithe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from librt.vecs import append, vec
@@ -85,7 +86,7 @@ class Membership(Process):
         state.wants_membership = True
         self.environment.subscribed(topic)
 
-    def begin_as_home(self, topic: i64, members: list[int]) -> None:
+    def begin_as_home(self, topic: i64, members: Sequence[int]) -> None:
         """List the members from the start, if this node is the topic's home (at every node, before ``start``)."""
         if self._directory.home_of(topic) == self.me:
             for member in members:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from antiphon.kernel.integer_map import SMALLEST, IntegerMap
 from tests.support import lists_up_to
@@ -115,3 +117,19 @@ def test_a_thousand_entries_come_and_go() -> None:
 def test_keys_are_not_negative() -> None:
     with pytest.raises(AssertionError, match="keys are not negative"):
         IntegerMap().put(-1, 0)
+
+
+@given(
+    st.dictionaries(st.integers(0, 40), st.integers(0, 6), max_size=30),
+    lists_up_to(12, st.tuples(st.integers(0, 45), st.integers(0, 6))),
+    st.integers(0, 13),
+)
+def test_the_first_pair_that_is_ahead_is_found(
+    entries: dict[int, int], pairs: list[tuple[int, int]], start: int
+) -> None:
+    found = IntegerMap()
+    for key, value in entries.items():
+        found.put(key, value)
+    packed = vec[i64]([value << 6 | key for key, value in pairs])
+    ahead = [at for at, (key, value) in enumerate(pairs) if at >= start and value > entries.get(key, 0)]
+    assert found.first_behind(packed, start, 6) == (ahead[0] if ahead else -1)

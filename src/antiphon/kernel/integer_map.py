@@ -78,6 +78,35 @@ class IntegerMap:
                 hole = slot
         cells[hole << 1] = EMPTY
 
+    def first_behind(self, pairs: vec[i64], start: i64, key_bits: i64) -> i64:
+        """The position, from ``start`` on, of the first pair whose value is above that of its key here; -1 if none.
+
+        A pair is one integer: the key in its low ``key_bits`` bits, the value above them. A missing key counts as 0.
+        The loop is here because a call for each pair would cost more than looking it up.
+        """
+        mask = self._mask
+        cells = self._cells
+        key_mask: i64 = (1 << key_bits) - 1
+        count = len(pairs)
+        position = start
+        while position < count:
+            pair = pairs[position]
+            key = pair & key_mask
+            value: i64 = 0
+            slot = key & mask
+            while mask >= 0:
+                found = cells[slot << 1]
+                if found == key:
+                    value = cells[(slot << 1) | 1]
+                    break
+                if found == EMPTY:
+                    break
+                slot = (slot + 1) & mask
+            if value < pair >> key_bits:
+                return position
+            position += 1
+        return -1
+
     def copy(self) -> IntegerMap:
         """Another map with the same entries."""
         twin = IntegerMap()

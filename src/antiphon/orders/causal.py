@@ -22,7 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.kernel.message import SOURCE_BITS, publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 
@@ -95,18 +95,9 @@ class CausalOrder(Order):
 
         The position after the last one stands for the predecessor from the same source.
         """
-        dependencies = publication.dependencies
-        past = self._past
-        count = len(dependencies)
-        if past.get(publication.source, 0) < publication.sequence - 1:
-            return count
-        position = start
-        while position < count:
-            key = dependencies[position]
-            if past.get(key & SOURCE_MASK, 0) < (key >> SOURCE_BITS):
-                return position
-            position += 1
-        return -1
+        if self._past.get(publication.source, 0) < publication.sequence - 1:
+            return len(publication.dependencies)
+        return self._past.first_behind(publication.dependencies, start, SOURCE_BITS)
 
     def _hold(self, publication: Ordered, missing: i64) -> None:
         key = publication_key(publication.source, publication.sequence)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from antiphon.kernel.counters import Counters
+from antiphon.kernel.message import publication_key
 from tests.support import lists_up_to
 
 NEAR = st.integers(0, 300)
-FAR = st.integers(0, 1 << 22)
+FAR = st.integers(0, (1 << 22) - 1)
 
 
 @given(lists_up_to(400, st.tuples(st.one_of(NEAR, FAR), st.integers(1, 1 << 40))))
@@ -33,6 +36,20 @@ def test_raising_never_lowers(raises: list[tuple[int, int]]) -> None:
         counters.raise_to(source, count)
         model[source] = max(count, model.get(source, 0))
     assert counters.sorted_items() == sorted(model.items())
+
+
+@given(
+    st.dictionaries(st.one_of(st.integers(0, 90), FAR), st.integers(1, 6), max_size=80),
+    lists_up_to(12, st.tuples(st.one_of(st.integers(0, 95), FAR), st.integers(0, 6))),
+    st.integers(0, 13),
+)
+def test_the_first_key_that_is_ahead_is_found(counts: dict[int, int], named: list[tuple[int, int]], start: int) -> None:
+    counters = Counters()
+    for source, count in counts.items():
+        counters.put(source, count)
+    keys = vec[i64]([publication_key(source, count) for source, count in named])
+    ahead = [at for at, (source, count) in enumerate(named) if at >= start and count > counts.get(source, 0)]
+    assert counters.first_behind(keys, start) == (ahead[0] if ahead else -1)
 
 
 @pytest.mark.parametrize(("source", "count"), [(-1, 1), (0, 0)])

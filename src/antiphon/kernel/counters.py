@@ -14,6 +14,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 
 SPARSE_AT_MOST: Final = 32
 """So many sources are kept in the map whatever their numbers."""
@@ -37,6 +38,24 @@ class Counters:
         if source < len(self._dense):
             return self._dense[source]
         return self._sparse.get(source, 0)
+
+    def first_behind(self, keys: vec[i64], start: i64) -> i64:
+        """The position, from ``start`` on, of the first publication key whose source has not got that far; or -1.
+
+        A publication may name many others: one loop here costs a third of a call of ``get`` for each.
+        """
+        dense = self._dense
+        size = len(dense)
+        end = len(keys)
+        position = start
+        while position < end:
+            key = keys[position]
+            source = key & SOURCE_MASK
+            count = dense[source] if source < size else self._sparse.get(source, 0)
+            if count < key >> SOURCE_BITS:
+                return position
+            position += 1
+        return -1
 
     def put(self, source: i64, count: i64) -> None:
         """Set the count of a source, above 0."""

@@ -22,7 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.kernel.message import publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 
@@ -95,18 +95,10 @@ class CausalOrder(Order):
 
         The position after the last one stands for the predecessor from the same source.
         """
-        dependencies = publication.dependencies
         past = self._past
-        count = len(dependencies)
         if past.get(publication.source) < publication.sequence - 1:
-            return count
-        position = start
-        while position < count:
-            key = dependencies[position]
-            if past.get(key & SOURCE_MASK) < (key >> SOURCE_BITS):
-                return position
-            position += 1
-        return -1
+            return len(publication.dependencies)
+        return past.first_behind(publication.dependencies, start)
 
     def _hold(self, publication: Ordered, missing: i64) -> None:
         key = publication_key(publication.source, publication.sequence)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from antiphon.fabrics.cube import PartialCube
 from antiphon.kernel import Environment, Message, Process, Publication, UsageError
 from antiphon.simulator.actions import Admit, Expel, Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Action, Engine
+from antiphon.simulator.engine import Action, Application, Engine
 from antiphon.simulator.network import ConstantDelay, LinkDelay, MatrixDelay, Network, NormalDelay
 from antiphon.trace.store import MemoryTrace
 from tests.simulator.post import Do, Nudging, Post, Run
@@ -559,3 +559,52 @@ def test_own_deliveries_do_not_count_as_latency() -> None:
     assert lines_of(trace.table(), ["deliver"]) == text("12 deliver 0 Publication(0,1) [12]")
     assert (engine.deliveries, engine.own_deliveries) == (1, 1)
     assert (engine.latency_sum, engine.latency_maximum) == (0, 0)
+
+
+class Answering(Application):
+    """Each node answers the publication of node 0 some ticks after it has it."""
+
+    def __init__(self, wait: int) -> None:
+        self.wait = wait
+        self.heard: list[tuple[int, int]] = []
+
+    def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
+        self.heard.append((node, publication.source))
+        if publication.source == 0:
+            engine.at(engine.calendar.now + self.wait, Publish(node, b"\0"))
+
+
+def test_an_application_hears_of_every_delivery_and_can_react() -> None:
+    trace = MemoryTrace("deliveries")
+    answering = Answering(5)
+    engine = Engine(3, Network(ConstantDelay(10)), Post, recorder=trace.recorder, application=answering)
+    engine.at(0, Publish(0, b"\1\2"))
+    engine.run()
+    assert answering.heard == [(1, 0), (2, 0), (0, 1), (0, 2)]
+    assert lines_of(trace.table()) == text(
+        """
+         0 publish 0 (0,1) [2]
+        12 deliver 1 Publication(0,1) [12]
+        13 deliver 2 Publication(0,1) [13]
+        17 publish 1 (1,1) [1]
+        18 publish 2 (2,1) [1]
+        29 deliver 0 Publication(1,1) [12]
+        30 deliver 0 Publication(2,1) [12]
+        """
+    )
+
+
+def test_an_application_needs_no_trace_and_may_react_at_once() -> None:
+    answering = Answering(0)
+    engine = Engine(2, Network(ConstantDelay(10)), Post, application=answering)
+    engine.at(0, Publish(0, b"\1"))
+    engine.run()
+    assert answering.heard == [(1, 0), (0, 1)]
+    assert (engine.published, engine.end_time) == (2, 12 + 12)
+
+
+def test_an_application_must_say_what_it_does() -> None:
+    engine = Engine(2, Network(ConstantDelay(10)), Post, application=Application())
+    engine.at(0, Publish(0, b"\1"))
+    with pytest.raises(NotImplementedError):
+        engine.run()

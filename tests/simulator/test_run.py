@@ -402,6 +402,15 @@ def test_the_example_of_a_single_tree_does_what_its_comments_say() -> None:
     assert single.latency_mean > 2 * many.latency_mean
 
 
+def test_the_example_of_topics_does_what_its_comments_say() -> None:
+    result = run_scenario(load_scenario(EXAMPLES["topics"]))
+    assert result.stopped == "finished"
+    assert result.held_total > 0
+    assert result.violations == dict.fromkeys(
+        ("duplicates", "validity", "fifo", "causal", "membership", "completeness", "requests", "stuck"), 0
+    )
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_same_seed_same_bytes(name: str, ending: str, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from antiphon.simulator.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
+    SubscriptionTable,
+    TopicsTable,
     TraceTable,
     expand_nodes,
 )
@@ -187,8 +189,8 @@ WRONG = {
     "unknown key": (
         ONCE + "\nnode = 3",
         "a.toml, line 4: node: there is no such key (did you mean 'nodes'?); for example: nodes = 64; the keys here "
-        "are name, seed, fabric, protocol, order, nodes, protocol-options, network, workload, publish, fault, limits, "
-        "trace",
+        "are name, seed, fabric, protocol, order, nodes, protocol-options, network, topics, workload, publish, "
+        "subscribe, unsubscribe, fault, limits, trace",
     ),
     "unknown key in a table": (
         ONCE + "[network]\ntransmission = 3\nlatency = 100",
@@ -281,7 +283,7 @@ WRONG = {
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
-        'a.toml, line 3: protocol: expected one of broadcast, single-tree, not "singletree" '
+        'a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (
@@ -459,6 +461,8 @@ def tables() -> list[type[msgspec.Struct]]:
         PublishTable,
         LimitsTable,
         TraceTable,
+        TopicsTable,
+        SubscriptionTable,
     ]
     return [*rest, *faults, *laws, *options]
 

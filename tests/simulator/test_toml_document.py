@@ -79,9 +79,8 @@ def test_lines_of_the_examples_hold_the_keys_that_they_are_said_to_hold(path: Pa
     lines = text.splitlines()
     found = dict(places_in(text))
     assert set(found) <= set(all_places(tomllib.loads(text)))
-    assert {place for place in all_places(tomllib.loads(text)) if len(place) == 1} - {("fault",), ("publish",)} <= set(
-        found
-    )
+    arrays = {("fault",), ("publish",), ("subscribe",), ("unsubscribe",)}
+    assert {place for place in all_places(tomllib.loads(text)) if len(place) == 1} - arrays <= set(found)
     for place, number in found.items():
         keys = [step for step in place if isinstance(step, str)]
         assert keys[-1] in lines[number - 1]

@@ -8,11 +8,11 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine import NETWORK_STREAM, NODE_STREAM
 from antiphon.simulator.run import LINK_STREAM
 from antiphon.simulator.scenario import OnceWorkload, PublishTable, RateWorkload, Scenario
+from antiphon.simulator.subscriptions import MEMBER_STREAM, draw_nodes
 from antiphon.simulator.workload import (
     WORKLOAD_STREAM,
     Planned,
     draw_exponential,
-    draw_nodes,
     plan,
     publisher_count,
 )
@@ -122,8 +122,8 @@ def test_a_plan_is_the_same_everywhere() -> None:
     """Written down once; another machine, or the compiled modules, must draw the same."""
     once = plan(Scenario(nodes=64, seed=7, workload=OnceWorkload(share=0.05, window=1000)))
     rate = plan(Scenario(nodes=64, seed=7, workload=RateWorkload(mean_gap=50, count=4)))
-    assert list(once) == [(651, 0, b""), (566, 9, b""), (723, 33, b"")]
-    assert list(rate) == [(143, 42, b""), (200, 44, b""), (213, 54, b""), (267, 53, b"")]
+    assert list(once) == [Planned(651, 0, b""), Planned(566, 9, b""), Planned(723, 33, b"")]
+    assert list(rate) == [Planned(143, 42, b""), Planned(200, 44, b""), Planned(213, 54, b""), Planned(267, 53, b"")]
 
 
 def test_other_seeds_plan_otherwise() -> None:
@@ -146,4 +146,4 @@ def test_without_a_workload_only_what_is_spelled_out_is_published() -> None:
 
 
 def test_the_stream_is_none_of_the_engine() -> None:
-    assert len({WORKLOAD_STREAM, LINK_STREAM, NETWORK_STREAM, NODE_STREAM}) == 4
+    assert len({WORKLOAD_STREAM, LINK_STREAM, NETWORK_STREAM, NODE_STREAM, MEMBER_STREAM}) == 5

@@ -45,6 +45,7 @@ def simulate(
 
     The same file and seed give the same run, event by event, and the same trace, byte by byte, on every machine.
     A mistake in the file is explained before anything runs or is written. The format is described in docs/scenarios.md.
+    Unless the level of the trace is counts, an oracle judges the run; a broken promise is exit code 1.
 
     Example: [bold]antiphon simulate examples/scenarios/crash.toml --trace crash.parquet --level everything[/]
     """
@@ -59,6 +60,8 @@ def simulate(
         output.print_json(result)
     else:
         show(wanted, result)
+    if result.violations is not None and any(result.violations.values()):
+        raise typer.Exit(1)
 
 
 def with_level(
@@ -128,6 +131,7 @@ def rows(scenario: Scenario, result: Result) -> Iterator[tuple[str, str]]:
         yield "latency", f"mean {result.latency_mean:,.1f}, maximum {result.latency_max:,} ticks"
     yield "messages", f"{result.sent:,} sent, {result.dropped:,} lost"
     yield "waiting", waiting(result)
+    yield "judgement", result.judgement
     yield "speed", f"{result.events_per_second:,.0f} events per second, {result.seconds:.2f} s"
     if result.trace is not None:
         yield "trace", f"{result.trace}, {result.trace_rows:,} rows"

@@ -22,7 +22,7 @@ def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
     if root is not None:
         chosen = pc.and_(chosen, pc.not_equal(trace["peer"], root))
-    return trace.filter(chosen)
+    return trace.select(["time", "node", "peer", "message", "value"]).filter(chosen)
 
 
 def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -55,3 +55,25 @@ def in_classes(values: np.ndarray, borders: Sequence[float]) -> list[int]:
     for low, high in pairwise(borders):
         counts.append(int(np.count_nonzero((values > low) & (values <= high))))
     return counts
+
+
+PUBLICATION_KINDS = ("Pub", "Ordered", "LeafCopy", "Bundle", "Publication")
+"""The classes of messages that carry publications to somebody who is thought to be a member."""
+
+
+def publication_rows(trace: pa.Table, event: str) -> pa.Table:
+    """The rows in which a copy of a publication is sent or received."""
+    kinds = pa.array(PUBLICATION_KINDS)
+    chosen = pc.and_(pc.equal(trace["event"], event), pc.is_in(trace["message"].cast(pa.string()), kinds))
+    return trace.filter(chosen)
+
+
+def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
+    """How many hops one publication took to each node; 0 where it did not arrive.
+
+    The publisher has 0 unless it is sent its own publication, as a single root does; it hands on what comes back.
+    """
+    taken = np.zeros(node_count, np.int64)
+    for node, peer in zip(receptions["node"].to_pylist(), receptions["peer"].to_pylist(), strict=True):
+        taken[node] = taken[peer] + 1
+    return taken

@@ -105,3 +105,26 @@ def raise_to(past: IntegerMap, frontier: vec[i64]) -> None:
         sequence = key >> SOURCE_BITS
         if sequence > past.get(source, 0):
             past.put(source, sequence)
+
+
+def merged_frontiers(entries: vec[i64], frontier: vec[i64]) -> vec[i64]:
+    """The union of two frontiers, both sorted by source: per source the highest number."""
+    if len(entries) == 0:
+        return frontier
+    union = vec[i64](capacity=len(entries))
+    position: i64 = 0
+    for key in frontier:
+        source = key & SOURCE_MASK
+        while position < len(entries) and (entries[position] & SOURCE_MASK) < source:
+            union = append(union, entries[position])
+            position += 1
+        if position < len(entries) and (entries[position] & SOURCE_MASK) == source:
+            # The sequence number is in the high bits, so the greater key is the later publication.
+            union = append(union, entries[position] if entries[position] > key else key)
+            position += 1
+        else:
+            union = append(union, key)
+    while position < len(entries):
+        union = append(union, entries[position])
+        position += 1
+    return union

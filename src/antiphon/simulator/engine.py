@@ -65,6 +65,19 @@ class Action:
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Application:
+    """What stands above all nodes of a simulated system and reacts to what is delivered to it."""
+
+    def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
+        """A node has delivered a publication, perhaps its own.
+
+        The process that delivers has not finished what it does, so no operation may be called here; ``engine.at``
+        schedules one, at the earliest for the end of this tick.
+        """
+        raise NotImplementedError
+
+
 @final
 class Timer:
     """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
@@ -135,8 +148,8 @@ class Node(Environment):
                 engine.latency_maximum = latency
         else:
             engine.own_deliveries += 1
-        if engine.traces_deliveries:
-            engine.record(DELIVER, self.identifier, NO_NODE, publication, latency)
+        if engine.watches_deliveries:
+            engine.watch_delivery(self.identifier, publication, latency)
 
     def subscribed(self, topic: i64) -> None:
         self._engine.record_topic(SUBSCRIBED, self.identifier, topic)
@@ -201,6 +214,7 @@ class Engine:
         recorder: Recorder | None = None,
         can_fail: bool = False,
         absent: set[int] | None = None,
+        application: Application | None = None,
     ) -> None:
         if node_count < 1:
             raise UsageError(f"a simulation needs at least one node, not {node_count}")
@@ -210,7 +224,8 @@ class Engine:
         self._build: Final[Callable[[Environment], Process]] = build
         self._recorder: Final[Recorder | None] = recorder
         self.traces_copies: Final[bool] = recorder is not None and recorder.wants_copies
-        self.traces_deliveries: Final[bool] = recorder is not None
+        self._application: Final[Application | None] = application
+        self.watches_deliveries: Final[bool] = recorder is not None or application is not None
         self.can_fail: Final[bool] = can_fail
         self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
         self.transmission: Final[i64] = network.transmission
@@ -479,6 +494,12 @@ class Engine:
         if self.can_fail:
             what = Flight(message, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
+
+    def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
+        """Write down a delivery and tell the application of it, where there is a trace or an application."""
+        self.record(DELIVER, node, NO_NODE, publication, latency)
+        if self._application is not None:
+            self._application.delivered(self, node, publication)
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
         """Write a row about a message, if there is a trace."""

@@ -1,13 +1,13 @@
 """Which fabrics, protocols and orders a scenario can name.
 
 A protocol that is to be simulated is one entry of ``PROTOCOLS``: the fabric it belongs to, the options that it takes
-from the table ``[protocol-options]`` of a scenario, and a function that builds its process at one node. An order is
-one entry of ``ORDERS``; it works with every protocol that takes one.
+from the table ``[protocol-options]`` of a scenario, what it can and cannot do, and a function that prepares a run and
+answers with what builds its process at one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +15,11 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
+from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
+from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
@@ -41,38 +45,55 @@ class SingleTreeOptions(BroadcastOptions, frozen=True, kw_only=True, forbid_unkn
     """The node whose tree all publications take."""
 
 
+class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of topics over trees of subscribers."""
+
+    window: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
+    ] = DEFAULT_WINDOW
+    """How many of its own publications a node may have on their way at a time, per topic."""
+    largest_first: Flag = True
+    """Whether the child with the largest subtree is served first instead of last."""
+    bundle: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
+    ] = DEFAULT_BUNDLE
+    """How many publications that had to queue may travel together."""
+    directory: Flag = False
+    """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all processes of a run have in common."""
+
+    cube: Cube
+    order: str
+    options: Any
+    members: Sequence[Sequence[int]]
+    """Per topic, who is a member from the start; nothing for protocols without topics."""
+
+
+Builder = Callable[[Environment], Process]
+"""Builds the process at one node."""
+
+
 @dataclass(frozen=True)
 class Protocol:
     """A protocol that scenarios can name."""
 
     fabric: str
     options: type[msgspec.Struct]
-    build: Callable[[Environment, Cube, Order | None, Any], Process]
-    """Builds the process at one node, from its environment, the cube, its order and the options."""
+    prepare: Callable[[Setting], Builder]
+    orders_of: Callable[[Process], Sequence[Order]]
+    """The orders at one node, to ask them what had to wait."""
+    orders: tuple[str, ...]
+    """The orders that it can be run with."""
     node_options: tuple[str, ...] = ()
     """The options that name a node, which must exist."""
+    has_topics: bool = False
+    tolerates_faults: bool = True
+    """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
 
-
-def build_broadcast(
-    environment: Environment, cube: Cube, order: Order | None, options: BroadcastOptions
-) -> TreeBroadcast:
-    """A broadcast over per-source trees, at one node."""
-    return TreeBroadcast(environment, cube, order, options.acknowledge, options.largest_first)
-
-
-def build_single_tree(
-    environment: Environment, cube: Cube, order: Order | None, options: SingleTreeOptions
-) -> SingleTreeBroadcast:
-    """A broadcast over one tree, at one node."""
-    return SingleTreeBroadcast(environment, cube, options.root, order, options.acknowledge, options.largest_first)
-
-
-FABRICS = ("cube",)
-
-PROTOCOLS = {
-    "broadcast": Protocol("cube", BroadcastOptions, build_broadcast),
-    "single-tree": Protocol("cube", SingleTreeOptions, build_single_tree, ("root",)),
-}
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
     "best-effort": None,
@@ -80,4 +101,87 @@ ORDERS: dict[str, Callable[[int], Order] | None] = {
     "fifo": Fifo,
     "causal": CausalVectors,
 }
-"""How the order at a node is made from its number. Best effort has none: whatever arrives is delivered."""
+"""How a broadcast's order at a node is made from its number. Best effort has none: whatever arrives is delivered."""
+
+
+def prepare_broadcast(setting: Setting) -> Builder:
+    """Broadcasts over per-source trees."""
+    options = setting.options
+
+    def build(environment: Environment) -> TreeBroadcast:
+        order = new_order(setting, environment)
+        return TreeBroadcast(environment, setting.cube, order, options.acknowledge, options.largest_first)
+
+    return build
+
+
+def prepare_single_tree(setting: Setting) -> Builder:
+    """Broadcasts over one tree."""
+    options = setting.options
+
+    def build(environment: Environment) -> SingleTreeBroadcast:
+        order = new_order(setting, environment)
+        return SingleTreeBroadcast(
+            environment, setting.cube, options.root, order, options.acknowledge, options.largest_first
+        )
+
+    return build
+
+
+def new_order(setting: Setting, environment: Environment) -> Order | None:
+    """The order of a broadcast at one node."""
+    make = ORDERS[setting.order]
+    return None if make is None else make(environment.identifier)
+
+
+def order_of_broadcast(process: Process) -> list[Order]:
+    """The one order of a broadcast, if it has one."""
+    assert isinstance(process, TreeBroadcast), "asked about a broadcast"
+    return [] if process.order is None else [process.order]
+
+
+def prepare_vcube_ps(setting: Setting) -> Builder:
+    """Topics over trees of subscribers; those that are members from the start know all others that are."""
+    chosen: VCubePsOptions = setting.options
+    options = Options(setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory)
+    views = [View(setting.cube.dimension, members) for members in setting.members]
+    topics_of: dict[int, list[int]] = {}
+    for topic, members in enumerate(setting.members):
+        for node in members:
+            topics_of.setdefault(node, []).append(topic)
+
+    def build(environment: Environment) -> VCubePs:
+        process = VCubePs(environment, setting.cube, options)
+        if options.directory:
+            for topic, members in enumerate(setting.members):
+                process.begin_as_home(topic, members)
+        for topic in topics_of.get(environment.identifier, ()):
+            process.begin_as_member(topic, views[topic])
+        return process
+
+    return build
+
+
+def orders_of_vcube_ps(process: Process) -> list[Order]:
+    """The order of each topic that a node has ever heard of."""
+    assert isinstance(process, VCubePs), "asked about VCube-PS"
+    return [topic.order for topic in process.topics()]
+
+
+FABRICS = ("cube",)
+
+PROTOCOLS = {
+    "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
+    "single-tree": Protocol(
+        "cube", SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
+    ),
+    "vcube-ps": Protocol(
+        "cube",
+        VCubePsOptions,
+        prepare_vcube_ps,
+        orders_of_vcube_ps,
+        VCUBE_PS_ORDERS,
+        has_topics=True,
+        tolerates_faults=False,
+    ),
+}

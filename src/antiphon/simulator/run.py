@@ -13,11 +13,11 @@ from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, ful
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.orders.order import Order
 from antiphon.simulator import actions
 from antiphon.simulator.engine import NEVER, Engine
+from antiphon.simulator.judgement import Witness, judge_run, why_not_judged
 from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
-from antiphon.simulator.protocols import ORDERS, PROTOCOLS
+from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
     ConstantLaw,
     CrashFault,
@@ -35,6 +35,7 @@ from antiphon.simulator.scenario import (
     expand_nodes,
 )
 from antiphon.simulator.scenario_file import check_scenario
+from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.simulator.workload import plan
 from antiphon.trace.recorder import Recorder
 
@@ -79,6 +80,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The most that waited at one node at one time."""
     held_at_end: int
     """Those that still waited at the end, at nodes that had not crashed."""
+    violations: dict[str, int] | None
+    """How often each promise that applies to the run was broken; null if the run was not judged."""
+    judgement: str
+    """The same as a sentence, with examples; or why there is no judgement."""
     trace: str | None
     trace_rows: int | None
     seconds: float
@@ -93,11 +98,11 @@ class Simulation:
         self.scenario = scenario
         self.cube = build_cube(scenario)
         self._protocol = PROTOCOLS[scenario.protocol]
-        self._options = msgspec.convert(scenario.protocol_options, self._protocol.options)
-        self._new_order = ORDERS[scenario.order]
-        # Of every process there ever was; the last one of a node is also found under its number.
-        self._orders: list[Order] = []
-        self._order_at: dict[int, Order] = {}
+        options = msgspec.convert(scenario.protocol_options, self._protocol.options)
+        members = first_members(scenario) if self._protocol.has_topics else []
+        self._build = self._protocol.prepare(Setting(self.cube, scenario.order, options, members))
+        # Every process there ever was; what it counted outlives its node's crash.
+        self._processes: list[Process] = []
         self.engine = Engine(
             scenario.nodes,
             build_network(scenario),
@@ -108,18 +113,20 @@ class Simulation:
             absent=scenario.absent_at_start(),
         )
         schedule_faults(self.engine, scenario, self.cube)
+        schedule_subscriptions(self.engine, scenario)
         self.planned = 0
         for publication in plan(scenario):
-            self.engine.at(publication.at, actions.Publish(publication.node, publication.payload))
+            self.engine.at(publication.at, actions.Publish(publication.node, publication.payload, publication.topic))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:
-        order = None
-        if self._new_order is not None:
-            order = self._new_order(environment.identifier)
-            self._orders.append(order)
-            self._order_at[environment.identifier] = order
-        return self._protocol.build(environment, self.cube, order, self._options)
+        process = self._build(environment)
+        self._processes.append(process)
+        return process
+
+    def stuck(self) -> int:
+        """What the processes of nodes that are there have begun, or were asked for, and have not finished."""
+        return sum(int(node.process.unfinished()) for node in self.engine.nodes if node.process is not None)
 
     def run(self, watch: Watcher | None = None) -> str:
         """Run to the end or to a limit; says which."""
@@ -144,10 +151,12 @@ class Simulation:
         engine = self.engine
         scenario = self.scenario
         elsewhere = int(engine.deliveries - engine.own_deliveries)
-        held_at_end = sum(
-            order.waiting() for node, order in self._order_at.items() if engine.nodes[node].process is not None
+        orders_of = self._protocol.orders_of
+        orders = [order for process in self._processes for order in orders_of(process)]
+        present = [node.process for node in engine.nodes if node.process is not None]
+        members_stay = not self._protocol.has_topics and all(
+            isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults
         )
-        members_stay = all(isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults)
         return Result(
             scenario=scenario.name,
             seed=scenario.seed,
@@ -163,9 +172,11 @@ class Simulation:
             expected_deliveries=engine.published * scenario.nodes if members_stay else None,
             latency_mean=int(engine.latency_sum) / elsewhere if elsewhere > 0 else None,
             latency_max=engine.latency_maximum if elsewhere > 0 else None,
-            held_total=sum(order.held_total for order in self._orders),
-            held_peak=max((order.held_peak for order in self._orders), default=0),
-            held_at_end=held_at_end,
+            held_total=sum(order.held_total for order in orders),
+            held_peak=max((order.held_peak for order in orders), default=0),
+            held_at_end=sum(order.waiting() for process in present for order in orders_of(process)),
+            violations=None,
+            judgement="not judged: nothing was written down",
             trace=None,
             trace_rows=None,
             seconds=seconds,
@@ -174,10 +185,22 @@ class Simulation:
 
 
 def run_scenario(scenario: Scenario, trace: Path | None = None, watch: Watcher | None = None) -> Result:
-    """Run a scenario and say what came of it; with ``trace``, write down what happened."""
+    """Run a scenario and say what came of it; with ``trace``, write down what happened.
+
+    Unless the level of the trace is counts, the run is judged, with or without a file.
+    """
     check_scenario(scenario)
+    reason = why_not_judged(scenario)
+    witness = Witness(scenario.nodes) if reason is None else None
     if trace is None:
-        return timed(scenario, None, watch)
+        result = timed(scenario, None if witness is None else witness.recorder, watch, witness)
+    else:
+        result = run_into_file(scenario, trace, watch, witness)
+    return result if reason is None else msgspec.structs.replace(result, judgement=f"not judged: {reason}")
+
+
+def run_into_file(scenario: Scenario, trace: Path, watch: Watcher | None, witness: Witness | None) -> Result:
+    """Run a scenario and write down what happened."""
     if scenario.trace.level == "counts":
         raise UsageError(
             "the level of the trace is counts, which writes nothing; choose deliveries or everything, or no trace file"
@@ -187,17 +210,24 @@ def run_scenario(scenario: Scenario, trace: Path | None = None, watch: Watcher |
     from antiphon.trace.store import TraceWriter
 
     about = {"host": "simulator", "scenario": msgspec.to_builtins(scenario)}
-    with TraceWriter(trace, scenario.trace.level, about) as writer:
-        result = timed(scenario, writer.recorder, watch)
+    also = None if witness is None else witness.see
+    with TraceWriter(trace, scenario.trace.level, about, also=also) as writer:
+        result = timed(scenario, writer.recorder, watch, witness)
     return msgspec.structs.replace(result, trace=str(trace), trace_rows=writer.rows)
 
 
-def timed(scenario: Scenario, recorder: Recorder | None, watch: Watcher | None) -> Result:
-    """Run a scenario; the seconds are those of the run, without its preparation."""
+def timed(
+    scenario: Scenario, recorder: Recorder | None, watch: Watcher | None, witness: Witness | None = None
+) -> Result:
+    """Run a scenario; the seconds are those of the run, without its preparation and its judgement."""
     simulation = Simulation(scenario, recorder)
     begun = time.perf_counter()
     stopped = simulation.run(watch)
-    return simulation.result(stopped, time.perf_counter() - begun)
+    result = simulation.result(stopped, time.perf_counter() - begun)
+    if witness is None:
+        return result
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck())
+    return msgspec.structs.replace(result, violations=violations, judgement=judgement)
 
 
 def build_cube(scenario: Scenario) -> Cube:
@@ -253,6 +283,13 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
             schedule_node_fault(engine, fault, node, members)
     if members is not None:
         schedule_detections(engine, scenario, members)
+
+
+def schedule_subscriptions(engine: Engine, scenario: Scenario) -> None:
+    """Put all changes of subscriptions into the calendar."""
+    for change in changes_by_time(scenario):
+        kind = actions.Subscribe if change.subscribes else actions.Unsubscribe
+        engine.at(change.at, kind(change.node, change.topic))
 
 
 def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube) -> None:

@@ -4,8 +4,8 @@ The structures mirror the file key by key. Descriptions and examples in the anno
 a value wrong, after the word "expected" (:mod:`antiphon.simulator.toml_document`). What the types alone cannot say,
 such as that a node exists or is down when it restarts, is checked in :mod:`antiphon.simulator.scenario_file`.
 
-All times are ticks from the start of the run. At the same tick faults come first, in the order of the file, then
-publications, then whatever the nodes have sent each other.
+All times are ticks from the start of the run. At the same tick faults come first, in the order of the file, then ends
+of subscriptions, then new subscriptions, then publications, then whatever the nodes have sent each other.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ NodeSet = Annotated[
     list[int] | str, Meta(description="a list of nodes, or ranges of them in quotes", examples=["0-15,20"])
 ]
 Word = Annotated[str, Meta(description="a name in quotes", examples=["cube"])]
+TopicNumber = Annotated[int, Meta(ge=0, lt=1 << 16, description="the number of a topic, from 0 up", examples=[0])]
+
+ANY_TOPIC = "any"
 
 NODE_RANGES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
 
@@ -101,9 +104,46 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     reordering_window: DrawnTicks = 0
 
 
+# Who is a member of what.
+
+
+class TopicsTable(Table, frozen=True, kw_only=True):
+    """The topics, and who is a member of which from the start: a share of the nodes, drawn, or whom the file names."""
+
+    count: Annotated[int, Meta(ge=1, le=1 << 16, description="a number of topics from 1 to 65536", examples=[2])] = 1
+    share: Annotated[float, Meta(ge=0, le=1, description="a share of the nodes from 0 to 1", examples=[0.5])] = 1.0
+    members: (
+        Annotated[
+            list[NodeSet], Meta(description="a list with a set of nodes for each topic", examples=[["0-31", [5, 9]]])
+        ]
+        | None
+    ) = None
+
+
+class Targeted(Table, frozen=True, kw_only=True):
+    """Something that happens to one node or, at the same time, to several."""
+
+    at: Time
+    node: NodeNumber | None = None
+    nodes: NodeSet | None = None
+
+    def targets(self, node_count: int) -> list[int]:
+        """The nodes it happens to."""
+        if self.nodes is not None:
+            return expand_nodes(self.nodes, node_count)
+        return [] if self.node is None else [self.node]
+
+
+class SubscriptionTable(Targeted, frozen=True, kw_only=True):
+    """Nodes subscribe to a topic, or unsubscribe from it."""
+
+    topic: TopicNumber = 0
+
+
 # Who publishes.
 
 PayloadBytes = Annotated[int, Meta(ge=0, le=1 << 20, description="a number of bytes from 0 to 1048576", examples=[100])]
+DrawnTopic = Annotated[int | str, Meta(description='the number of a topic, or "any"', examples=[ANY_TOPIC])]
 
 
 class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once"):
@@ -114,6 +154,7 @@ class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once
     )
     start: Time = 0
     window: DrawnTicks = 0
+    topic: DrawnTopic = 0
     payload_bytes: PayloadBytes = 0
 
 
@@ -126,6 +167,7 @@ class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate
     count: Annotated[int, Meta(ge=1, description="a number of publications, 1 or more", examples=[1000])] | None = None
     until: Time | None = None
     start: Time = 0
+    topic: DrawnTopic = 0
     payload_bytes: PayloadBytes = 0
 
 
@@ -134,24 +176,15 @@ class PublishTable(Table, frozen=True, kw_only=True):
 
     at: Time
     node: NodeNumber
+    topic: TopicNumber = 0
     payload: Annotated[str, Meta(description="a text in quotes", examples=["why?"])] = ""
 
 
 # What goes wrong.
 
 
-class NodeFault(Table, frozen=True, kw_only=True, tag_field="kind"):
-    """Something that happens to one node or, at the same time, to several."""
-
-    at: Time
-    node: NodeNumber | None = None
-    nodes: NodeSet | None = None
-
-    def targets(self, node_count: int) -> list[int]:
-        """The nodes it happens to."""
-        if self.nodes is not None:
-            return expand_nodes(self.nodes, node_count)
-        return [] if self.node is None else [self.node]
+class NodeFault(Targeted, frozen=True, kw_only=True, tag_field="kind"):
+    """A fault of nodes."""
 
 
 class CrashFault(NodeFault, frozen=True, kw_only=True, tag="crash"):
@@ -225,6 +258,10 @@ class Scenario(Table, frozen=True, kw_only=True):
     network: Annotated[
         NetworkTable, Meta(description="a table that describes the network", examples=[{"loss": 0.01}])
     ] = NetworkTable()
+    topics: (
+        Annotated[TopicsTable, Meta(description="a table about the topics", examples=[{"count": 2, "share": 0.5}])]
+        | None
+    ) = None
     workload: (
         Annotated[
             OnceWorkload | RateWorkload,
@@ -235,6 +272,14 @@ class Scenario(Table, frozen=True, kw_only=True):
     publications: Annotated[
         list[PublishTable], Meta(description="tables [[publish]]", examples=[[{"at": 0, "node": 5}]])
     ] = field(name="publish", default_factory=list)
+    subscriptions: Annotated[
+        list[SubscriptionTable],
+        Meta(description="tables [[subscribe]]", examples=[[{"at": 0, "node": 5, "topic": 0}]]),
+    ] = field(name="subscribe", default_factory=list)
+    unsubscriptions: Annotated[
+        list[SubscriptionTable],
+        Meta(description="tables [[unsubscribe]]", examples=[[{"at": 900, "node": 5, "topic": 0}]]),
+    ] = field(name="unsubscribe", default_factory=list)
     faults: Annotated[
         list[Fault], Meta(description="tables [[fault]]", examples=[[{"at": 500, "kind": "crash", "node": 5}]])
     ] = field(name="fault", default_factory=list)
@@ -242,6 +287,10 @@ class Scenario(Table, frozen=True, kw_only=True):
     trace: Annotated[TraceTable, Meta(description="a table about the trace", examples=[{"level": "everything"}])] = (
         TraceTable()
     )
+
+    def topic_count(self) -> int:
+        """How many topics there are; without a table there is one."""
+        return 1 if self.topics is None else self.topics.count
 
     def changes_membership(self) -> bool:
         """Whether nodes enter or leave the trees during the run."""

@@ -1,7 +1,8 @@
 """Reading a scenario file, and the checks that its types alone cannot make.
 
-Nothing runs and nothing is written before all of them have passed. They include a walk through the faults of every
-node in the order of time, so that a restart of a node that is not down is found before the run and not in its middle.
+Nothing runs and nothing is written before all of them have passed. They end with a walk through all that is to happen
+in the order of time (:mod:`antiphon.simulator.scenario_walk`), so that a restart of a node that is not down is found
+before the run and not in its middle.
 """
 
 from __future__ import annotations
@@ -12,33 +13,19 @@ from pathlib import Path
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.simulator.protocols import FABRICS, ORDERS, PROTOCOLS
 from antiphon.simulator.scenario import (
-    CrashFault,
-    JoinFault,
-    LeaveFault,
     MatrixLaw,
-    NodeFault,
     OnceWorkload,
     PartitionFault,
-    PauseFault,
     RateWorkload,
-    RestartFault,
-    ResumeFault,
     Scenario,
+    Targeted,
     check_node,
     expand_nodes,
 )
+from antiphon.simulator.scenario_topics import check_fault_tolerance, check_no_topics, check_topics
+from antiphon.simulator.scenario_walk import check_states
 from antiphon.simulator.toml_document import Document, Place, wrong_word
 from antiphon.simulator.workload import MAXIMUM_PUBLICATIONS, publisher_count
-
-TRANSITIONS: dict[type[NodeFault], tuple[str, tuple[str, ...], str]] = {
-    CrashFault: ("crash", ("up", "paused"), "down"),
-    RestartFault: ("restart", ("down",), "up"),
-    PauseFault: ("pause", ("up",), "paused"),
-    ResumeFault: ("resume", ("paused",), "up"),
-    JoinFault: ("join", ("absent",), "up"),
-    LeaveFault: ("leave", ("up",), "absent"),
-}
-"""What each fault is called, the states in which it may meet a node, and the state in which it leaves the node."""
 
 
 def load_scenario(path: Path, seed: int | None = None, nodes: int | None = None) -> Scenario:
@@ -76,7 +63,14 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
     check_names(scenario, document)
     check_network(scenario, document)
     check_workload(scenario, document)
-    check_faults(scenario, document)
+    check_operations(scenario, document)
+    protocol = PROTOCOLS[scenario.protocol]
+    if protocol.has_topics:
+        check_topics(scenario, document)
+    else:
+        check_no_topics(scenario, document)
+    if not protocol.tolerates_faults:
+        check_fault_tolerance(scenario, document)
     check_states(scenario, document)
 
 
@@ -90,6 +84,12 @@ def check_names(scenario: Scenario, document: Document) -> None:
         raise document.error(
             ("protocol",),
             f'{scenario.protocol} runs on another fabric than {scenario.fabric}; write: fabric = "{protocol.fabric}"',
+        )
+    if scenario.order not in protocol.orders:
+        raise document.error(
+            ("order",),
+            f"{scenario.protocol} can be run with order {', '.join(protocol.orders)}, not with {scenario.order}; "
+            f'for example: order = "{protocol.orders[0]}"',
         )
     options = document.convert(scenario.protocol_options, protocol.options, ("protocol-options",))
     for key in protocol.node_options:
@@ -139,7 +139,7 @@ def check_workload(scenario: Scenario, document: Document) -> None:
     workload = scenario.workload
     count: float = len(scenario.publications)
     if workload is None:
-        if count == 0:
+        if count == 0 and not scenario.subscriptions and not scenario.unsubscriptions:
             raise document.error(
                 (), 'nothing is published; add for example: workload = { kind = "once", window = 1000 }'
             )
@@ -183,12 +183,16 @@ def check_time(document: Document, place: Place, time: int, scenario: Scenario) 
         )
 
 
-def check_faults(scenario: Scenario, document: Document) -> None:
-    """Each fault makes sense for itself, and so does each publication that is spelled out."""
+def check_operations(scenario: Scenario, document: Document) -> None:
+    """Each publication that is spelled out, each change of a subscription and each fault makes sense for itself."""
     for number, publication in enumerate(scenario.publications):
         place: Place = ("publish", number)
         check_exists(document, (*place, "node"), publication.node, scenario.nodes)
         check_time(document, (*place, "at"), publication.at, scenario)
+    for key, tables in (("subscribe", scenario.subscriptions), ("unsubscribe", scenario.unsubscriptions)):
+        for number, table in enumerate(tables):
+            check_time(document, (key, number, "at"), table.at, scenario)
+            check_targets(table, (key, number), scenario, document)
     for number, fault in enumerate(scenario.faults):
         place = ("fault", number)
         check_time(document, (*place, "at"), fault.at, scenario)
@@ -198,17 +202,17 @@ def check_faults(scenario: Scenario, document: Document) -> None:
             check_targets(fault, place, scenario, document)
 
 
-def check_targets(fault: NodeFault, place: Place, scenario: Scenario, document: Document) -> None:
-    """A fault happens to one node or to several, which exist."""
-    if (fault.node is None) == (fault.nodes is None):
-        given = "neither" if fault.node is None else "both"
+def check_targets(table: Targeted, place: Place, scenario: Scenario, document: Document) -> None:
+    """Something happens to one node or to several, which exist."""
+    if (table.node is None) == (table.nodes is None):
+        given = "neither" if table.node is None else "both"
         raise document.error(
             place, f"expected node or nodes, but found {given}; for example: node = 5, or: nodes = [5, 6]"
         )
-    if fault.node is not None:
-        check_exists(document, (*place, "node"), fault.node, scenario.nodes)
-    if fault.nodes is not None:
-        members = checked_nodes(fault.nodes, (*place, "nodes"), scenario, document)
+    if table.node is not None:
+        check_exists(document, (*place, "node"), table.node, scenario.nodes)
+    if table.nodes is not None:
+        members = checked_nodes(table.nodes, (*place, "nodes"), scenario, document)
         if not members:
             raise document.error((*place, "nodes"), "expected at least one node; for example: nodes = [5, 6]")
 
@@ -247,54 +251,3 @@ def check_partition(fault: PartitionFault, place: Place, scenario: Scenario, doc
             "expected groups of at least one node each that leave somebody to be parted from; "
             'for example: groups = ["0-31", "32-63"]',
         )
-
-
-def check_states(scenario: Scenario, document: Document) -> None:
-    """Walk through faults and publications in the order of time: each meets its nodes in a state that suits it."""
-    states = dict.fromkeys(scenario.absent_at_start(), "absent")
-    publications = sorted(enumerate(scenario.publications), key=lambda numbered: numbered[1].at)
-    waiting = iter(publications)
-    publication = next(waiting, None)
-    for number, fault in scenario.faults_by_time():
-        while publication is not None and publication[1].at < fault.at:
-            check_publisher(publication[0], states, scenario, document)
-            publication = next(waiting, None)
-        if not isinstance(fault, PartitionFault):
-            for node in fault.targets(scenario.nodes):
-                check_transition(number, fault, node, states, document)
-    while publication is not None:
-        check_publisher(publication[0], states, scenario, document)
-        publication = next(waiting, None)
-
-
-def check_transition(number: int, fault: NodeFault, node: int, states: dict[int, str], document: Document) -> None:
-    """A fault meets a node in a state that suits it, and changes it."""
-    kind, suitable, following = TRANSITIONS[type(fault)]
-    state = states.get(node, "up")
-    if state not in suitable:
-        raise document.error(
-            ("fault", number),
-            f"node {node} is {state} at time {fault.at}, but a {kind} needs a node that is {' or '.join(suitable)}"
-            f"{remedy(state, suitable[0], node, fault.at)}",
-        )
-    states[node] = following
-
-
-def check_publisher(number: int, states: dict[int, str], scenario: Scenario, document: Document) -> None:
-    """A node that is told to publish is up."""
-    publication = scenario.publications[number]
-    state = states.get(publication.node, "up")
-    if state != "up":
-        raise document.error(
-            ("publish", number),
-            f"node {publication.node} is {state} at time {publication.at} and cannot publish"
-            f"{remedy(state, 'up', publication.node, publication.at)}",
-        )
-
-
-def remedy(state: str, wanted: str, node: int, time: int) -> str:
-    """How a node could have come from one state into another in time."""
-    for kind, suitable, following in TRANSITIONS.values():
-        if state in suitable and following == wanted:
-            return f'; let for example come before it: at = {time}, kind = "{kind}", node = {node}'
-    return f"; check the faults of node {node} before that time"

@@ -252,7 +252,8 @@ def to_toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(to_toml(inner) for inner in value) + "]"
     if isinstance(value, str | bool):
-        return json.dumps(value, ensure_ascii=False)
+        # The two formats escape alike, but for one character that TOML does not want to see.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)
 
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario import OnceWorkload, RateWorkload, Scenario
+from antiphon.simulator.protocols import PROTOCOLS
+from antiphon.simulator.scenario import ANY_TOPIC, OnceWorkload, RateWorkload, Scenario
+from antiphon.simulator.subscriptions import Members, Span, draw_nodes, subscribed_spans
 
 WORKLOAD_STREAM = 3
 """Names the stream of random numbers; 1 and 2 are the engine's."""
@@ -36,17 +38,24 @@ class Planned(NamedTuple):
     at: int
     node: int
     payload: bytes
+    topic: int = 0
 
 
 def plan(scenario: Scenario) -> Iterator[Planned]:
     """All publications of a scenario: those spelled out, in the order of the file, then those of the workload."""
     for publication in scenario.publications:
-        yield Planned(publication.at, publication.node, publication.payload.encode())
+        yield Planned(publication.at, publication.node, publication.payload.encode(), publication.topic)
+    workload = scenario.workload
     random = RandomStream(scenario.seed, WORKLOAD_STREAM)
-    if isinstance(scenario.workload, OnceWorkload):
-        yield from plan_once(scenario.workload, scenario.nodes, random)
-    elif isinstance(scenario.workload, RateWorkload):
-        yield from plan_rate(scenario.workload, scenario.nodes, random)
+    if PROTOCOLS[scenario.protocol].has_topics:
+        if isinstance(workload, OnceWorkload):
+            yield from plan_once_on_topics(scenario, workload, random)
+        elif isinstance(workload, RateWorkload):
+            yield from plan_rate_on_topics(scenario, workload, random)
+    elif isinstance(workload, OnceWorkload):
+        yield from plan_once(workload, scenario.nodes, random)
+    elif isinstance(workload, RateWorkload):
+        yield from plan_rate(workload, scenario.nodes, random)
 
 
 def plan_once(workload: OnceWorkload, node_count: int, random: RandomStream) -> Iterator[Planned]:
@@ -56,24 +65,61 @@ def plan_once(workload: OnceWorkload, node_count: int, random: RandomStream) -> 
         yield Planned(workload.start + random.between(0, workload.window), node, payload)
 
 
+def plan_once_on_topics(scenario: Scenario, workload: OnceWorkload, random: RandomStream) -> Iterator[Planned]:
+    """Some of those that are subscribed at some time of the window, once each, at a uniform time of being so."""
+    payload = bytes(workload.payload_bytes)
+    chances: dict[int, list[tuple[int, list[Span]]]] = {}
+    for node, topic, spans in subscribed_spans(scenario, workload.start, workload.start + workload.window):
+        if workload.topic in (ANY_TOPIC, topic):
+            chances.setdefault(node, []).append((topic, spans))
+    if not chances:
+        return
+    nodes = list(chances)
+    for position in draw_nodes(publisher_count(workload, len(nodes)), len(nodes), random):
+        topics = chances[nodes[position]]
+        topic, spans = topics[random.below(len(topics))]
+        yield Planned(draw_moment(spans, random), nodes[position], payload, topic)
+
+
+def draw_moment(spans: list[Span], random: RandomStream) -> int:
+    """A uniform tick of some spans."""
+    ticks = random.below(sum(span.last - span.first + 1 for span in spans))
+    for span in spans:
+        length = span.last - span.first + 1
+        if ticks < length:
+            return span.first + ticks
+        ticks -= length
+    raise AssertionError("the tick is in one of the spans")
+
+
 def publisher_count(workload: OnceWorkload, node_count: int) -> int:
     """How many nodes publish: the share, rounded, but somebody does."""
     return max(1, int(workload.share * node_count + 0.5))
 
 
-def draw_nodes(count: int, node_count: int, random: RandomStream) -> list[int]:
-    """Different nodes, each as likely as any other, in ascending order."""
-    nodes = list(range(node_count))
-    if count < node_count:
-        for position in range(count):
-            other = random.between(position, node_count - 1)
-            nodes[position], nodes[other] = nodes[other], nodes[position]
-    return sorted(nodes[:count])
-
-
 def plan_rate(workload: RateWorkload, node_count: int, random: RandomStream) -> Iterator[Planned]:
-    """A Poisson process: exponential gaps, added up exactly and only then rounded down to ticks."""
+    """A Poisson process of publications by anybody."""
     payload = bytes(workload.payload_bytes)
+    for at in rate_times(workload, random):
+        yield Planned(at, random.below(node_count), payload)
+
+
+def plan_rate_on_topics(scenario: Scenario, workload: RateWorkload, random: RandomStream) -> Iterator[Planned]:
+    """A Poisson process of publications by anybody who is subscribed then; where nobody is, there is none."""
+    payload = bytes(workload.payload_bytes)
+    members = Members(scenario)
+    for at in rate_times(workload, random):
+        topic = workload.topic
+        if not isinstance(topic, int):
+            topic = random.below(scenario.topic_count())
+        members.advance(at)
+        subscribed = members.of_topic[topic]
+        if subscribed:
+            yield Planned(at, subscribed[random.below(len(subscribed))], payload, topic)
+
+
+def rate_times(workload: RateWorkload, random: RandomStream) -> Iterator[int]:
+    """The times of a Poisson process: exponential gaps, added up exactly and only then rounded down to ticks."""
     mean = round(workload.mean_gap * (1 << MEAN_BITS))
     elapsed = 0
     number = 0
@@ -82,7 +128,7 @@ def plan_rate(workload: RateWorkload, node_count: int, random: RandomStream) -> 
         at = workload.start + (elapsed >> (WORD_BITS + MEAN_BITS))
         if workload.until is not None and at >= workload.until:
             return
-        yield Planned(at, random.below(node_count), payload)
+        yield at
         number += 1
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -119,10 +119,18 @@ def words_of(codes: np.ndarray, names: tuple[str, ...] | list[str], missing: np.
 class TraceWriter:
     """Writes a trace to a file; ``.parquet`` or ``.arrow`` by its name. Use as a context manager.
 
-    ``recorder`` is what a host records into. If the block ends with an exception nothing is left behind.
+    ``recorder`` is what a host records into; ``also`` sees all that is written. If the block ends with an exception
+    nothing is left behind.
     """
 
-    def __init__(self, path: Path, level: str, about: Mapping[str, object], chunk_rows: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        path: Path,
+        level: str,
+        about: Mapping[str, object],
+        chunk_rows: int = 1 << 20,
+        also: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> None:
         copies = wants_copies(level)
         if path.suffix not in (".parquet", ".arrow"):
             raise UsageError(f"a trace is written as .parquet or .arrow, not as {path.name!r}; change its ending")
@@ -132,6 +140,7 @@ class TraceWriter:
         schema = SCHEMA.with_metadata({"antiphon": metadata})
         self.recorder = Recorder(copies, self._write, chunk_rows)
         self.rows = 0
+        self._also = also
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".parquet":
@@ -150,6 +159,8 @@ class TraceWriter:
     def _write(self, words: object) -> None:
         batch = to_batch(words, self.recorder.kind_names)
         self.rows += batch.num_rows
+        if self._also is not None:
+            self._also(batch)
         try:
             self._writer.write_batch(batch)
         except OSError as error:

@@ -29,7 +29,7 @@ class Copy:
         """The payload of the publication that it brings, if it brings one."""
         message = self.message
         if isinstance(message, LeafCopy):
-            message = message.publication
+            message = message.packet
         return message.payload if isinstance(message, Publication) else None
 
     @property
@@ -158,7 +158,7 @@ def bringing(text: str, receiver: int) -> Choice:
 def barrier_of(message: Message) -> set[tuple[int, int]]:
     """The causal barrier of a publication, as pairs of source and number."""
     if isinstance(message, LeafCopy):
-        message = message.publication
+        message = message.packet
     assert isinstance(message, (Pub, Ordered))
     keys = message.barrier if isinstance(message, Pub) else message.dependencies
     return {(int(key & SOURCE_MASK), int(key >> SOURCE_BITS)) for key in keys}

@@ -29,8 +29,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.published_messages import Sub, Uns
+from antiphon.fabrics.cube.topic import Pending
 from antiphon.fabrics.cube.topology import Cube, FullCube, cluster, dimension_for
-from antiphon.fabrics.cube.vcube_ps import Pending
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.integer_map import IntegerMap

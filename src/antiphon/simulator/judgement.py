@@ -1,0 +1,156 @@
+"""Which promises apply to a run, and whether it kept them.
+
+The oracle (:mod:`antiphon.trace.oracle`) knows no protocol and finds every breach of every promise. Which of them were
+made depends on the scenario: nobody promises completeness where copies are lost, or causal order under ``fifo``.
+Two more are added here. ``requests``: what the application asked for happened, once, and nothing else did. ``stuck``:
+a process began something and cannot finish it, though nothing is on its way any more.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon.simulator.protocols import PROTOCOLS
+from antiphon.simulator.scenario import NodeFault, PartitionFault, PauseFault, ResumeFault, Scenario
+from antiphon.simulator.subscriptions import changes_by_time, first_members
+from antiphon.trace.oracle import evidence, judge
+from antiphon.trace.recorder import Recorder
+from antiphon.trace.store import SCHEMA, to_batch
+
+STUCK = "stuck"
+REQUESTS = "requests"
+
+MAXIMUM_ROWS = 500_000
+"""The oracle looks at a few hundred thousand deliveries per second; nobody should have to wait for it."""
+
+MAXIMUM_CLOCK_ENTRIES = 1 << 25
+"""The oracle keeps a clock of one entry per node for each node and each publication; this many take 256 MiB."""
+
+PROMISES = {
+    "none": ("duplicates", "validity"),
+    "fifo": ("duplicates", "validity", "fifo"),
+    "causal": ("duplicates", "validity", "fifo", "causal"),
+}
+"""What each order promises on any network."""
+
+
+class Witness:
+    """Keeps what the oracle must see of a run, while it is little enough."""
+
+    def __init__(self, node_count: int) -> None:
+        self._node_count = node_count
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self.recorder = Recorder(False, self._keep)
+        """For runs that are written nowhere else."""
+
+    def _keep(self, words: object) -> None:
+        self.see(to_batch(words, self.recorder.kind_names))
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Take notice of rows of a trace."""
+        rows = evidence(pa.Table.from_batches([batch]))
+        self._rows += rows.num_rows
+        if self._rows > MAXIMUM_ROWS:
+            self._tables.clear()
+        else:
+            self._tables.append(rows)
+
+    def table(self) -> pa.Table | None:
+        """What was seen; nothing if it was too much, or the oracle would need too much memory to look at it."""
+        if self._rows > MAXIMUM_ROWS:
+            return None
+        table = pa.concat_tables(self._tables) if self._tables else evidence(SCHEMA.empty_table())
+        publications = starts_in(table).num_rows
+        if (publications + self._node_count) * self._node_count > MAXIMUM_CLOCK_ENTRIES:
+            return None
+        return table
+
+
+def starts_in(table: pa.Table) -> pa.Table:
+    """The rows in which publications start: each is delivered by its own source first."""
+    return table.filter(pc.and_(pc.equal(table["event"], "deliver"), pc.equal(table["node"], table["source"])))
+
+
+def why_not_judged(scenario: Scenario) -> str | None:
+    """Why there can be no judgement of a scenario, if so."""
+    if scenario.trace.level == "counts":
+        return "the level of the trace is counts"
+    if scenario.order not in PROMISES:
+        return f"{scenario.order} promises nothing"
+    if any(not isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults):
+        return "what is promised to nodes that crash, join or leave is not defined"
+    if scenario.nodes**2 > MAXIMUM_CLOCK_ENTRIES:
+        return f"with more than {int(MAXIMUM_CLOCK_ENTRIES**0.5)} nodes it would need too much memory"
+    return None
+
+
+def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
+    """The promises that apply to a run that can be judged."""
+    promises = PROMISES[scenario.order]
+    if PROTOCOLS[scenario.protocol].has_topics:
+        promises += ("membership",)
+    if stopped == "finished" and not loses(scenario):
+        promises += ("completeness", REQUESTS)
+        # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
+        promises += (STUCK,) if scenario.network.duplication == 0 else ()
+    return promises
+
+
+def loses(scenario: Scenario) -> bool:
+    """Whether something may never arrive: copies are lost, or a node is paused for ever."""
+    if scenario.network.loss > 0 or any(isinstance(fault, PartitionFault) for fault in scenario.faults):
+        return True
+    paused: set[int] = set()
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, NodeFault):
+            targets = fault.targets(scenario.nodes)
+            paused = paused.difference(targets) if isinstance(fault, ResumeFault) else paused.union(targets)
+    return bool(paused)
+
+
+def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[str]:
+    """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
+    complaints = []
+    started = starts_in(table).num_rows
+    if started != published:
+        complaints.append(f"{published} publications were asked for, and {started} started")
+    if not PROTOCOLS[scenario.protocol].has_topics:
+        return complaints
+    asked: dict[tuple[int, int], list[str]] = {}
+    for topic, members in enumerate(first_members(scenario)):
+        asked.update({(node, topic): ["subscribed"] for node in members})
+    for change in changes_by_time(scenario):
+        done = "subscribed" if change.subscribes else "unsubscribed"
+        asked.setdefault((change.node, change.topic), []).append(done)
+    happened: dict[tuple[int, int], list[str]] = {}
+    changes = table.filter(pc.not_equal(table["event"], "deliver"))
+    for event, node, topic in zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True):
+        happened.setdefault((node, topic), []).append(event)
+    for node, topic in sorted(asked.keys() | happened.keys()):
+        wanted, found = asked.get((node, topic), []), happened.get((node, topic), [])
+        if wanted != found:
+            complaints.append(f"node {node} was to be {wanted} on topic {topic}, one after the other, and was {found}")
+    return complaints
+
+
+def judge_run(
+    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int
+) -> tuple[dict[str, int] | None, str]:
+    """How often each promise that applies was broken, and the same as a sentence."""
+    promises = promises_of(scenario, stopped)
+    table = witness.table()
+    if table is None:
+        return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publications)"
+    everybody = not PROTOCOLS[scenario.protocol].has_topics
+    findings = judge(table, scenario.nodes, everybody, "completeness" in promises)
+    complaints = unmet_requests(scenario, table, published)
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck}
+    examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
+    examples.update(findings.examples)
+    violations = {promise: counts[promise] for promise in promises}
+    broken = [promise for promise in promises if violations[promise]]
+    if not broken:
+        return violations, f"nothing violated; checked: {', '.join(promises)}"
+    return violations, "; ".join(f"{promise}: {violations[promise]}, such as {examples[promise]}" for promise in broken)

@@ -1,0 +1,99 @@
+"""What a scenario may say about topics: the checks for protocols that have them, and for those that do not."""
+
+from __future__ import annotations
+
+from antiphon.kernel.errors import UsageError
+from antiphon.simulator.protocols import PROTOCOLS
+from antiphon.simulator.scenario import ANY_TOPIC, PauseFault, ResumeFault, Scenario, TopicsTable, expand_nodes
+from antiphon.simulator.toml_document import Document, Place
+
+
+def check_topics(scenario: Scenario, document: Document) -> None:
+    """Every topic that is spoken of exists, and so do its first members."""
+    if scenario.topics is not None:
+        check_first_members(scenario.topics, scenario, document)
+    for place, topic in topics_spoken_of(scenario):
+        if topic == ANY_TOPIC and place[0] == "workload":
+            continue
+        if not isinstance(topic, int):
+            raise document.error(place, f'expected the number of a topic or "{ANY_TOPIC}", not "{topic}"; {example(0)}')
+        if not 0 <= topic < scenario.topic_count():
+            raise document.error(
+                place,
+                f"there is no topic {topic}; choose from 0 to {scenario.topic_count() - 1}, or have more of them: "
+                f"[topics] with count = {max(topic, 0) + 1}",
+            )
+
+
+def example(topic: int) -> str:
+    """What a right topic looks like."""
+    return f"for example: topic = {topic}"
+
+
+def topics_spoken_of(scenario: Scenario) -> list[tuple[Place, int | str]]:
+    """Each topic that something is about, with its place in the file."""
+    found: list[tuple[Place, int | str]] = []
+    if scenario.workload is not None:
+        found.append((("workload", "topic"), scenario.workload.topic))
+    found += [(("publish", number, "topic"), table.topic) for number, table in enumerate(scenario.publications)]
+    for key, tables in (("subscribe", scenario.subscriptions), ("unsubscribe", scenario.unsubscriptions)):
+        found += [((key, number, "topic"), table.topic) for number, table in enumerate(tables)]
+    return found
+
+
+def check_first_members(topics: TopicsTable, scenario: Scenario, document: Document) -> None:
+    """First members are drawn or named, not both, for each topic, and exist."""
+    if topics.members is None:
+        return
+    place: Place = ("topics", "members")
+    if topics.share != TopicsTable().share:
+        raise document.error(place, "members are drawn or named, not both; leave out members, or share")
+    if len(topics.members) != topics.count:
+        raise document.error(
+            place,
+            f"expected a set of nodes for each of {topics.count} topics, not {len(topics.members)} sets; "
+            f"write for example: count = {len(topics.members)}",
+        )
+    for number, nodes in enumerate(topics.members):
+        try:
+            expand_nodes(nodes, scenario.nodes)
+        except UsageError as error:
+            raise document.error((*place, number), str(error)) from error
+
+
+def check_no_topics(scenario: Scenario, document: Document) -> None:
+    """A protocol without topics is told nothing about them."""
+    mistaken: list[Place] = [place for place, topic in topics_spoken_of(scenario) if topic != 0]
+    if scenario.unsubscriptions:
+        mistaken.insert(0, ("unsubscribe", 0))
+    if scenario.subscriptions:
+        mistaken.insert(0, ("subscribe", 0))
+    if scenario.topics is not None:
+        mistaken.insert(0, ("topics",))
+    if mistaken:
+        able = next(name for name, protocol in PROTOCOLS.items() if protocol.has_topics)
+        raise document.error(
+            mistaken[0],
+            f"{scenario.protocol} knows no topics: everybody gets everything; leave this out, or choose: "
+            f'protocol = "{able}"',
+        )
+
+
+def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
+    """Nothing fails under a protocol that promises nothing then. Copies may be late, and nodes may pause."""
+    able = next(name for name, protocol in PROTOCOLS.items() if protocol.tolerates_faults)
+    remedy = f'leave this out, or choose: protocol = "{able}"'
+    for key, share in (("loss", scenario.network.loss), ("duplication", scenario.network.duplication)):
+        if share > 0:
+            raise document.error(
+                ("network", key),
+                f"{scenario.protocol} needs links that neither lose nor duplicate (they may delay and reorder, see "
+                f"reordering); {remedy}",
+            )
+    for number, fault in enumerate(scenario.faults):
+        if not isinstance(fault, PauseFault | ResumeFault):
+            raise document.error(
+                ("fault", number),
+                f"{scenario.protocol} needs nodes that do not fail and are there from the start (they may pause and "
+                f"resume; members come and go by [[subscribe]] and [[unsubscribe]]); {remedy}",
+            )

@@ -124,6 +124,20 @@ def test_whole_views_answer_a_newcomer_with_everything_that_each_member_knows() 
     assert table.processes[0].topic(0).view.members() == [0, 1, 4, 6]
 
 
+def test_who_subscribes_in_the_middle_of_a_wave_learns_all_that_the_wave_has_gathered() -> None:
+    """Lines 63 and 76: the view is updated with what an acknowledgement says and what was kept from those before."""
+    table = Table(published(), 3).begin(5, 6)
+    table.subscribe(0)
+    for link in [(0, 4), (4, 5), (4, 6), (5, 4)]:
+        table.hand_over(over(*link))
+    table.subscribe(4)
+    assert table.processes[4].topic(0).view.members() == [4]
+    table.hand_over(over(6, 7))
+    table.hand_over(over(7, 6))
+    table.hand_over(over(6, 4))
+    assert table.processes[4].topic(0).view.members() == [4, 5, 6]
+
+
 # What the algorithms promise.
 
 

@@ -46,17 +46,10 @@ class PublishedView:
 
     def update(self, node: i64, counter: i64, is_subscription: bool) -> None:
         """UPDATE with one tuple; the one that is known wins a tie."""
-        subscribed = self._members.counter_of(node)
-        left = self._left.get(node, -1)
         if self._returns_early and node != self._first_node():
-            # Nothing is compared: the tuple joins whatever is there.
-            if is_subscription:
-                self._members.add(node, counter, True)
-            elif left < counter:
-                self._left.put(node, counter)
-            self._entries = NO_ENTRIES
+            self._add_beside(node, counter, is_subscription)
             return
-        if subscribed >= counter or left >= counter:
+        if self._members.counter_of(node) >= counter or self._left.get(node, -1) >= counter:
             return
         self._entries = NO_ENTRIES
         if is_subscription:
@@ -65,6 +58,14 @@ class PublishedView:
             return
         self._members.remove(node, counter)
         if self._keeps_tombstones:
+            self._left.put(node, counter)
+
+    def _add_beside(self, node: i64, counter: i64, is_subscription: bool) -> None:
+        """Nothing is compared: the tuple joins whatever is there."""
+        self._entries = NO_ENTRIES
+        if is_subscription:
+            self._members.add(node, counter, True)
+        elif self._left.get(node, -1) < counter:
             self._left.put(node, counter)
 
     def entries(self) -> vec[i64]:

@@ -39,6 +39,8 @@ SUBSCRIBING: Final[i64] = 0
 UNSUBSCRIBING: Final[i64] = 1
 PUBLISHING: Final[i64] = 2
 
+NEVER_RESET: Final[i64] = 0
+
 
 @final
 class PublishedOptions:
@@ -144,8 +146,8 @@ class Gathering:
     """What the acknowledgements of an open wave have said so far, and how often the view had been reset by then."""
 
     def __init__(self, entries: vec[i64], resets: i64) -> None:
-        self.entries: Final[vec[i64]] = entries
-        self.resets: Final[i64] = resets
+        self.entries: vec[i64] = entries
+        self.resets: i64 = resets
 
 
 @final
@@ -162,7 +164,7 @@ class PublishedTopic:
         self.wants_membership: bool = False
         self.is_member: bool = False
         self.joined_counter: i64 = 0
-        self.resets: i64 = 0
+        self.resets: i64 = NEVER_RESET
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
@@ -361,27 +363,31 @@ class PublishedVCubePs(Process):
         if parent == NOT_OPEN:
             return
         topic = self._topics.get(ack.topic)
-        resets = 0 if topic is None else topic.resets
-        union = news = ack.entries
         gathering = self._gathered.get(key)
-        if gathering is not None:
-            union = self._united(gathering.entries, ack.entries)
-            # What came before is in the view already, unless that was thrown away meanwhile.
-            news = ack.entries if gathering.resets == resets else union
-        if parent == STILL_OPEN:
-            if len(union) > 0:
-                self._gathered[key] = Gathering(union, resets)
-        else:
-            self._gathered.pop(key, None)
-            if parent != NO_NODE:
-                self._acknowledge(parent, ack, topic, union)
         if topic is not None and topic.is_member:
-            for entry in news:
-                topic.view.update(entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK, (entry & 1) == 1)
-        if parent == NO_NODE:
-            assert topic is not None, "who began an operation on a topic knows it"
-            self._finish(topic, self._running.pop(key))
-            self._go_on(topic)
+            self._learn(topic, ack, gathering)
+        entries = ack.entries if gathering is None else self._united(gathering.entries, ack.entries)
+        if parent == STILL_OPEN:
+            if gathering is not None:
+                gathering.entries = entries
+            elif len(entries) > 0:
+                self._gathered[key] = Gathering(entries, NEVER_RESET if topic is None else topic.resets)
+            return
+        self._gathered.pop(key, None)
+        if parent != NO_NODE:
+            self._acknowledge(parent, ack, topic, entries)
+            return
+        assert topic is not None, "who began an operation on a topic knows it"
+        self._finish(topic, self._running.pop(key))
+        self._go_on(topic)
+
+    def _learn(self, topic: PublishedTopic, ack: Ack, gathering: Gathering | None) -> None:
+        """UPDATE the view with what an acknowledgement and those before it say."""
+        update_with(topic.view, ack.entries)
+        # What came before is in the view already, unless that was thrown away meanwhile.
+        if gathering is not None and gathering.resets != topic.resets:
+            gathering.resets = topic.resets
+            update_with(topic.view, gathering.entries)
 
     def _hand_on(self, sender: i64, message: Message, topic: PublishedTopic | None) -> bool:
         """Forward to the children below the sender; true if there are none, and the answer is given at once."""
@@ -440,3 +446,9 @@ class PublishedVCubePs(Process):
 
     def _view_of(self, members: View) -> PublishedView:
         return PublishedView(members, self._options.keeps_tombstones, not self._options.updates_whole_view)
+
+
+def update_with(view: PublishedView, entries: vec[i64]) -> None:
+    """UPDATE a view with all tuples of an acknowledgement."""
+    for entry in entries:
+        view.update(entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK, (entry & 1) == 1)

@@ -1,0 +1,216 @@
+"""Campaigns: many random schedules, each run to its end and judged.
+
+A seed names a schedule (:mod:`antiphon.simulator.schedules`), the schedule is an ordinary scenario, and the scenario is
+run and judged as ``antiphon simulate`` would. So a seed that fails can be looked at with the same tools as anything
+else. Seeds do not depend on each other: how they are shared out among processes makes no difference to what is found.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from antiphon.kernel.errors import UsageError
+from antiphon.simulator.judgement import STUCK
+from antiphon.simulator.protocols import FABRICS, PROTOCOLS
+from antiphon.simulator.run import run_scenario
+from antiphon.simulator.scenario import PauseFault, Scenario
+from antiphon.simulator.schedules import draw_schedule
+
+TICKS_PER_SECOND = 1000
+"""A tick of a schedule stands for a millisecond: delays of about 100 ticks are those of links between continents."""
+
+ERROR = "error"
+ENDLESS = "endless"
+"""Two ways to fail without being judged: something is raised, or the run does not come to its end."""
+
+SEEDS_PER_TASK = 50
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one schedule."""
+
+    seed: int
+    ticks: int = 0
+    publications: int = 0
+    messages: int = 0
+    deliveries: int = 0
+    violations: dict[str, int] = msgspec.field(default_factory=dict)
+    """By kind, those that there were; empty if the schedule was survived."""
+    about: str = ""
+    """What the violations are, with examples."""
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """What came of many schedules."""
+
+    seeds: int = 0
+    ticks: int = 0
+    faults: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause"), 0)
+    )
+    networks: dict[str, int] = msgspec.field(default_factory=dict)
+    orders: dict[str, int] = msgspec.field(default_factory=dict)
+    publications: int = 0
+    messages: int = 0
+    deliveries: int = 0
+    violations: dict[str, int] = msgspec.field(default_factory=dict)
+    failing: list[Outcome] = msgspec.field(default_factory=list)
+
+    def count(self, scenario: Scenario, outcome: Outcome) -> None:
+        """Add one schedule."""
+        self.seeds += 1
+        self.ticks += outcome.ticks
+        self.publications += outcome.publications
+        self.messages += outcome.messages
+        self.deliveries += outcome.deliveries
+        pauses = sum(isinstance(fault, PauseFault) for fault in scenario.faults)
+        changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
+        add_up(self.faults, {**changes, "pause": pauses})
+        add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
+        add_up(self.orders, {scenario.order: 1})
+        add_up(self.violations, outcome.violations)
+        if outcome.violations:
+            self.failing.append(outcome)
+
+    def add(self, other: Tally) -> None:
+        """Add the schedules of another tally."""
+        for field in msgspec.structs.fields(self):
+            mine, more = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, dict):
+                add_up(mine, more)
+            else:
+                setattr(self, field.name, mine + more)
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "seeds": self.seeds,
+            "simulated_seconds": self.ticks / TICKS_PER_SECOND,
+            "faults": self.faults,
+            "networks": dict(sorted(self.networks.items())),
+            "orders": dict(sorted(self.orders.items())),
+            "publications": self.publications,
+            "messages": self.messages,
+            "deliveries": self.deliveries,
+            "violations": {kind: count for kind, count in sorted(self.violations.items()) if kind != STUCK},
+            "stuck": self.violations.get(STUCK, 0),
+            "failing_seeds": [outcome.seed for outcome in self.failing],
+        }
+
+
+def add_up(counts: dict[str, int], more: dict[str, int]) -> None:
+    """Add counts by name."""
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
+
+
+def network_kinds(scenario: Scenario) -> Iterator[str]:
+    """What is special about the network of a schedule."""
+    network = scenario.network
+    yield str(network.delay.__struct_config__.tag)
+    if network.reordering > 0:
+        yield "reordering"
+    if network.transmission > 1:
+        yield "slow output"
+
+
+def run_campaign(
+    first_seed: int,
+    count: int,
+    order: str | None = None,
+    jobs: int = 1,
+    watch: Callable[[Tally], None] | None = None,
+) -> Tally:
+    """Run the schedules of ``count`` seeds from ``first_seed`` on; ``watch`` hears of the tally now and then."""
+    total = Tally()
+    for tally in tallies(tasks(first_seed, count), order, jobs):
+        total.add(tally)
+        if watch is not None:
+            watch(total)
+    return total
+
+
+def tasks(first_seed: int, count: int) -> list[range]:
+    """The seeds in portions, the same however many processes share them."""
+    end = first_seed + count
+    return [range(start, min(start + SEEDS_PER_TASK, end)) for start in range(first_seed, end, SEEDS_PER_TASK)]
+
+
+def tallies(portions: list[range], order: str | None, jobs: int) -> Iterator[Tally]:
+    """The tally of each portion, in the order of the seeds."""
+    work = partial(run_seeds, order=order)
+    if jobs == 1:
+        yield from map(work, portions)
+        return
+    # Started afresh and not forked: a progress bar has a thread, which a fork would cut in half.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(work, portions)
+
+
+def run_seeds(seeds: range, order: str | None) -> Tally:
+    """Run the schedules of some seeds, one after the other."""
+    tally = Tally()
+    with tidy_collector():
+        for seed in seeds:
+            scenario = draw_schedule(seed, order)
+            tally.count(scenario, run_schedule(scenario))
+            gc.collect()
+    return tally
+
+
+@contextmanager
+def tidy_collector() -> Iterator[None]:
+    """Let the garbage collector look at what is new, when it is told to, and not at all that was imported.
+
+    Left to itself it takes as long as the schedules do.
+    """
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
+
+
+def run_schedule(scenario: Scenario) -> Outcome:
+    """Run one schedule to its end and judge it."""
+    try:
+        result = run_scenario(scenario)
+    except Exception as error:  # whatever a protocol stumbles over is a finding
+        return Outcome(seed=scenario.seed, violations={ERROR: 1}, about=f"{type(error).__name__}: {error}")
+    if result.stopped != "finished":
+        violations, about = {ENDLESS: 1}, f"{result.stopped} after {result.events} events"
+    else:
+        assert result.violations is not None, "a schedule is small enough to be judged"
+        violations = {kind: count for kind, count in result.violations.items() if count > 0}
+        about = result.judgement
+    return Outcome(
+        seed=scenario.seed,
+        ticks=result.end_time,
+        publications=result.published,
+        messages=result.sent,
+        deliveries=result.deliveries,
+        violations=violations,
+        about=about,
+    )
+
+
+def check_campaign(fabric: str, order: str | None) -> None:
+    """Complain about a campaign that cannot be."""
+    if fabric not in FABRICS:
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(FABRICS)}")
+    orders = PROTOCOLS["vcube-ps"].orders
+    if order is not None and order not in orders:
+        raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

@@ -1,0 +1,315 @@
+"""Random schedules: from a seed to a scenario that a topic protocol must survive.
+
+A schedule is drawn to hurt. Members join and leave all the time: alone, in crowds, back at once, before the first
+subscription has taken effect. They publish right after subscribing and right before leaving. Copies overtake each
+other by far more than a round trip, or wait in slow output queues, or meet a node that is paused. Most schedules are
+small, because small ones fail in ways that can be understood; some have up to 64 nodes.
+
+Everything that happens is spelled out in the scenario, operation by operation, so that a schedule that fails can be
+made smaller by leaving operations out (:mod:`antiphon.simulator.shrinking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario import (
+    ConstantLaw,
+    Fault,
+    LimitsTable,
+    LinkLaw,
+    MatrixLaw,
+    NetworkTable,
+    NormalLaw,
+    PauseFault,
+    PublishTable,
+    ResumeFault,
+    Scenario,
+    SubscriptionTable,
+    TopicsTable,
+)
+
+SCHEDULE_STREAM = 6
+"""Names the stream of random numbers; 1 to 5 are those of the simulator."""
+
+LARGEST = 64
+EVENT_LIMIT = 20_000_000
+"""No schedule comes near it unless it never ends."""
+
+PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(4)
+"""What a node can be told; at the same tick this is the order."""
+
+LONG_AFTER = 100_000
+"""Ticks after which nearly everything has settled."""
+
+
+Choice = TypeVar("Choice")
+
+
+class Operation(NamedTuple):
+    """One node is told to do something. A pause ends by itself at ``until``."""
+
+    at: int
+    kind: int
+    node: int
+    topic: int = 0
+    until: int = 0
+
+
+def draw_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed; ``order`` if it is not to be drawn."""
+    random = RandomStream(seed, SCHEDULE_STREAM)
+    nodes = draw_size(random)
+    topic_count = pick(random, (1, 1, 1, 2, 2, 3))
+    drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
+    scenario = Scenario(
+        name=f"torture {seed}",
+        seed=seed,
+        protocol="vcube-ps",
+        order=drawn_order if order is None else order,
+        nodes=nodes,
+        protocol_options={"window": pick(random, (1, 2, 3, 64)), "largest_first": random.below(2) == 0},
+        network=draw_network(random),
+        topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+    return with_operations(scenario, Script(scenario, random).draw())
+
+
+def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:
+    """One of several, each as likely as any other."""
+    return choices[random.below(len(choices))]
+
+
+def draw_size(random: RandomStream) -> int:
+    """How many nodes: mostly few, sometimes up to 64, and rarely a power of two."""
+    chance = random.below(100)
+    if chance < 70:
+        return int(random.between(2, 8))
+    return int(random.between(9, 24) if chance < 92 else random.between(25, LARGEST))
+
+
+def draw_members(nodes: int, random: RandomStream) -> list[int]:
+    """First members of a topic: nobody, one, some or all."""
+    chance = random.below(10)
+    if chance < 2:
+        return [] if chance == 0 else [int(random.below(nodes))]
+    if chance == 2:
+        return list(range(nodes))
+    share = random.between(1, 3)
+    return [node for node in range(nodes) if random.below(4) < share]
+
+
+def draw_network(random: RandomStream) -> NetworkTable:
+    """A network that loses nothing and is bad in every other way."""
+    late = random.below(2) == 0
+    return NetworkTable(
+        delay=draw_delay(random),
+        transmission=pick(random, (0, 1, 1, 1, 10, 60)),
+        processing=pick(random, (0, 1, 1, 20)),
+        charge_control=random.below(3) > 0,
+        reordering=pick(random, (0.05, 0.3, 0.9)) if late else 0.0,
+        reordering_window=pick(random, (50, 500, 5000, 30_000)) if late else 0,
+    )
+
+
+def draw_delay(random: RandomStream) -> ConstantLaw | NormalLaw | LinkLaw | MatrixLaw:
+    """A law of delays; all but the first let copies overtake each other."""
+    chance = random.below(6)
+    if chance == 0:
+        return ConstantLaw(ticks=pick(random, (0, 1, 100)))
+    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (10, 50, 200))))
+    if chance <= 3:
+        return normal
+    if chance == 4:
+        return LinkLaw(of=normal, symmetric=random.below(2) == 0)
+    places = range(pick(random, (2, 3, 5)))
+    return MatrixLaw(rows=[[pick(random, (0, 1, 10, 100, 1000, 10_000)) for _ in places] for _ in places])
+
+
+class Script:
+    """Draws what happens, from one moment to the next."""
+
+    def __init__(self, scenario: Scenario, random: RandomStream) -> None:
+        self._random = random
+        self._nodes = scenario.nodes
+        self._topics = scenario.topic_count()
+        self._members = [set(members) for members in named_members(scenario)]
+        self._operations: list[Operation] = []
+        self._now = 0
+        # From everything at once to one thing after the other.
+        self._gap = pick(random, (1, 10, 60, 300, 2000))
+
+    def draw(self) -> list[Operation]:
+        """All operations. Some may be impossible because of those that were drawn later; they are to be left out."""
+        moves = (
+            self._publish,
+            self._publish,
+            self._talk,
+            self._come,
+            self._go,
+            self._return,
+            self._hesitate,
+            self._crowd,
+            self._pause,
+        )
+        self._come(0)
+        self._publish(0)
+        self._now += 1
+        for _ in range(self._random.between(2, 12 + self._nodes)):
+            self._now += 0 if self._random.below(3) == 0 else int(self._random.between(0, 2 * self._gap))
+            pick(self._random, moves)(int(self._random.below(self._topics)))
+        if self._random.below(2) == 0:
+            self._roll_call()
+        return self._operations
+
+    def _add(self, kind: int, node: int, topic: int, after: int = 0) -> None:
+        self._operations.append(Operation(self._now + after, kind, node, topic))
+
+    def _member(self, topic: int) -> int | None:
+        members = sorted(self._members[topic])
+        return pick(self._random, members) if members else None
+
+    def _outsider(self, topic: int) -> int | None:
+        outsiders = [node for node in range(self._nodes) if node not in self._members[topic]]
+        return pick(self._random, outsiders) if outsiders else None
+
+    def _publish(self, topic: int) -> None:
+        """Some members publish, once or a few times."""
+        for _ in range(self._random.between(1, 3)):
+            node = self._member(topic)
+            if node is not None:
+                for _ in range(pick(self._random, (1, 1, 1, 5))):
+                    self._add(PUBLISH, node, topic)
+
+    def _talk(self, topic: int) -> None:
+        """Members publish one after the other, each perhaps in answer to the one before."""
+        for number in range(self._random.between(2, 6)):
+            node = self._member(topic)
+            if node is not None:
+                self._add(PUBLISH, node, topic, number * int(self._random.between(1, 150)))
+
+    def _come(self, topic: int) -> None:
+        """Somebody subscribes and may publish before that has taken effect."""
+        node = self._outsider(topic)
+        if node is not None:
+            self._add(SUBSCRIBE, node, topic)
+            self._members[topic].add(node)
+            for number in range(pick(self._random, (0, 1, 3))):
+                self._add(PUBLISH, node, topic, number * int(self._random.between(0, 100)))
+
+    def _go(self, topic: int) -> None:
+        """A member unsubscribes and may have published just before."""
+        node = self._member(topic)
+        if node is not None:
+            published = self._random.below(2) == 0
+            if published:
+                self._add(PUBLISH, node, topic)
+            self._add(UNSUBSCRIBE, node, topic, 1 if published else 0)
+            self._members[topic].remove(node)
+
+    def _return(self, topic: int) -> None:
+        """A member unsubscribes and subscribes again, at once or soon after."""
+        node = self._member(topic)
+        if node is not None:
+            self._add(UNSUBSCRIBE, node, topic)
+            self._add(SUBSCRIBE, node, topic, pick(self._random, (0, 0, 1, 50, 300)))
+
+    def _hesitate(self, topic: int) -> None:
+        """Somebody subscribes and unsubscribes, most likely before the subscription has taken effect."""
+        node = self._outsider(topic)
+        if node is not None:
+            self._add(SUBSCRIBE, node, topic)
+            self._add(UNSUBSCRIBE, node, topic, pick(self._random, (1, 1, 50, 400)))
+
+    def _crowd(self, topic: int) -> None:
+        """Several join or leave at the same time."""
+        move = pick(self._random, (self._come, self._go, self._return))
+        for _ in range(self._random.between(2, 2 + self._nodes // 4)):
+            move(topic)
+
+    def _pause(self, topic: int) -> None:
+        """A node stalls for a while."""
+        until = self._now + pick(self._random, (5, 100, 1000, 10_000))
+        self._operations.append(Operation(self._now, PAUSE, int(self._random.below(self._nodes)), topic, until))
+
+    def _roll_call(self) -> None:
+        """Long after everything has settled, some members publish; whoever is out of step is found out."""
+        self._now += LONG_AFTER
+        for topic in range(self._topics):
+            self._talk(topic)
+
+
+def named_members(scenario: Scenario) -> list[list[int]]:
+    """The first members of a schedule, which are named one by one."""
+    assert scenario.topics is not None and scenario.topics.members is not None, "schedules name their first members"
+    members = scenario.topics.members
+    return [nodes for nodes in members if isinstance(nodes, list)]
+
+
+def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) -> list[Operation]:
+    """The operations in the order of time, without those that would meet a node in a state that does not suit them."""
+    subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
+    paused_until: dict[int, int] = {}
+    kept = []
+    for operation in sorted(operations, key=lambda one: (one.at, one.kind)):
+        at, kind, node, topic, until = operation
+        if at < paused_until.get(node, 0):
+            continue
+        if kind == PAUSE:
+            paused_until[node] = until
+        elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
+            continue
+        elif kind == SUBSCRIBE:
+            subscribed.add((node, topic))
+        elif kind == UNSUBSCRIBE:
+            subscribed.remove((node, topic))
+        kept.append(operation)
+    return kept
+
+
+def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
+    """The scenario with these operations, as far as they are possible, instead of its own."""
+    kept = possible(operations, named_members(scenario))
+    faults: list[Fault] = []
+    for operation in kept:
+        if operation.kind == PAUSE:
+            faults.append(PauseFault(at=operation.at, node=operation.node))
+            faults.append(ResumeFault(at=operation.until, node=operation.node))
+
+    def changes(kind: int) -> list[SubscriptionTable]:
+        return [
+            SubscriptionTable(at=operation.at, node=operation.node, topic=operation.topic)
+            for operation in kept
+            if operation.kind == kind
+        ]
+
+    return msgspec.structs.replace(
+        scenario,
+        faults=faults,
+        subscriptions=changes(SUBSCRIBE),
+        unsubscriptions=changes(UNSUBSCRIBE),
+        publications=[
+            PublishTable(at=operation.at, node=operation.node, topic=operation.topic)
+            for operation in kept
+            if operation.kind == PUBLISH
+        ],
+    )
+
+
+def operations_of(scenario: Scenario) -> list[Operation]:
+    """The operations of a schedule, in the order of time."""
+    found = []
+    resumes = [fault for fault in scenario.faults if isinstance(fault, ResumeFault)]
+    for fault in scenario.faults:
+        if isinstance(fault, PauseFault) and fault.node is not None:
+            until = min(resume.at for resume in resumes if resume.node == fault.node and resume.at >= fault.at)
+            found.append(Operation(fault.at, PAUSE, fault.node, 0, until))
+    for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
+        found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
+    found += [Operation(table.at, PUBLISH, table.node, table.topic) for table in scenario.publications]
+    return sorted(found, key=lambda one: (one.at, one.kind))

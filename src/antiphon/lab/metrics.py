@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.kernel.errors import UsageError
+
 
 def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     """The copies that go down a tree: every ``send`` of a publication except those to a single root.
@@ -77,3 +79,26 @@ def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
     for node, peer in zip(receptions["node"].to_pylist(), receptions["peer"].to_pylist(), strict=True):
         taken[node] = taken[peer] + 1
     return taken
+
+
+def delivery_delays(trace: pa.Table) -> np.ndarray:
+    """How long each publication waited at each node between its reception and its delivery, in ticks.
+
+    Everything that was received must have been delivered, and publications must travel alone, not in bundles.
+    """
+    received = publication_rows(trace, "receive")
+    chosen = pc.and_(pc.equal(trace["event"], "deliver"), pc.not_equal(trace["node"], trace["source"]))
+    delivered = trace.filter(chosen)
+    if received.num_rows != delivered.num_rows:
+        raise UsageError(
+            f"{received.num_rows} publications were received and {delivered.num_rows} delivered; delays are defined "
+            "only where the two are the same, so look at a run without churn, relays or bundles"
+        )
+    waits = by_publication(delivered)["time"].to_numpy() - by_publication(received)["time"].to_numpy()
+    return np.asarray(waits)
+
+
+def by_publication(rows: pa.Table) -> pa.Table:
+    """Rows in the order of node, source and number."""
+    names = ("node", "source", "sequence")
+    return rows.select([*names, "time"]).sort_by([(name, "ascending") for name in names])

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
@@ -22,6 +23,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_5_8A,
     FIG_5_8B,
     TABLE_5_1,
+    FIG_5_9,
 )
 
 

@@ -56,6 +56,12 @@ def test_table_5_1_counts_every_node_once_in_each_column() -> None:
         (Tolerance(deviations=2), 19, 45.1, 13.0, False),
         (Tolerance(deviations=2), 19, 20, None, False),
         (Tolerance(deviations=2), 19, 19, None, True),
+        (Tolerance(limit="upper"), 6, 6, None, True),
+        (Tolerance(limit="upper"), 6, 6.01, 9.0, False),
+        (Tolerance(limit="upper"), 6, 0, None, True),
+        (Tolerance(limit="lower"), 43, 43, None, True),
+        (Tolerance(limit="lower"), 43, 42.9, 9.0, False),
+        (Tolerance(limit="lower"), 43, 99, None, True),
     ],
 )
 def test_tolerances(
@@ -69,12 +75,19 @@ def test_tolerances_are_put_into_words() -> None:
     assert str(Tolerance(absolute=0.5)) == "±0.5"
     assert str(Tolerance(absolute=0)) == "exact"
     assert str(Tolerance(deviations=2.5)) == "±2.5 standard deviations between repetitions"
+    assert str(Tolerance(limit="upper")) == "at most the published value"
+    assert str(Tolerance(limit="lower")) == "at least the published value"
 
 
 @pytest.mark.parametrize("bounds", [{}, {"relative": 0.1, "absolute": 1.0}, {"absolute": -1.0}])
 def test_a_tolerance_is_exactly_one_bound(bounds: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="one of relative, absolute or deviations"):
-        Tolerance(**bounds)
+        Tolerance(**bounds)  # type: ignore[arg-type]
+
+
+def test_a_limit_stands_alone() -> None:
+    with pytest.raises(ValueError, match="or a limit"):
+        Tolerance(limit="upper", absolute=1.0)
 
 
 def test_a_column_has_a_value_for_every_row() -> None:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
@@ -16,6 +17,7 @@ from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
 
 EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_2_9,
+    FIG_3_1,
     FIG_5_6A,
     FIG_5_6B,
     FIG_5_7A,

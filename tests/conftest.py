@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import settings
+
+# Parallel test runs set a width for their terminal; what commands print must not depend on it.
+os.environ.pop("COLUMNS", None)
 
 from antiphon.cli.output import is_compiled
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ SECONDS_BETWEEN_LINES = 2.0
 PLAIN_WIDTH = 120
 """Columns where there is no terminal: wide enough for every table, so that no line is broken in two."""
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH)
 errors = Console(stderr=True, highlight=False)
 
 

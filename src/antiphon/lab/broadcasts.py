@@ -25,8 +25,8 @@ MODEL: dict[str, object] = {
     "transmission_ticks": TRANSMISSION_TICKS,
     "processing_ticks": PROCESSING_TICKS,
     "window_ticks": WINDOW_TICKS,
-    "acknowledgements": "free of charge, except in rows that say otherwise",
-    "children": "in ascending order of cluster, except in rows that say otherwise",
+    "acknowledgements": "free of charge, except in rows that say acknowledged",
+    "children": "in ascending order of cluster, except in rows that say largest first",
     "latency": "mean over receivers, without the publisher",
 }
 
@@ -49,7 +49,7 @@ class Broadcasts:
     largest_first: bool = False
 
     def __str__(self) -> str:
-        variant = ", acknowledgements charged" if self.acknowledged else ""
+        variant = ", acknowledged" if self.acknowledged else ""
         variant += ", largest first" if self.largest_first else ""
         return f"{self.trees}, {self.nodes} nodes, {self.publisher_percent} % publish{variant}"
 

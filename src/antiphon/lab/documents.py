@@ -8,30 +8,37 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 import msgspec
 
 
 class Tolerance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How near a measured value must be to count as reproduced; exactly one of the three is given."""
+    """How near a measured value must be to count as reproduced; exactly one of the four is given.
+
+    ``limit`` is for what a document does not give as a value but as an upper or lower bound.
+    """
 
     relative: float | None = None
     absolute: float | None = None
     deviations: float | None = None
+    limit: Literal["upper", "lower"] | None = None
 
     def __post_init__(self) -> None:
         given = [bound for bound in (self.relative, self.absolute, self.deviations) if bound is not None]
-        if len(given) != 1 or given[0] < 0:
-            raise ValueError("a tolerance is one of relative, absolute or deviations, and not negative")
+        if len(given) + (self.limit is not None) != 1 or min(given, default=0) < 0:
+            raise ValueError("a tolerance is one of relative, absolute or deviations, and not negative, or a limit")
 
     def allows(self, published: float, measured: float, deviation: float | None) -> bool:
         """Whether the difference is small enough; ``deviation`` is that between repetitions, None after only one."""
+        if self.limit is not None:
+            return measured <= published if self.limit == "upper" else measured >= published
         difference = abs(measured - published)
         if self.relative is not None:
             return difference <= self.relative * abs(published)
         if self.absolute is not None:
             return difference <= self.absolute
-        assert self.deviations is not None, "one of the three is given"
+        assert self.deviations is not None, "one of the four is given"
         return difference <= self.deviations * (deviation or 0.0)
 
     def __str__(self) -> str:
@@ -39,6 +46,8 @@ class Tolerance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return f"±{100 * self.relative:g} % of the published value"
         if self.absolute is not None:
             return f"±{self.absolute:g}" if self.absolute > 0 else "exact"
+        if self.limit is not None:
+            return "at most the published value" if self.limit == "upper" else "at least the published value"
         return f"±{self.deviations:g} standard deviations between repetitions"
 
 

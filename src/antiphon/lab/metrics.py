@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.kernel.errors import UsageError
+
 
 def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     """The copies that go down a tree: every ``send`` of a publication except those to a single root.
@@ -22,7 +24,7 @@ def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
     chosen = pc.and_(pc.equal(trace["event"], "send"), pc.not_equal(trace["message"], "Acknowledgement"))
     if root is not None:
         chosen = pc.and_(chosen, pc.not_equal(trace["peer"], root))
-    return trace.filter(chosen)
+    return trace.select(["time", "node", "peer", "message", "value"]).filter(chosen)
 
 
 def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -55,3 +57,48 @@ def in_classes(values: np.ndarray, borders: Sequence[float]) -> list[int]:
     for low, high in pairwise(borders):
         counts.append(int(np.count_nonzero((values > low) & (values <= high))))
     return counts
+
+
+PUBLICATION_KINDS = ("Pub", "Ordered", "LeafCopy", "Bundle", "Publication")
+"""The classes of messages that carry publications to somebody who is thought to be a member."""
+
+
+def publication_rows(trace: pa.Table, event: str) -> pa.Table:
+    """The rows in which a copy of a publication is sent or received."""
+    kinds = pa.array(PUBLICATION_KINDS)
+    chosen = pc.and_(pc.equal(trace["event"], event), pc.is_in(trace["message"].cast(pa.string()), kinds))
+    return trace.filter(chosen)
+
+
+def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
+    """How many hops one publication took to each node; 0 where it did not arrive.
+
+    The publisher has 0 unless it is sent its own publication, as a single root does; it hands on what comes back.
+    """
+    taken = np.zeros(node_count, np.int64)
+    for node, peer in zip(receptions["node"].to_pylist(), receptions["peer"].to_pylist(), strict=True):
+        taken[node] = taken[peer] + 1
+    return taken
+
+
+def delivery_delays(trace: pa.Table) -> np.ndarray:
+    """How long each publication waited at each node between its reception and its delivery, in ticks.
+
+    Everything that was received must have been delivered, and publications must travel alone, not in bundles.
+    """
+    received = publication_rows(trace, "receive")
+    chosen = pc.and_(pc.equal(trace["event"], "deliver"), pc.not_equal(trace["node"], trace["source"]))
+    delivered = trace.filter(chosen)
+    if received.num_rows != delivered.num_rows:
+        raise UsageError(
+            f"{received.num_rows} publications were received and {delivered.num_rows} delivered; delays are defined "
+            "only where the two are the same, so look at a run without churn, relays or bundles"
+        )
+    waits = by_publication(delivered)["time"].to_numpy() - by_publication(received)["time"].to_numpy()
+    return np.asarray(waits)
+
+
+def by_publication(rows: pa.Table) -> pa.Table:
+    """Rows in the order of node, source and number."""
+    names = ("node", "source", "sequence")
+    return rows.select([*names, "time"]).sort_by([(name, "ascending") for name in names])

@@ -67,7 +67,7 @@ def compare(plan: Plan, results: Results[Broadcasts, float]) -> Iterator[Row | N
         for nodes in plan.sizes:
             many = results.sample(case_of(MANY_TREES, nodes, largest_first), float)
             one = results.sample(case_of(ONE_TREE, nodes, largest_first), float)
-            variant = f"{nodes} nodes, largest subtree first" if largest_first else f"{nodes} nodes"
+            variant = f"{nodes} nodes, largest first" if largest_first else f"{nodes} nodes"
             yield Row(f"latency, many trees, {variant}", "ticks", many)
             yield Row(f"latency, one tree, {variant}", "ticks", one)
 

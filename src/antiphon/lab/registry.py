@@ -6,12 +6,27 @@ from difflib import get_close_matches
 from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.causal_information import FIG_3_1
+from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
+from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
+from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon.lab.one_tree import FIG_2_9
 from antiphon.lab.send_queues import TABLE_5_1
 from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
 
-EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (FIG_2_9, FIG_5_8A, FIG_5_8B, TABLE_5_1)
+EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
+    FIG_2_9,
+    FIG_3_1,
+    FIG_5_6A,
+    FIG_5_6B,
+    FIG_5_7A,
+    FIG_5_7B,
+    FIG_5_8A,
+    FIG_5_8B,
+    TABLE_5_1,
+    FIG_5_9,
+)
 
 
 def find(names: list[str]) -> list[Experiment[Any, Any]]:

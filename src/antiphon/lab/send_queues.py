@@ -69,8 +69,8 @@ def case_of(trees: str, nodes: int, acknowledged: bool = False, largest_first: b
 def variants(nodes: int) -> list[tuple[Broadcasts, str]]:
     """What the documents do not show."""
     return [
-        (case_of(MANY_TREES, nodes, largest_first=True), "largest subtree first"),
-        (case_of(MANY_TREES, nodes, acknowledged=True), "acknowledgements charged"),
+        (case_of(MANY_TREES, nodes, largest_first=True), "largest first"),
+        (case_of(MANY_TREES, nodes, acknowledged=True), "acknowledged"),
     ]
 
 

@@ -142,6 +142,17 @@ class System:
         else:
             process.unsubscribe(topic)
 
+    def wrong_members(self) -> str | None:
+        """Who is a member and should not be, or the other way round, when all scripts are done."""
+        for node, script in enumerate(self._scripts):
+            for name, topic in reversed(script):
+                if name != "publish":
+                    is_member = node in self.oracle.topic(topic).member_since
+                    if is_member != (name == "subscribe"):
+                        return f"node {node} ended with {name}, but {'is' if is_member else 'is not'} a member"
+                    break
+        return None
+
     def state(self) -> str:
         """The whole state as text."""
         flying = sorted(copy.text for copy in self.in_flight)
@@ -223,6 +234,8 @@ def narrate(
 
 
 def judgement(system: System, goes_on: bool) -> str | None:
-    """What the oracle objects to now, if anything; at the end of a schedule nothing may be owed."""
+    """What is wrong now, if anything; at the end of a schedule nothing may be owed, and members are who wants to be."""
     findings = system.oracle.findings if goes_on else system.oracle.finish()
-    return None if findings.clean else str(findings)
+    if not findings.clean:
+        return str(findings)
+    return None if goes_on else system.wrong_members()

@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
+from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.vcube_ps import DEFAULT_WINDOW, Options, VCubePs
-from antiphon.fabrics.cube.vcube_ps import ORDERS as VCUBE_PS_ORDERS
+from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
@@ -53,6 +54,12 @@ class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How many of its own publications a node may have on their way at a time, per topic."""
     largest_first: Flag = True
     """Whether the child with the largest subtree is served first instead of last."""
+    bundle: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
+    ] = DEFAULT_BUNDLE
+    """How many publications that had to queue may travel together."""
+    directory: Flag = False
+    """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,8 @@ def order_of_broadcast(process: Process) -> list[Order]:
 
 def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
-    options = Options(setting.order, setting.options.window, setting.options.largest_first)
+    chosen: VCubePsOptions = setting.options
+    options = Options(setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory)
     views = [View(setting.cube.dimension, members) for members in setting.members]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
@@ -144,6 +152,9 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
 
     def build(environment: Environment) -> VCubePs:
         process = VCubePs(environment, setting.cube, options)
+        if options.directory:
+            for topic, members in enumerate(setting.members):
+                process.begin_as_home(topic, members)
         for topic in topics_of.get(environment.identifier, ()):
             process.begin_as_member(topic, views[topic])
         return process

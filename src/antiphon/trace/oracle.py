@@ -17,6 +17,7 @@ everything that its publisher had delivered before it started, and what that fol
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,11 +62,11 @@ class Findings:
 
 
 class TopicOracle:
-    """One topic. Times are positions in the sequence of events."""
+    """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks."""
 
-    def __init__(self, topic: int, node_count: int, findings: Findings) -> None:
+    def __init__(self, topic: int, columns: dict[int, int], findings: Findings) -> None:
         self._topic = topic
-        self._node_count = node_count
+        self._columns = columns
         self._findings = findings
         self._position = 0
         self.member_since: dict[int, int] = {}
@@ -100,10 +101,10 @@ class TopicOracle:
         seen.add(publication)
         knows = self._knows.get(node)
         if knows is None:
-            knows = self._knows[node] = np.zeros(self._node_count, np.int64)
+            knows = self._knows[node] = np.zeros(len(self._columns), np.int64)
         if sequence <= self._last.get((node, source), 0):
             findings.add("fifo", f"{name}: delivered after publication {self._last[node, source]} of that source")
-        elif sequence <= knows[source]:
+        elif sequence <= knows[self._columns[source]]:
             findings.add("causal", f"{name}: delivered after something that follows it")
         self._last[node, source] = max(sequence, self._last.get((node, source), 0))
         if node == source:
@@ -117,7 +118,8 @@ class TopicOracle:
         self._position += 1
         self._findings.publications += 1
         source, sequence = publication
-        knows[source] = max(sequence, int(knows[source]))
+        column = self._columns[source]
+        knows[column] = max(sequence, int(knows[column]))
         self._clock_of[publication] = knows.copy()
         self.started_at[publication] = self._position
 
@@ -144,10 +146,11 @@ class TopicOracle:
 
 
 class Oracle:
-    """Judges all topics of a run."""
+    """Judges all topics of a run. ``sources`` are those who may publish, if that is known not to be everybody."""
 
-    def __init__(self, node_count: int) -> None:
-        self._node_count = node_count
+    def __init__(self, node_count: int, sources: Iterable[int] | None = None) -> None:
+        # Clocks have an entry per source and not per node: it is often one node of thousands that publishes.
+        self._columns = {source: column for column, source in enumerate(sources or range(node_count))}
         self._topics: dict[int, TopicOracle] = {}
         self.findings = Findings()
 
@@ -155,7 +158,7 @@ class Oracle:
         """The judge of one topic."""
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = TopicOracle(topic, self._node_count, self.findings)
+            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings)
         return found
 
     def finish(self) -> Findings:
@@ -181,8 +184,9 @@ def evidence(table: pa.Table) -> pa.Table:
 
 def judge(table: pa.Table, node_count: int, everybody: bool = False, complete: bool = True) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end."""
-    oracle = Oracle(node_count)
     rows = evidence(table)
+    delivered = rows.filter(pc.equal(rows["event"], "deliver"))
+    oracle = Oracle(node_count, sorted(pc.unique(delivered["source"]).to_pylist()))
     columns = (rows[name].to_pylist() for name in rows.column_names)
     for event, node, topic, source, sequence in zip(*columns, strict=True):
         judge_topic = oracle.topic(topic)

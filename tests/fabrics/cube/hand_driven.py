@@ -29,7 +29,7 @@ class Copy:
         """The payload of the publication that it brings, if it brings one."""
         message = self.message
         if isinstance(message, LeafCopy):
-            message = message.publication
+            message = message.packet
         return message.payload if isinstance(message, Publication) else None
 
     @property
@@ -96,6 +96,7 @@ class Table:
         view = View(self.dimension, members)
         for member in members:
             self.processes[member].begin_as_member(topic, view)
+            self.log[member].clear()
         return self
 
     def subscribe(self, node: int, topic: int = 0) -> None:
@@ -107,19 +108,20 @@ class Table:
     def publish(self, node: int, text: str, topic: int = 0) -> int:
         return int(self.processes[node].publish(text.encode(), topic))
 
-    def hand_over(self, which: Choice) -> Copy:
+    def hand_over(self, which: Choice) -> None:
         """Let the oldest of the chosen copies arrive; there must be one."""
-        copy = next(copy for copy in self.on_the_way if which(copy))
+        self.arrive(next(copy for copy in self.on_the_way if which(copy)))
+
+    def settle(self, hold: Choice | None = None, newest_first: bool = False) -> None:
+        """Let everything arrive, the oldest first, except what is held back; that stays on its way."""
+        while free := [copy for copy in self.on_the_way if hold is None or not hold(copy)]:
+            self.arrive(free[-1] if newest_first else free[0])
+
+    def arrive(self, copy: Copy) -> None:
+        """Let one copy arrive."""
         self.on_the_way.remove(copy)
         self.handed_over.append(copy)
         self.processes[copy.receiver].receive(copy.sender, copy.message)
-        return copy
-
-    def settle(self, hold: Choice = lambda copy: False, newest_first: bool = False) -> None:
-        """Let everything arrive, the oldest first, except what is held back; that stays on its way."""
-        while free := [copy for copy in self.on_the_way if not hold(copy)]:
-            chosen = free[-1] if newest_first else free[0]
-            self.hand_over(lambda copy, chosen=chosen: copy is chosen)  # type: ignore[misc]
 
     def delivered(self, node: int) -> list[str]:
         """The payloads that a node has delivered, in order."""
@@ -156,7 +158,7 @@ def bringing(text: str, receiver: int) -> Choice:
 def barrier_of(message: Message) -> set[tuple[int, int]]:
     """The causal barrier of a publication, as pairs of source and number."""
     if isinstance(message, LeafCopy):
-        message = message.publication
+        message = message.packet
     assert isinstance(message, (Pub, Ordered))
     keys = message.barrier if isinstance(message, Pub) else message.dependencies
     return {(int(key & SOURCE_MASK), int(key >> SOURCE_BITS)) for key in keys}

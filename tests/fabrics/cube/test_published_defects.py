@@ -1,8 +1,8 @@
 """The defects of the printed algorithms, one test each: bad as printed, good as corrected, on the same schedule.
 
 B-1 to B-23 number what the listings of the thesis (T), the SBAC-PAD paper (S) and the ICPP paper (I) get wrong or leave
-open. A schedule is played three times where that makes sense: with the switch of
-:class:`antiphon.fabrics.cube.PublishedOptions` as printed, with the switch as corrected, and with the repaired VCube-PS.
+open. A schedule is played three times where that makes sense: with the switch of ``PublishedOptions`` as printed, with
+the switch as corrected, and with the repaired VCube-PS.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ DEFECTS = {
     "B-4": "aggregation: the order inside a packet is not said; not part of VCube-PS",
     "B-5": "aggregation: the place of the call that delivers is unclear; not part of VCube-PS",
     "B-6": "aggregation: compressed vectors lack entries that the test reads; not part of VCube-PS",
-    "B-7": "not observable: T sends before it registers the acknowledgements that it expects, but a process handles one "
-    "event at a time, so that none of them can come in between",
+    "B-7": "not observable: T sends before it registers the acknowledgements that it expects, but a process handles "
+    "one event at a time, so that none of them can come in between",
     "B-8": "test_b8_two_sender_tasks_break_the_order_of_reception",
     "B-9": "test_b9_an_emptied_barrier_prunes_nothing",
     "B-10": "test_b10_waiting_for_a_silent_source_blocks_a_newcomer, "
@@ -50,8 +50,8 @@ DEFECTS = {
     "B-20": "test_b20_forgetting_the_barrier_breaks_causal_order, test_b20_a_kept_barrier_blocks_a_newcomer",
     "B-21": "test_b21_a_relay_with_an_old_view_drops_a_newcomer",
     "B-22": "test_b22_a_newcomer_given_a_cluster_loses_it",
-    "B-23": "not observable: S names a message by (s, t, c), T by (s, c); there is one counter per node for all topics, "
-    "so both name the same message",
+    "B-23": "not observable: S names a message by (s, t, c), T by (s, c); there is one counter per node for all "
+    "topics, so both name the same message",
 }
 """Every defect with the tests that show it, or the reason why there is none."""
 
@@ -180,20 +180,23 @@ def test_b11_inner_nodes_do_not_introduce_themselves() -> None:
 
 
 def test_b12_whole_views_bring_back_who_has_left() -> None:
-    """SENDACKS adds the own tuple (listing) or the whole view (prose of T 5.5.5).
+    """SENDACKS adds the own tuple (listing) or the whole view (prose of T 5.5.5): the hole of stale members.
 
-    Node 2 has left, node 1 does not know it yet and tells the newcomer 0 that 2 is a member. Node 2 does not know the
-    newcomer, so its UNS never reaches it: every publication of node 0 goes to node 2, for ever.
+    Node 2 has left, node 1 does not know it yet and tells the newcomer 3 that 2 is a member. Node 2 does not know the
+    newcomer, so its UNS never reaches it: every publication of node 3 goes to node 2, for ever.
     """
 
     def false_positives(system: System) -> int:
         table = Table(system, 2).begin(1, 2)
         table.unsubscribe(2)
-        table.subscribe(0)
-        table.settle(hold=kind_over(2, 1, Uns, Unsubscribe))
+        table.subscribe(3)
+        late = kind_over(2, 1, Uns, Unsubscribe)
+        table.settle(hold=late)
+        table.publish(3, "0")
+        table.settle(hold=late)
         table.settle()
-        for number in range(5):
-            table.publish(0, str(number))
+        for number in range(1, 5):
+            table.publish(3, str(number))
             table.settle()
         assert table.delivered(1) == ["0", "1", "2", "3", "4"]
         return table.receptions(2)

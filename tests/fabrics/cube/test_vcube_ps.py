@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from antiphon.fabrics.cube.messages import Answer, Refusal, Subscribe, Synchronise
+from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Subscribe, Synchronise
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
@@ -37,6 +37,7 @@ def builder(
 
     def build(environment: Environment) -> VCubePs:
         process = VCubePs(environment, cube, chosen)
+        process.begin_as_home(0, present)
         if environment.identifier in present:
             process.begin_as_member(0, view)
         return process
@@ -270,24 +271,25 @@ def test_news_of_an_old_membership_does_not_remove_a_new_one() -> None:
 
 # Every schedule of small systems.
 
-# Members at the start, what each node does, and how many states the system has with a window of 1 and of 64.
+# Members at the start, what each node does, the window, and how many states the system has.
 SMALL_SYSTEMS: list[tuple[list[int], list[list[Operation]], int, int]] = [
-    ([0, 1], [[PUBLISH, PUBLISH], [PUBLISH, PUBLISH]], 341, 1021),
-    ([0], [[PUBLISH, PUBLISH], [SUBSCRIBE, PUBLISH]], 281, 527),
-    ([0, 1], [[PUBLISH, PUBLISH], [UNSUBSCRIBE, SUBSCRIBE]], 1839, 5469),
-    ([0], [[PUBLISH], [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]], 764, 764),
-    ([0], [[PUBLISH], [SUBSCRIBE], [SUBSCRIBE]], 8767, 8767),
-    ([0, 3], [[PUBLISH], [], [], [UNSUBSCRIBE]], 540, 540),
-    ([0, 2, 3], [[PUBLISH], [], [UNSUBSCRIBE], []], 2106, 2106),
-]
-WINDOWS_OF_SMALL_SYSTEMS = [
-    (members, scripts, window, states)
-    for members, scripts, *counts in SMALL_SYSTEMS
-    for window, states in zip((1, 64), counts, strict=True)
+    ([0, 1], [[PUBLISH, PUBLISH], [PUBLISH, PUBLISH]], 1, 341),
+    ([0, 1], [[PUBLISH, PUBLISH], [PUBLISH, PUBLISH]], 64, 1021),
+    ([0], [[PUBLISH, PUBLISH], [SUBSCRIBE, PUBLISH]], 1, 281),
+    ([0], [[PUBLISH, PUBLISH], [SUBSCRIBE, PUBLISH]], 64, 527),
+    ([0, 1], [[PUBLISH, PUBLISH], [UNSUBSCRIBE, SUBSCRIBE]], 1, 343),
+    ([0, 1], [[PUBLISH, PUBLISH], [UNSUBSCRIBE, SUBSCRIBE]], 64, 807),
+    ([0], [[PUBLISH], [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]], 64, 234),
+    ([0], [[PUBLISH], [SUBSCRIBE], [SUBSCRIBE]], 64, 8767),
+    ([0, 1], [[PUBLISH], [UNSUBSCRIBE], [SUBSCRIBE]], 64, 1130),
+    ([0, 2, 3], [[PUBLISH, PUBLISH], [], [UNSUBSCRIBE], []], 64, 547),
+    ([0, 2], [[PUBLISH], [SUBSCRIBE], [UNSUBSCRIBE], []], 64, 4292),
+    ([0, 1, 2, 3], [[PUBLISH], [PUBLISH], [UNSUBSCRIBE], []], 64, 11584),
+    ([0, 1, 2, 3], [[PUBLISH], [UNSUBSCRIBE], [UNSUBSCRIBE], []], 64, 2452),
 ]
 
 
-@pytest.mark.parametrize(("members", "scripts", "window", "states"), WINDOWS_OF_SMALL_SYSTEMS)
+@pytest.mark.parametrize(("members", "scripts", "window", "states"), SMALL_SYSTEMS)
 def test_no_schedule_loses_blocks_or_reorders(
     members: list[int], scripts: list[list[Operation]], window: int, states: int
 ) -> None:
@@ -296,6 +298,53 @@ def test_no_schedule_loses_blocks_or_reorders(
     assert found.exhausted
     assert found.ends > 0
     assert found.states == states
+
+
+# With a directory, and with bundles: members at the start, what each node does, and how many states there are.
+SMALL_DIRECTORIES: list[tuple[list[int], list[list[Operation]], int]] = [
+    ([], [[SUBSCRIBE, PUBLISH], [SUBSCRIBE, PUBLISH]], 279),
+    ([0], [[PUBLISH, PUBLISH], [SUBSCRIBE, PUBLISH]], 539),
+    ([0], [[PUBLISH], [SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE]], 624),
+    ([0, 1], [[PUBLISH], [UNSUBSCRIBE], [SUBSCRIBE]], 2300),
+    ([0], [[PUBLISH], [SUBSCRIBE], [SUBSCRIBE]], 10992),
+]
+
+
+@pytest.mark.parametrize(("members", "scripts", "states"), SMALL_DIRECTORIES)
+def test_asking_the_home_of_a_topic_is_enough(members: list[int], scripts: list[list[Operation]], states: int) -> None:
+    found = explore(builder(len(scripts), members, Options(directory=True)), scripts)
+    assert found.violation is None, "\n".join([str(found.violation), *found.schedule])
+    assert found.exhausted
+    assert found.states == states
+
+
+def test_bundles_lose_and_reorder_nothing() -> None:
+    scripts = [[PUBLISH, PUBLISH, PUBLISH], [UNSUBSCRIBE]]
+    found = explore(builder(2, [0, 1], Options(window=1)), scripts)
+    assert found.violation is None, "\n".join([str(found.violation), *found.schedule])
+    assert found.exhausted
+    assert found.states == 80
+
+
+def test_what_had_to_queue_for_the_window_travels_together() -> None:
+    process = builder(2, [0, 1], Options(window=1, bundle=3))(notebook := Notebook(0))
+    for _ in range(6):
+        process.publish(b"", 0)
+    for sequence in (1, 2, 5):
+        process.receive(1, Acknowledgement(0, sequence, 0))
+    kinds = [(type(message).__name__, message.sequence) for _, message in notebook.sent]
+    assert kinds == [("Ordered", 1), ("Bundle", 2), ("Bundle", 5)]
+    assert [publication.sequence for publication in notebook.delivered] == [1, 2, 3, 4, 5, 6]
+
+
+def test_with_a_directory_a_subscription_costs_by_the_size_of_the_topic() -> None:
+    costs = {}
+    for directory in (False, True):
+        engine = Engine(256, Network(ConstantDelay(10)), builder(256, [3, 77], Options(directory=directory)))
+        engine.at(0, SubscribeAction(200))
+        engine.run()
+        costs[directory] = engine.sent
+    assert costs == {False: 4 * 255, True: 2 + 4 * 2}
 
 
 # Random schedules of larger ones are `antiphon torture`; one that is big enough to have every kind of traffic:

@@ -71,7 +71,7 @@ class TreeBroadcast(Process):
         return len(self._waves) + waiting
 
     def completed(self) -> i64:
-        """How many of this node's publications are known to have reached their whole tree."""
+        """How many publications that this node is the root of are known to have reached their whole tree."""
         return self._completed
 
     def _stamped(self, payload: bytes, topic: i64) -> Ordered:

@@ -20,12 +20,25 @@ class Acknowledgement(Message):
 
 
 @mypyc_attr(acyclic=True)
-class LeafCopy(Message):
-    """A publication for the receiver alone: it is not to hand it on."""
+class Bundle(Message):
+    """Publications of one source that follow each other and travel together; named after the first."""
 
-    def __init__(self, publication: Ordered) -> None:
-        super().__init__(publication.source, publication.sequence, publication.topic)
-        self.publication: Final[Ordered] = publication
+    def __init__(self, publications: list[Ordered]) -> None:
+        first = publications[0]
+        super().__init__(first.source, first.sequence, first.topic)
+        self.publications: Final[list[Ordered]] = publications
+
+    def is_control(self) -> bool:
+        return False
+
+
+@mypyc_attr(acyclic=True)
+class LeafCopy(Message):
+    """A publication or a bundle for the receiver alone: it is not to hand it on."""
+
+    def __init__(self, packet: Message) -> None:
+        super().__init__(packet.source, packet.sequence, packet.topic)
+        self.packet: Final[Message] = packet
 
     def is_control(self) -> bool:
         return False
@@ -38,21 +51,55 @@ class Refusal(Message):
     ``counter`` is that of the sender's last unsubscription: news about any membership before it is out of date.
     """
 
-    def __init__(self, publication: Ordered, counter: i64, was_leaf: bool) -> None:
-        super().__init__(publication.source, publication.sequence, publication.topic)
-        self.publication: Final[Ordered] = publication
+    def __init__(self, packet: Message, counter: i64, was_leaf: bool) -> None:
+        super().__init__(packet.source, packet.sequence, packet.topic)
+        self.packet: Final[Message] = packet
         self.counter: Final[i64] = counter
         self.was_leaf: Final[bool] = was_leaf
 
 
 @mypyc_attr(acyclic=True)
-class Subscribe(Message):
-    """The source, which has no view yet, becomes a member. ``sequence`` is the counter of the subscription."""
+class Question(Message):
+    """What a newcomer, the source, asks on its way to become a member; ``sequence`` counts its subscriptions.
+
+    ``targets`` names those whom the receiver is to ask in turn; None means all nodes of its part of the cube.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, targets: vec[i64] | None = None) -> None:
+        super().__init__(source, sequence, topic)
+        self.targets: Final[vec[i64] | None] = targets
+
+    def narrowed_to(self, targets: vec[i64]) -> Question:
+        """The same question for others."""
+        raise NotImplementedError
 
 
 @mypyc_attr(acyclic=True)
-class Synchronise(Message):
-    """The source has a complete view now and asks what counts as past. ``sequence`` as in its ``Subscribe``."""
+class Subscribe(Question):
+    """The source, which has no view yet, becomes a member: who is one?"""
+
+    def narrowed_to(self, targets: vec[i64]) -> Question:
+        return Subscribe(self.source, self.sequence, self.topic, targets)
+
+
+@mypyc_attr(acyclic=True)
+class Synchronise(Question):
+    """The source has a complete view now: what counts as past?"""
+
+    def narrowed_to(self, targets: vec[i64]) -> Question:
+        return Synchronise(self.source, self.sequence, self.topic, targets)
+
+
+@mypyc_attr(acyclic=True)
+class Answer(Message):
+    """The subtree of the sender has handled a question; ``entries`` is what it has to say.
+
+    To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64]) -> None:
+        super().__init__(source, sequence, topic)
+        self.entries: Final[vec[i64]] = entries
 
 
 @mypyc_attr(acyclic=True)
@@ -61,15 +108,27 @@ class Unsubscribe(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Answer(Message):
-    """The subtree of the sender has handled a ``Subscribe`` or ``Synchronise``; ``entries`` is what it has to say.
+class Register(Message):
+    """A newcomer asks the home of the topic to be listed. ``sequence`` is the counter of its subscription."""
 
-    To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier.
-    """
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64]) -> None:
+@mypyc_attr(acyclic=True)
+class Registered(Message):
+    """The home's answer to the newcomer: who was listed before, and what those who have left counted as past."""
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, members: vec[i64], past: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
-        self.entries: Final[vec[i64]] = entries
+        self.members: Final[vec[i64]] = members
+        self.past: Final[vec[i64]] = past
+
+
+@mypyc_attr(acyclic=True)
+class Unregister(Message):
+    """A leaver asks the home of the topic not to be listed any more, and leaves what it counts as past."""
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, past: vec[i64]) -> None:
+        super().__init__(source, sequence, topic)
+        self.past: Final[vec[i64]] = past
 
 
 COUNTER_BITS: Final = 38

@@ -29,8 +29,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.published_messages import Sub, Uns
+from antiphon.fabrics.cube.topic import Pending
 from antiphon.fabrics.cube.topology import Cube, FullCube, cluster, dimension_for
-from antiphon.fabrics.cube.vcube_ps import Pending
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.integer_map import IntegerMap
@@ -103,6 +103,12 @@ class SrptTopic:
         # The members that hang on this broker, ascending.
         self.attached: Final[list[int]] = []
 
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(pending.sequence, pending.payload) for pending in self.queue]
+        early = [(publication.source, publication.sequence) for publication in self.early]
+        return f"{self.name} {self.state} {self.published} {queued} {early} {self.known.sorted_items()}"
+
 
 class SingleRootPerTopic(Process):
     """One node of SRPT-S or SRPT-B, depending on the tree that the options name."""
@@ -145,6 +151,7 @@ class SingleRootPerTopic(Process):
         state = self._topic(topic)
         state.wants_membership = True
         state.state = MEMBER
+        self.environment.subscribed(topic)
         self.begin_as_relay(topic, view)
 
     def begin_as_relay(self, topic: i64, view: View) -> None:
@@ -165,6 +172,15 @@ class SingleRootPerTopic(Process):
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
         return known is not None and known.wants_membership
+
+    def state(self) -> str:
+        return f"{self._counter} {[topic.text() for _, topic in sorted(self._topics.items())]}"
+
+    def unfinished(self) -> i64:
+        count: i64 = 0
+        for topic in self._topics.values():
+            count += len(topic.queue) + len(topic.early) + (1 if topic.state in {JOINING, LEAVING} else 0)
+        return count
 
     def members_below(self, topic: i64) -> list[int]:
         """The members that this node knows: those in its subtree, ascending."""
@@ -224,7 +240,9 @@ class SingleRootPerTopic(Process):
         if topic.state == JOINING:
             # It has overtaken the subscription on its way back.
             topic.early.append(publication)
-        elif topic.state != OUTSIDE:
+        elif topic.state == OUTSIDE:
+            self.environment.unwanted(publication)
+        else:
             self.environment.deliver(publication)
 
     def _spread_membership(self, topic: SrptTopic, message: Message) -> None:

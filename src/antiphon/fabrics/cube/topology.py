@@ -28,7 +28,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 
 MAXIMUM_DIMENSION: Final = 22
-"""Four million identifiers: what fits above the sequence number in a publication key."""
+"""Four million identifiers: what fits below the sequence number in a publication key."""
 
 
 def cluster(i: i64, j: i64) -> i64:

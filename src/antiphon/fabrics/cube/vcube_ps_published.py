@@ -23,12 +23,12 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.membership import append_all
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, member_entry
 from antiphon.fabrics.cube.published_delivery import NOTHING, PublishedDelivery
 from antiphon.fabrics.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
 from antiphon.fabrics.cube.published_view import PublishedView
 from antiphon.fabrics.cube.topology import Cube, cluster
-from antiphon.fabrics.cube.vcube_ps import append_all
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel.errors import ProtocolError, UsageError
@@ -38,6 +38,8 @@ from antiphon.kernel.process import NO_NODE, Environment, Process
 SUBSCRIBING: Final[i64] = 0
 UNSUBSCRIBING: Final[i64] = 1
 PUBLISHING: Final[i64] = 2
+
+NEVER_RESET: Final[i64] = 0
 
 
 @final
@@ -52,8 +54,8 @@ class PublishedOptions:
       perhaps for ever. The prose says not to wait, which breaks causal order.
     * ``inner_nodes_introduce_themselves``: an inner node adds itself to the acknowledgement of the first PUB of a
       source, as leaves do. As printed it finds, when its children have answered, that the PUB is no longer the first.
-    * ``whole_view_in_acknowledgements``: members answer with their whole view, as in the prose; in the listing they
-      answer with their own tuple. Whole views bring back members that have left.
+    * ``whole_view_in_acknowledgements``: members answer with the SUB tuples of their whole view, as in the prose; in
+      the listing they answer with their own tuple. Whole views bring back members that have left.
     * ``leaves_keep_payload``: line 54 means the acknowledgement. As printed a leaf empties the message itself.
     * ``matches_acknowledgements``: an acknowledgement is looked for under the key (s, t, c) under which it is
       registered. As printed it is looked for under (s, c, t): nothing after a node's first operation leaves its queue.
@@ -144,8 +146,8 @@ class Gathering:
     """What the acknowledgements of an open wave have said so far, and how often the view had been reset by then."""
 
     def __init__(self, entries: vec[i64], resets: i64) -> None:
-        self.entries: Final[vec[i64]] = entries
-        self.resets: Final[i64] = resets
+        self.entries: vec[i64] = entries
+        self.resets: i64 = resets
 
 
 @final
@@ -162,7 +164,14 @@ class PublishedTopic:
         self.wants_membership: bool = False
         self.is_member: bool = False
         self.joined_counter: i64 = 0
-        self.resets: i64 = 0
+        self.resets: i64 = NEVER_RESET
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(operation.kind, operation.counter) for operation in self.queue]
+        flags = (self.senders, self.idle_senders, self.wants_membership, self.is_member, self.joined_counter)
+        view = [*self.view.subscriptions(), *self.view.tombstones()]
+        return f"{self.name} {queued} {flags} {view} [{self.delivery.state()}]"
 
 
 class PublishedVCubePs(Process):
@@ -221,11 +230,23 @@ class PublishedVCubePs(Process):
         state.is_member = True
         state.senders = 1
         state.idle_senders = 1
+        self.environment.subscribed(topic)
 
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
         return known is not None and known.wants_membership
+
+    def state(self) -> str:
+        topics = [topic.text() for _, topic in sorted(self._topics.items())]
+        gathered = [(key, list(gathering.entries)) for key, gathering in sorted(self._gathered.items())]
+        return f"{self._counter} {topics} {self._waves.state()} {gathered} {sorted(self._running)}"
+
+    def unfinished(self) -> i64:
+        count: i64 = len(self._waves)
+        for topic in self._topics.values():
+            count += len(topic.queue) + topic.delivery.waiting()
+        return count
 
     def topic(self, name: i64) -> PublishedTopic | None:
         """What this node knows about a topic, for inspection."""
@@ -318,6 +339,7 @@ class PublishedVCubePs(Process):
         topic = self._topics.get(publication.topic)
         is_leaf = self._hand_on(sender, publication, topic)
         if topic is None or not topic.is_member:
+            self.environment.unwanted(publication)
             return
         if is_leaf and not self._options.leaves_keep_payload:
             publication = publication.without_payload()
@@ -343,27 +365,31 @@ class PublishedVCubePs(Process):
         if parent == NOT_OPEN:
             return
         topic = self._topics.get(ack.topic)
-        resets = 0 if topic is None else topic.resets
-        union = news = ack.entries
         gathering = self._gathered.get(key)
-        if gathering is not None:
-            union = self._united(gathering.entries, ack.entries)
-            # What came before is in the view already, unless that was thrown away meanwhile.
-            news = ack.entries if gathering.resets == resets else union
-        if parent == STILL_OPEN:
-            if len(union) > 0:
-                self._gathered[key] = Gathering(union, resets)
-        else:
-            self._gathered.pop(key, None)
-            if parent != NO_NODE:
-                self._acknowledge(parent, ack, topic, union)
         if topic is not None and topic.is_member:
-            for entry in news:
-                topic.view.update(entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK, (entry & 1) == 1)
-        if parent == NO_NODE:
-            assert topic is not None, "who began an operation on a topic knows it"
-            self._finish(topic, self._running.pop(key))
-            self._go_on(topic)
+            self._learn(topic, ack, gathering)
+        entries = ack.entries if gathering is None else self._united(gathering.entries, ack.entries)
+        if parent == STILL_OPEN:
+            if gathering is not None:
+                gathering.entries = entries
+            elif len(entries) > 0:
+                self._gathered[key] = Gathering(entries, NEVER_RESET if topic is None else topic.resets)
+            return
+        self._gathered.pop(key, None)
+        if parent != NO_NODE:
+            self._acknowledge(parent, ack, topic, entries)
+            return
+        assert topic is not None, "who began an operation on a topic knows it"
+        self._finish(topic, self._running.pop(key))
+        self._go_on(topic)
+
+    def _learn(self, topic: PublishedTopic, ack: Ack, gathering: Gathering | None) -> None:
+        """UPDATE the view with what an acknowledgement and those before it say."""
+        update_with(topic.view, ack.entries)
+        # What came before is in the view already, unless that was thrown away meanwhile.
+        if gathering is not None and gathering.resets != topic.resets:
+            gathering.resets = topic.resets
+            update_with(topic.view, gathering.entries)
 
     def _hand_on(self, sender: i64, message: Message, topic: PublishedTopic | None) -> bool:
         """Forward to the children below the sender; true if there are none, and the answer is given at once."""
@@ -400,7 +426,7 @@ class PublishedVCubePs(Process):
             first = topic.delivery.first(about.source)
             if first == NOTHING or (options.inner_nodes_introduce_themselves and first == about.sequence):
                 if options.whole_view_in_acknowledgements:
-                    entries = merged_entries(entries, topic.view.entries())
+                    entries = merged_entries(entries, topic.view.subscriptions())
                 else:
                     entries = append(entries, member_entry(self.me, topic.joined_counter, True))
         self.environment.send(parent, Ack(about.source, about.sequence, about.topic, entries))
@@ -422,3 +448,9 @@ class PublishedVCubePs(Process):
 
     def _view_of(self, members: View) -> PublishedView:
         return PublishedView(members, self._options.keeps_tombstones, not self._options.updates_whole_view)
+
+
+def update_with(view: PublishedView, entries: vec[i64]) -> None:
+    """UPDATE a view with all tuples of an acknowledgement."""
+    for entry in entries:
+        view.update(entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK, (entry & 1) == 1)

@@ -56,8 +56,9 @@ class View:
 
     def counter_of(self, node: i64) -> i64:
         """The counter of the membership that is known of ``node``, or -1."""
-        passive = self._passive.get(node, -1)
-        return passive if passive >= 0 else self._counters.get(node, -1)
+        if len(self._passive) > 0 and node in self._passive:
+            return self._passive[node]
+        return self._counters.get(node, -1)
 
     def add(self, node: i64, counter: i64, is_active: bool) -> None:
         """``node`` has subscribed under ``counter``; ``is_active`` if it has a complete view."""

@@ -1,0 +1,82 @@
+"""Directories: which node is home to a topic, and what it keeps for it.
+
+The home lists who has registered as a member, and keeps what those who have left counted as past. It puts concurrent
+subscriptions into one order, which is all that newcomers need in order to find each other without asking everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.kernel.process import NO_NODE
+from antiphon.orders.order import merged_frontiers
+
+SCATTER: Final = 0x9E3779B1
+
+
+@final
+class Record:
+    """What the home of one topic keeps."""
+
+    def __init__(self) -> None:
+        # Who is listed, with the counter of the subscription, in the order of registration.
+        self.listed: dict[i64, i64] = {}
+        self.past: vec[i64] = vec[i64]()
+
+
+@final
+class Directory:
+    """The records of all topics whose home this node is."""
+
+    def __init__(self, cube: Cube) -> None:
+        self._cube: Final[Cube] = cube
+        self._records: dict[i64, Record] = {}
+
+    def home_of(self, topic: i64) -> i64:
+        """The home of a topic: the member of the cube nearest to a place that depends on the topic alone."""
+        place = ((topic * SCATTER) >> 5) & ((1 << self._cube.dimension) - 1)
+        if self._cube.contains(place):
+            return place
+        s: i64 = 1
+        while s <= self._cube.dimension:
+            found = self._cube.first(place, s)
+            if found != NO_NODE:
+                return found
+            s += 1
+        return NO_NODE
+
+    def register(self, topic: i64, node: i64, counter: i64) -> vec[i64]:
+        """List a newcomer; the answer is who was listed before."""
+        record = self._record(topic)
+        others = vec[i64]()
+        for listed in record.listed:
+            if listed != node:
+                others = append(others, listed)
+        record.listed[node] = counter
+        return others
+
+    def unregister(self, topic: i64, node: i64, counter: i64, past: vec[i64]) -> None:
+        """Take a leaver off the list, unless it has registered anew since, and keep what it counted as past."""
+        record = self._record(topic)
+        record.past = merged_frontiers(record.past, past)
+        if record.listed.get(node, counter + 1) < counter:
+            del record.listed[node]
+
+    def past(self, topic: i64) -> vec[i64]:
+        """What those who have left counted as past."""
+        return self._record(topic).past
+
+    def state(self) -> str:
+        """The content as text, for those who compare states."""
+        return str([(name, list(r.listed.items()), list(r.past)) for name, r in sorted(self._records.items())])
+
+    def _record(self, topic: i64) -> Record:
+        found = self._records.get(topic)
+        if found is None:
+            found = Record()
+            self._records[topic] = found
+        return found

@@ -1,0 +1,377 @@
+"""Membership of topics: how a node becomes a member, and how it stops being one.
+
+The part of VCube-PS (:mod:`antiphon.fabrics.cube.vcube_ps`) that is about members and not about publications. A
+newcomer conducts two surveys, ``Subscribe`` and ``Synchronise``; each goes down a tree of the cube and its answers come
+back up. Whom a survey asks is either everybody, or, with a directory, those whom the topic's home node has listed and
+whom the newcomer has heard of since. ``docs/architecture.md`` argues that either is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.directory import Directory
+from antiphon.fabrics.cube.messages import (
+    COUNTER_BITS,
+    COUNTER_MASK,
+    Answer,
+    Question,
+    Register,
+    Registered,
+    Subscribe,
+    Synchronise,
+    Unregister,
+    Unsubscribe,
+    member_entry,
+)
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Pending, Topic
+from antiphon.fabrics.cube.topology import Cube, cluster
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon.orders.order import Order, merged_frontiers
+
+
+@final
+class Survey:
+    """A question on its way through this node: who is to be told, and what was gathered."""
+
+    def __init__(self, question: Question, parent: i64, missing: i64) -> None:
+        self.question: Final[Question] = question
+        self.parent: Final[i64] = parent
+        self.missing: i64 = missing
+        self.entries: vec[i64] = vec[i64]()
+
+
+class Membership(Process):
+    """The topics of one node. ``cube`` holds all nodes; views hold the members of each topic."""
+
+    def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
+        super().__init__(environment)
+        self.cube: Final[Cube] = cube
+        self.options: Final[Options] = options
+        self._topics: dict[i64, Topic] = {}
+        self._surveys: dict[i64, Survey] = {}
+        self._directory: Final = Directory(cube)
+        self._counter: i64 = 0
+
+    # What the application does.
+
+    def subscribe(self, topic: i64) -> None:
+        state = self.find_topic(topic)
+        if state.wants_membership:
+            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first to start anew")
+        state.wants_membership = True
+        state.queue.append(Pending(0, self.environment.now(), None))
+        self.go_on(state)
+
+    def unsubscribe(self, topic: i64) -> None:
+        state = self.find_topic(topic)
+        if not state.wants_membership:
+            raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before unsubscribing")
+        state.wants_membership = False
+        state.queue.append(Pending(0, self.environment.now(), None))
+        self.go_on(state)
+
+    def begin_as_member(self, topic: i64, view: View) -> None:
+        """Be a member from the start, knowing all other members: no messages are needed (before ``start``)."""
+        state = self.find_topic(topic)
+        state.view = view.copy()
+        state.state = MEMBER
+        state.wants_membership = True
+        self.environment.subscribed(topic)
+
+    def begin_as_home(self, topic: i64, members: Sequence[int]) -> None:
+        """List the members from the start, if this node is the topic's home (at every node, before ``start``)."""
+        if self._directory.home_of(topic) == self.me:
+            for member in members:
+                self._directory.register(topic, member, 0)
+
+    def is_subscribed(self, topic: i64) -> bool:
+        """Whether the application's last word on this topic was to subscribe."""
+        known = self._topics.get(topic)
+        return known is not None and known.wants_membership
+
+    def state(self) -> str:
+        topics = [topic.text() for _, topic in sorted(self._topics.items())]
+        surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
+        return f"{self._counter} {topics} {surveys} {self._directory.state()}"
+
+    def unfinished(self) -> i64:
+        count: i64 = len(self._surveys)
+        for topic in self._topics.values():
+            count += topic.unfinished()
+        return count
+
+    def topic(self, name: i64) -> Topic | None:
+        """What this node knows about a topic, for inspection."""
+        return self._topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        """What this node knows about each topic that it has heard of, for inspection."""
+        return list(self._topics.values())
+
+    # What a subclass does with publications.
+
+    def start_publications(self, topic: Topic) -> None:
+        """Start the publication at the head of the queue, and any that may travel with it."""
+        raise NotImplementedError
+
+    def take(self, topic: Topic, packet: Message) -> None:
+        """Use a publication, or a bundle of them, that has arrived at a member."""
+        raise NotImplementedError
+
+    def send_down(self, topic: Topic, message: Message, height: i64) -> i64:
+        """Send to the members in this node's clusters up to ``height``; the answer is how many copies left."""
+        raise NotImplementedError
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Question):
+            self._receive_question(sender, message)
+        elif isinstance(message, Answer):
+            self._receive_answer(message)
+        elif isinstance(message, Unsubscribe):
+            self._receive_unsubscribe(sender, message)
+        elif isinstance(message, Register):
+            self._receive_register(sender, message)
+        elif isinstance(message, Registered):
+            self._registered(self.find_topic(message.topic), message.members, message.past)
+        elif isinstance(message, Unregister):
+            self._directory.unregister(message.topic, message.source, message.sequence, message.past)
+        else:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")
+
+    # One thing after the other.
+
+    def go_on(self, topic: Topic) -> None:
+        """Begin what the application asked for, one after the other, as far as that is possible now."""
+        while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
+            if topic.queue[0].payload is not None:
+                self.start_publications(topic)
+                continue
+            # It is taken out first: what begins here may end at once and lead back to this place.
+            del topic.queue[0]
+            if topic.state == OUTSIDE:
+                self._start_subscribing(topic)
+            else:
+                self._leave_topic(topic)
+
+    def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+        if pending.payload is not None:
+            return topic.state == MEMBER and topic.in_flight < self.options.window
+        # Open waves may still need the old view, which subscribing throws away.
+        return topic.state == MEMBER or (topic.state == OUTSIDE and len(topic.waves) == 0)
+
+    # Becoming a member.
+
+    def _start_subscribing(self, topic: Topic) -> None:
+        self._counter += 1
+        topic.joined_counter = self._counter
+        topic.state = SUBSCRIBING
+        topic.view = View(self.cube.dimension)
+        topic.heard.clear()
+        if not self.options.directory:
+            self._ask_everybody(Subscribe(self.me, topic.joined_counter, topic.name))
+            return
+        home = self._directory.home_of(topic.name)
+        if home == self.me:
+            others = self._directory.register(topic.name, self.me, topic.joined_counter)
+            self._registered(topic, others, self._directory.past(topic.name))
+        else:
+            self.environment.send(home, Register(self.me, topic.joined_counter, topic.name))
+
+    def _receive_register(self, sender: i64, message: Register) -> None:
+        """A newcomer asks this node, which is the topic's home, who the members are."""
+        others = self._directory.register(message.topic, message.source, message.sequence)
+        past = self._directory.past(message.topic)
+        self.environment.send(sender, Registered(message.source, message.sequence, message.topic, others, past))
+
+    def _registered(self, topic: Topic, members: vec[i64], past: vec[i64]) -> None:
+        topic.inherited = past
+        for member in members:
+            topic.heard[member] = True
+        self._ask(Subscribe(self.me, topic.joined_counter, topic.name, members))
+
+    def _ask_everybody(self, question: Question) -> None:
+        self._conduct(question, NO_NODE, self._flood(question, self.cube.dimension))
+
+    def _ask(self, question: Question) -> None:
+        self._conduct(question, NO_NODE, self._pass_on(question))
+
+    def _conduct(self, question: Question, parent: i64, missing: i64) -> None:
+        """Wait for the answers of those below; answer at once if there are none."""
+        survey = Survey(question, parent, missing)
+        if missing == 0:
+            self._finish_survey(survey)
+        else:
+            self._surveys[survey_key(question)] = survey
+
+    def _flood(self, question: Question, height: i64) -> i64:
+        """Ask all nodes of this node's clusters up to ``height``, members or not; how many copies left."""
+        count: i64 = 0
+        s: i64 = 1
+        while s <= height:
+            child = self.cube.first(self.me, s)
+            if child != NO_NODE:
+                self.environment.send(child, question)
+                count += 1
+            s += 1
+        return count
+
+    def _pass_on(self, question: Question) -> i64:
+        """Ask those whom the question names: the first of each cluster, who asks the others there; how many copies."""
+        groups: dict[i64, list[i64]] = {}
+        targets = question.targets
+        assert targets is not None, "a question that is passed on names whom it is for"
+        for target in targets:
+            groups.setdefault(cluster(self.me, target), []).append(target)
+        for group in groups.values():
+            self.environment.send(group[0], question.narrowed_to(vec[i64](group[1:])))
+        return len(groups)
+
+    def _receive_question(self, sender: i64, question: Question) -> None:
+        """A newcomer is passive when it subscribes and active when it synchronises."""
+        topic = self._topics.get(question.topic)
+        if topic is not None and topic.state != OUTSIDE:
+            topic.view.add(question.source, question.sequence, isinstance(question, Synchronise))
+            if self.options.directory and topic.state == SUBSCRIBING:
+                topic.heard[question.source] = True
+        if question.targets is None:
+            self._conduct(question, sender, self._flood(question, cluster(self.me, sender) - 1))
+        else:
+            self._conduct(question, sender, self._pass_on(question))
+
+    def _receive_answer(self, answer: Answer) -> None:
+        """Somebody below has answered a question."""
+        key = survey_key(answer)
+        survey = self._surveys.get(key)
+        if survey is None:
+            raise ProtocolError(f"an answer about {answer} came to node {self.me}, which did not ask")
+        if isinstance(survey.question, Synchronise):
+            survey.entries = merged_frontiers(survey.entries, answer.entries)
+        else:
+            survey.entries = append_all(survey.entries, answer.entries)
+        survey.missing -= 1
+        if survey.missing == 0:
+            del self._surveys[key]
+            self._finish_survey(survey)
+
+    def _finish_survey(self, survey: Survey) -> None:
+        """All children have answered: add the own word and tell the parent, or use what was gathered."""
+        question = survey.question
+        topic = self._topics.get(question.topic)
+        if survey.parent == NO_NODE:
+            assert topic is not None, "who asks about a topic knows it"
+            if isinstance(question, Synchronise):
+                self._become_member(topic, survey.entries)
+            else:
+                self._become_active(topic, survey.entries)
+            return
+        entries = survey.entries
+        if topic is not None:
+            if isinstance(question, Synchronise):
+                entries = merged_frontiers(entries, topic.order.frontier())
+            elif topic.state != OUTSIDE:
+                entries = append(entries, member_entry(self.me, topic.joined_counter, topic.is_active()))
+        self.environment.send(survey.parent, Answer(question.source, question.sequence, question.topic, entries))
+
+    def _become_active(self, topic: Topic, members: vec[i64]) -> None:
+        """Everybody has heard of this node, and every member has spoken for itself: the view is complete."""
+        for entry in members:
+            node = entry >> (COUNTER_BITS + 1)
+            counter = (entry >> 1) & COUNTER_MASK
+            if topic.departed.get(node, -1) < counter:
+                topic.view.add(node, counter, (entry & 1) == 1)
+        topic.departed.clear()
+        topic.state = SYNCHRONISING
+        if not self.options.directory:
+            self._ask_everybody(Synchronise(self.me, topic.joined_counter, topic.name))
+            return
+        # Whoever published before all had heard of this node is listed, or was heard of, or has left its past behind.
+        heard = vec[i64]([node for node in topic.heard if node != self.me])
+        self._ask(Synchronise(self.me, topic.joined_counter, topic.name, heard))
+
+    def _become_member(self, topic: Topic, frontier: vec[i64]) -> None:
+        """All that began before anybody answered counts as past; all that begins later will come."""
+        topic.order.start_from(merged_frontiers(topic.inherited, frontier))
+        topic.heard.clear()
+        topic.state = MEMBER
+        self.environment.subscribed(topic.name)
+        early = topic.early
+        topic.early = []
+        for publication in early:
+            self.take(topic, publication)
+        self.go_on(topic)
+
+    def _leave_topic(self, topic: Topic) -> None:
+        self._counter += 1
+        topic.left_counter = self._counter
+        topic.state = OUTSIDE
+        self.send_down(topic, Unsubscribe(self.me, topic.left_counter, topic.name), self.cube.dimension)
+        topic.order = self._successor_of(topic.order)
+        if self.options.directory:
+            self._unregister(topic)
+        self.environment.unsubscribed(topic.name)
+        if len(topic.waves) == 0:
+            self.close_outside(topic)
+
+    def _unregister(self, topic: Topic) -> None:
+        home = self._directory.home_of(topic.name)
+        past = topic.order.frontier()
+        if home == self.me:
+            self._directory.unregister(topic.name, self.me, topic.left_counter, past)
+        else:
+            self.environment.send(home, Unregister(self.me, topic.left_counter, topic.name, past))
+
+    def _successor_of(self, order: Order) -> Order:
+        """A new order that remembers what counts as past and what own publications follow, and nothing that waits.
+
+        The counters of what had to wait are those of the topic, whatever the memberships.
+        """
+        successor = self.options.new_order(self.me)
+        successor.start_from(order.frontier())
+        successor.adopt_barrier(order.barrier())
+        successor.held_total = order.held_total
+        successor.held_peak = order.held_peak
+        return successor
+
+    def close_outside(self, topic: Topic) -> None:
+        """Nobody waits for this node's answer any more: the view is not needed, and it may subscribe again."""
+        topic.view = View(0)
+        self.go_on(topic)
+
+    def _receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
+        """A member has left."""
+        topic = self.find_topic(message.topic)
+        topic.view.remove(message.source, message.sequence)
+        if topic.is_active():
+            self.send_down(topic, message, cluster(self.me, sender) - 1)
+        elif topic.state == SUBSCRIBING:
+            topic.departed[message.source] = max(message.sequence, topic.departed.get(message.source, 0))
+
+    def find_topic(self, name: i64) -> Topic:
+        """What this node knows about a topic, from now on if not before."""
+        found = self._topics.get(name)
+        if found is None:
+            found = Topic(name, self.options.new_order(self.me))
+            self._topics[name] = found
+        return found
+
+
+def survey_key(about: Message) -> i64:
+    """Subscriptions are numbered per node over all topics, so source and counter name a survey."""
+    return publication_key(about.source, about.sequence)
+
+
+def append_all(entries: vec[i64], more: vec[i64]) -> vec[i64]:
+    """Both lists, one after the other."""
+    if len(entries) == 0:
+        return more
+    for entry in more:
+        entries = append(entries, entry)
+    return entries

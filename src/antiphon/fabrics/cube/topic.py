@@ -1,0 +1,119 @@
+"""What one node knows about one topic, and how VCube-PS is configured."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.view import View
+from antiphon.fabrics.cube.waves import Waves
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import Message
+from antiphon.orders.barriers import CausalBarriers
+from antiphon.orders.fifo import Fifo, Unordered
+from antiphon.orders.order import Order
+
+OUTSIDE: Final[i64] = 0
+SUBSCRIBING: Final[i64] = 1
+SYNCHRONISING: Final[i64] = 2
+MEMBER: Final[i64] = 3
+
+ORDERS: Final = ("none", "fifo", "causal")
+DEFAULT_WINDOW: Final = 64
+DEFAULT_BUNDLE: Final = 64
+
+
+@final
+class Options:
+    """How a VCube-PS process behaves; shared by all nodes of a system.
+
+    ``window`` bounds the waves of own publications that are open per topic; the printed protocol has 1.
+    ``bundle`` bounds the publications that travel together when they had to queue for the window; 1 bundles nothing.
+    ``largest_first`` serves the cluster with the deepest subtree first, which shortens the longest path; the printed
+    protocol serves it last. ``directory`` lets a newcomer ask the topic's home node who the members are instead of
+    asking everybody: a subscription then costs messages by the size of the topic and not of the system, but the home
+    is one node on which all subscriptions of the topic depend.
+    """
+
+    def __init__(
+        self,
+        order: str = "causal",
+        window: i64 = DEFAULT_WINDOW,
+        largest_first: bool = True,
+        bundle: i64 = DEFAULT_BUNDLE,
+        directory: bool = False,
+    ) -> None:
+        if order not in ORDERS:
+            raise UsageError(f"VCube-PS orders by {', '.join(ORDERS)}, not {order!r}; choose one of these")
+        if window < 1:
+            raise UsageError(f"the window of open publications must be at least 1, not {window}")
+        if bundle < 1:
+            raise UsageError(f"a bundle holds at least 1 publication, not {bundle}")
+        self.order: Final[str] = order
+        self.window: Final[i64] = window
+        self.largest_first: Final[bool] = largest_first
+        self.bundle: Final[i64] = bundle
+        self.directory: Final[bool] = directory
+
+    def new_order(self, me: i64) -> Order:
+        """An order of the chosen kind for one topic at one node."""
+        if self.order == "causal":
+            return CausalBarriers(me)
+        return Fifo(me) if self.order == "fifo" else Unordered(me)
+
+
+@final
+class Pending:
+    """Something the application asked for that has not begun: a publication, or else a change of membership."""
+
+    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None) -> None:
+        self.sequence: Final[i64] = sequence
+        self.timestamp: Final[i64] = timestamp
+        self.payload: Final[bytes | None] = payload
+
+
+@final
+class Topic:
+    """All that one node knows about one topic. It outlives a membership: numbers are not used again."""
+
+    def __init__(self, name: i64, order: Order) -> None:
+        self.name: Final[i64] = name
+        self.state: i64 = OUTSIDE
+        self.view: View = View(0)
+        self.order: Order = order
+        self.waves: Final = Waves()
+        self.queue: list[Pending] = []
+        self.wants_membership: bool = False
+        self.published: i64 = 0
+        self.in_flight: i64 = 0
+        self.joined_counter: i64 = 0
+        self.left_counter: i64 = 0
+        # Publications, or bundles of them, that came between subscribing and being synchronised.
+        self.early: list[Message] = []
+        # With a directory: whom this newcomer has heard of, in that order, and what the departed left as past.
+        self.heard: dict[i64, bool] = {}
+        self.inherited: vec[i64] = vec[i64]()
+        # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
+        self.departed: dict[i64, i64] = {}
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        queued = [(pending.sequence, pending.payload) for pending in self.queue]
+        early = [(packet.source, packet.sequence) for packet in self.early]
+        counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
+        heard = (list(self.heard), list(self.inherited))
+        return (
+            f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} "
+            f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
+        )
+
+    def unfinished(self) -> i64:
+        """What waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
+        joining = 1 if self.state == SUBSCRIBING or self.state == SYNCHRONISING else 0
+        return self.order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining
+
+    def is_active(self) -> bool:
+        """Whether this node has a complete view and can serve clusters."""
+        return self.state >= SYNCHRONISING

@@ -1,0 +1,246 @@
+"""One publication: Figure 5.6 of the thesis, Figures 3 and 4 of the SBAC-PAD paper.
+
+One member publishes one message to a topic of which a share of the nodes are members. VCube-PS reaches the members
+over a tree that holds nobody else. SRPT sends the message to the topic's root first, and down a tree in which other
+nodes, the *relays*, have to help. Figure (a) shows the mean latency, (b) the number of copies.
+
+With one publication nothing waits for others, and acknowledgements go up only after everything has gone down, so
+charging them changes nothing. What the repaired VCube-PS gains here it gains by serving the largest subtree first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from antiphon.lab.documents import document
+from antiphon.lab.experiment import LARGE_NODES, Experiment, Note, Plan, Results, Row, Sample, compared
+from antiphon.lab.metrics import hops, publication_rows
+from antiphon.lab.one_topic import (
+    MODEL,
+    ONE_ROOT,
+    PUBLISHED,
+    REPAIRED,
+    Build,
+    Group,
+    TopicRun,
+    as_published,
+    as_repaired,
+    draw_group,
+    with_one_root,
+)
+from antiphon.simulator.actions import Publish
+
+SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
+LARGEST = 4 * LARGE_NODES
+FEW_PERCENT = 25
+SYSTEMS: dict[str, Callable[[Group], Build]] = {
+    PUBLISHED: as_published,
+    REPAIRED: as_repaired,
+    ONE_ROOT: with_one_root,
+}
+
+
+@dataclass(frozen=True)
+class OnePublication:
+    """One simulation."""
+
+    system: str
+    nodes: int
+    member_percent: int
+
+    def __str__(self) -> str:
+        return f"{self.system}, {self.nodes} nodes, {self.member_percent} % members"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one publication took: copies of it sent, nodes that got it without being members, hops to a member."""
+
+    latency: float
+    copies: int
+    relays: int
+    hops: float
+    violations: int
+
+
+def measure(case: OnePublication, seed: int) -> Reach:
+    """Let one member publish once; repaired, acknowledgements are charged."""
+    group = draw_group(case.nodes, member_count(case), seed)
+    run = TopicRun(group, SYSTEMS[case.system](group), seed, charged=case.system == REPAIRED)
+    run.engine.at(0, Publish(group.publisher))
+    run.finish()
+    trace = run.trace.table()
+    receptions = publication_rows(trace, "receive")
+    taken = hops(receptions, group.nodes)
+    others = [member for member in group.members if member != group.publisher]
+    return Reach(
+        latency=run.latency(),
+        copies=publication_rows(trace, "send").num_rows,
+        relays=len(set(receptions["node"].to_pylist()) - set(group.members)),
+        hops=float(taken[others].mean()),
+        violations=sum(run.judgement().counts.values()),
+    )
+
+
+def member_count(case: OnePublication) -> int:
+    """How many members a share is, rounded down as in the text; somebody listens to the publisher."""
+    return max(2, case.nodes * case.member_percent // 100)
+
+
+def cases(percents: tuple[int, ...], plan: Plan) -> list[OnePublication]:
+    """All systems at all sizes and shares of members."""
+    return [
+        OnePublication(system, nodes, percent) for nodes in plan.sizes for percent in percents for system in SYSTEMS
+    ]
+
+
+class Reaches:
+    """What was measured, asked for by system, size and share of members."""
+
+    def __init__(self, percents: tuple[int, ...], plan: Plan, results: Results[OnePublication, Reach]) -> None:
+        self.percents = percents
+        self.plan = plan
+        self._results = results
+
+    def of(self, quantity: Callable[[Reach], float], system: str, nodes: int, percent: int = FEW_PERCENT) -> Sample:
+        """One point of a figure."""
+        return self._results.sample(OnePublication(system, nodes, percent), quantity)
+
+    def ratio(self, quantity: Callable[[Reach], float], nodes: int, percent: int = FEW_PERCENT) -> Sample:
+        """How many times more a single root takes."""
+        return self.of(quantity, ONE_ROOT, nodes, percent).over(self.of(quantity, PUBLISHED, nodes, percent))
+
+    def saving(self, quantity: Callable[[Reach], float], nodes: int) -> Sample:
+        """What VCube-PS saves of what a single root takes, in percent."""
+        return Sample(tuple(100 * (1 - 1 / value) for value in self.ratio(quantity, nodes).values))
+
+    def figure(self, name: str, unit: str, quantity: Callable[[Reach], float]) -> Iterator[Row | Note]:
+        """The figure as numbers."""
+        for case in cases(self.percents, self.plan):
+            yield Row(f"{name}, {case}", unit, self._results.sample(case, quantity))
+
+    def missing(self, *sizes: int) -> Iterator[Row | Note]:
+        """A note on published sizes that were not simulated."""
+        absent = [str(size) for size in sizes if size not in self.plan.sizes]
+        if absent:
+            yield Note(f"Published for sizes that were not simulated, and so not compared: {', '.join(absent)} nodes.")
+
+    def judged(self) -> Iterator[Row | Note]:
+        """What the oracle found, in all runs of all systems."""
+        found = [reach.violations for case in cases(self.percents, self.plan) for reach in self._results.of(case)]
+        yield Row("violations found by the oracle in all runs", "violations", Sample((float(sum(found)),)))
+
+
+latency = operator.attrgetter("latency")
+copies = operator.attrgetter("copies")
+
+
+def compare_latency(plan: Plan, results: Results[OnePublication, Reach]) -> Iterator[Row | Note]:
+    """Figure 5.6(a): the points that the texts name, then the figure."""
+    reaches = Reaches((FEW_PERCENT, 100), plan, results)
+    for name, nodes in (("thesis", 4096), ("sbac-pad", 1024)):
+        if nodes not in plan.sizes:
+            continue
+        figure = "fig-5.6a" if name == "thesis" else "fig-3"
+        numbers = document(name).numbers
+        for system, key in ((PUBLISHED, "vcube-ps"), (ONE_ROOT, "srpt")):
+            label = f"latency, {OnePublication(system, nodes, FEW_PERCENT)}"
+            yield compared(label, reaches.of(latency, system, nodes), numbers[f"{figure}/{key}-{nodes}"])
+        label = f"VCube-PS below SRPT, {nodes} nodes, {FEW_PERCENT} % members"
+        yield compared(label, reaches.saving(latency, nodes), numbers[f"{figure}/saving-{nodes}"])
+    if LARGEST in plan.sizes:
+        label = f"SRPT above VCube-PS, {LARGEST} nodes, all members"
+        yield compared(label, extra_hop(reaches, LARGEST), document("thesis").numbers["fig-5.7a/extra-hop"])
+    yield from reaches.missing(1024, 4096)
+    yield from reaches.judged()
+    yield from reaches.figure("latency", "ticks", latency)
+    yield Note(
+        "Where all nodes are members, SRPT differs by the hop to the root; sometimes the publisher is the root. The "
+        "repaired VCube-PS is charged for acknowledgements, which one publication does not notice, and serves the "
+        "largest subtree first."
+    )
+
+
+def extra_hop(reaches: Reaches, nodes: int) -> Sample:
+    """By how much the single root is slower where everybody is a member, in ticks."""
+    return reaches.of(latency, ONE_ROOT, nodes, 100).with_other(
+        operator.sub, reaches.of(latency, PUBLISHED, nodes, 100)
+    )
+
+
+def compare_copies(plan: Plan, results: Results[OnePublication, Reach]) -> Iterator[Row | Note]:
+    """Figure 5.6(b): the ratios that the texts name, then the figure."""
+    reaches = Reaches((FEW_PERCENT, 100), plan, results)
+    thesis, paper = document("thesis").numbers, document("sbac-pad").numbers
+    if 4096 in plan.sizes:
+        yield compared("SRPT / VCube-PS, 4096 nodes", reaches.ratio(copies, 4096), thesis["fig-5.6b/ratio-4096"])
+        yield compared("VCube-PS below SRPT, 4096 nodes", reaches.saving(copies, 4096), thesis["fig-5.6b/saving-4096"])
+    if 1024 in plan.sizes:
+        yield compared("VCube-PS below SRPT, 1024 nodes", reaches.saving(copies, 1024), paper["fig-4/saving-1024"])
+    if 8 in plan.sizes:
+        more = Sample(tuple(value - 1 for value in reaches.ratio(copies, 8).values))
+        yield compared("SRPT above VCube-PS, 8 nodes", more, paper["fig-4/more-8"])
+    yield from reaches.missing(8, 1024, 4096)
+    yield from reaches.judged()
+    yield from reaches.figure("copies", "copies", copies)
+    yield Note(
+        "VCube-PS sends one copy per member, the publisher excepted, whatever the seed. Of 4096 nodes the thesis says "
+        "'times more' and means the ratio; of 8 nodes the paper says it and means the ratio less one. "
+        + expected_tree(max(plan.sizes))
+    )
+
+
+def expected_tree(nodes: int) -> str:
+    """How many copies a single root must send, by counting the subtrees that hold a member."""
+    share = FEW_PERCENT / 100
+    size = tree_size(nodes, share)
+    return (
+        f"By counting, the tree of a single root has {size:.0f} nodes below the root where each of {nodes} nodes is a "
+        f"member with probability {share:g}: {size / (share * nodes):.2f} copies per member."
+    )
+
+
+def tree_size(nodes: int, share: float) -> float:
+    """The expected number of nodes below the root whose subtree holds a member.
+
+    Half of the nodes are leaves, a quarter have two nodes in their subtree, an eighth four, and so on.
+    """
+    heights = range(nodes.bit_length() - 1)
+    return sum((nodes >> (height + 1)) * (1 - (1 - share) ** (1 << height)) for height in heights)
+
+
+PARAMETERS = {
+    **MODEL,
+    "members": "drawn uniformly, the publisher among them, the root among all nodes",
+    "children": "in ascending order of cluster; VCube-PS repaired: in descending order",
+    "latency": "mean over receivers, without the publisher",
+}
+DEFAULT = Plan((*SIZES, LARGEST), repetitions=20, large_repetitions=10)
+FULL = Plan((*SIZES, 2 * LARGE_NODES, LARGEST), repetitions=40, large_repetitions=40, full=True)
+
+FIG_5_6A: Experiment[OnePublication, Reach] = Experiment(
+    name="vcube-ps/fig-5.6a",
+    document="thesis, Figure 5.6(a) (SBAC-PAD paper, Figure 3)",
+    description="one publisher: latency by number of nodes, 25 % or all of them members",
+    default=DEFAULT,
+    full=FULL,
+    parameters=PARAMETERS,
+    cases=partial(cases, (FEW_PERCENT, 100)),
+    measure=measure,
+    compare=compare_latency,
+)
+
+FIG_5_6B: Experiment[OnePublication, Reach] = Experiment(
+    name="vcube-ps/fig-5.6b",
+    document="thesis, Figure 5.6(b) (SBAC-PAD paper, Figure 4)",
+    description="one publisher: copies of the publication by number of nodes, 25 % or all of them members",
+    default=DEFAULT,
+    full=FULL,
+    parameters=PARAMETERS,
+    cases=partial(cases, (FEW_PERCENT, 100)),
+    measure=measure,
+    compare=compare_copies,
+)

@@ -111,5 +111,16 @@ def test_misuse_is_explained(antiphon: Antiphon, arguments: list[str], complaint
     assert antiphon("torture", *arguments) == (2, "", complaint)
 
 
+@pytest.mark.slow
+def test_processes_that_share_the_work_find_the_same(antiphon: Antiphon) -> None:
+    """Two tasks in two processes that are started afresh."""
+
+    def found(jobs: int) -> dict[str, object]:
+        result = json.loads(antiphon("torture", "--seeds", 60, "--jobs", jobs, "--json")[1])
+        return {key: value for key, value in result.items() if key not in ("seconds", "seeds_per_hour")}
+
+    assert found(2) == found(1)
+
+
 def test_all_cores_are_used_unless_told_otherwise() -> None:
     assert 1 <= torture.cores() <= (os.cpu_count() or 1)

@@ -50,6 +50,8 @@ class Witness:
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Take notice of rows of a trace."""
+        if self._rows > MAXIMUM_ROWS:
+            return
         rows = evidence(pa.Table.from_batches([batch]))
         self._rows += rows.num_rows
         if self._rows > MAXIMUM_ROWS:

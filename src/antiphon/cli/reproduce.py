@@ -17,7 +17,7 @@ def reproduce(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help="Experiments such as vcube-ps/fig-5.8a, or systems such as vcube-ps; default all."
+            metavar="NAME", help="Experiments such as vcube-ps/fig-5.8a, or systems such as vcube-ps; default all."
         ),
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Say which experiments there are and stop.")] = False,

@@ -20,7 +20,7 @@ from mypy_extensions import i64
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.orders.causal import CausalOrder
-from antiphon.orders.order import Ordered, frontier_of, raise_to
+from antiphon.orders.order import Ordered, frontier_of
 
 
 class CausalBarriers(CausalOrder):
@@ -48,7 +48,8 @@ class CausalBarriers(CausalOrder):
         barrier.put(publication.source, publication.sequence)
 
     def barrier(self) -> vec[i64]:
-        return frontier_of(self._barrier)
+        return frontier_of(self._barrier.sorted_items())
 
     def adopt_barrier(self, keys: vec[i64]) -> None:
-        raise_to(self._barrier, keys)
+        for key in keys:
+            self._barrier.put(key & SOURCE_MASK, key >> SOURCE_BITS)

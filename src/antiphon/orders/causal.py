@@ -21,8 +21,8 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.kernel.counters import Counters
+from antiphon.kernel.message import publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 
@@ -42,7 +42,7 @@ class CausalOrder(Order):
         super().__init__()
         self.me: Final[i64] = me
         # Per source, the number up to which its publications count as past.
-        self._past: Final = IntegerMap()
+        self._past: Final = Counters()
         # Keyed by the one delivery that each of the listed publications waits for.
         self._waiting_for: dict[i64, list[Waiting]] = {}
         self._held: set[i64] = set()
@@ -52,7 +52,7 @@ class CausalOrder(Order):
         raise NotImplementedError
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
-        if publication.sequence <= self._past.get(publication.source, 0):
+        if publication.sequence <= self._past.get(publication.source):
             return []
         missing = self._missing(publication, 0)
         if missing != -1:
@@ -72,10 +72,10 @@ class CausalOrder(Order):
 
     def past(self, source: i64) -> i64:
         """Up to which number the publications of ``source`` count as past."""
-        return self._past.get(source, 0)
+        return self._past.get(source)
 
     def frontier(self) -> vec[i64]:
-        return frontier_of(self._past)
+        return frontier_of(self._past.sorted_items())
 
     def start_from(self, frontier: vec[i64]) -> None:
         assert len(self._held) == 0, "a frontier is set before anything arrives"
@@ -83,7 +83,7 @@ class CausalOrder(Order):
 
     def count_own(self, sequence: i64) -> None:
         """An own publication is past from now on."""
-        assert sequence == self._past.get(self.me, 0) + 1, "own publications are stamped in sequence"
+        assert sequence == self._past.get(self.me) + 1, "own publications are stamped in sequence"
         self._past.put(self.me, sequence)
 
     def _count(self, publication: Ordered) -> None:
@@ -95,18 +95,10 @@ class CausalOrder(Order):
 
         The position after the last one stands for the predecessor from the same source.
         """
-        dependencies = publication.dependencies
         past = self._past
-        count = len(dependencies)
-        if past.get(publication.source, 0) < publication.sequence - 1:
-            return count
-        position = start
-        while position < count:
-            key = dependencies[position]
-            if past.get(key & SOURCE_MASK, 0) < (key >> SOURCE_BITS):
-                return position
-            position += 1
-        return -1
+        if past.get(publication.source) < publication.sequence - 1:
+            return len(publication.dependencies)
+        return past.first_behind(publication.dependencies, start)
 
     def _hold(self, publication: Ordered, missing: i64) -> None:
         key = publication_key(publication.source, publication.sequence)

@@ -13,7 +13,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
@@ -26,7 +26,7 @@ class Fifo(Order):
     def __init__(self, me: i64) -> None:
         super().__init__()
         self._me: Final[i64] = me
-        self._delivered: Final = IntegerMap()
+        self._delivered: Final = Counters()
         self._held: dict[i64, Ordered] = {}
 
     def stamp(self, sequence: i64) -> vec[i64]:
@@ -35,7 +35,7 @@ class Fifo(Order):
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
         source, sequence = publication.source, publication.sequence
-        last = self._delivered.get(source, 0)
+        last = self._delivered.get(source)
         if sequence <= last:
             return []
         if sequence > last + 1:
@@ -58,7 +58,7 @@ class Fifo(Order):
         return f"{self._delivered.sorted_items()} {sorted(self._held)}"
 
     def frontier(self) -> vec[i64]:
-        return frontier_of(self._delivered)
+        return frontier_of(self._delivered.sorted_items())
 
     def start_from(self, frontier: vec[i64]) -> None:
         raise_to(self._delivered, frontier)
@@ -74,7 +74,7 @@ class Unordered(Order):
         super().__init__()
         self._me: Final[i64] = me
         # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
-        self._complete: Final = IntegerMap()
+        self._complete: Final = Counters()
         self._beyond: set[i64] = set()
 
     def stamp(self, sequence: i64) -> vec[i64]:
@@ -83,7 +83,7 @@ class Unordered(Order):
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
         source, sequence = publication.source, publication.sequence
-        complete = self._complete.get(source, 0)
+        complete = self._complete.get(source)
         if sequence <= complete:
             return []
         if sequence > complete + 1:
@@ -105,7 +105,7 @@ class Unordered(Order):
         return f"{self._complete.sorted_items()} {sorted(self._beyond)}"
 
     def frontier(self) -> vec[i64]:
-        return frontier_of(self._complete)
+        return frontier_of(self._complete.sorted_items())
 
     def start_from(self, frontier: vec[i64]) -> None:
         raise_to(self._complete, frontier)

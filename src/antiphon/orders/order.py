@@ -11,7 +11,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication, publication_key
 
 
@@ -90,21 +90,18 @@ class Order:
         raise NotImplementedError
 
 
-def frontier_of(past: IntegerMap) -> vec[i64]:
-    """A map from sources to sequence numbers as keys, sorted by source."""
-    keys = vec[i64]()
-    for source, sequence in past.sorted_items():
+def frontier_of(items: list[tuple[i64, i64]]) -> vec[i64]:
+    """Pairs of source and sequence number, sorted by source, as keys."""
+    keys = vec[i64](capacity=len(items))
+    for source, sequence in items:
         keys = append(keys, publication_key(source, sequence))
     return keys
 
 
-def raise_to(past: IntegerMap, frontier: vec[i64]) -> None:
-    """Raise the entries of a map from sources to sequence numbers to those of a frontier, where they are lower."""
+def raise_to(past: Counters, frontier: vec[i64]) -> None:
+    """Raise the counts of sources to those of a frontier, where they are lower."""
     for key in frontier:
-        source = key & SOURCE_MASK
-        sequence = key >> SOURCE_BITS
-        if sequence > past.get(source, 0):
-            past.put(source, sequence)
+        past.raise_to(key & SOURCE_MASK, key >> SOURCE_BITS)
 
 
 def merged_frontiers(entries: vec[i64], frontier: vec[i64]) -> vec[i64]:

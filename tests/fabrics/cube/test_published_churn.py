@@ -85,8 +85,10 @@ def test_newcomers_lose_subtrees_as_published(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whole_views_keep_sending_to_members_that_have_left(seed: int) -> None:
-    """The reading of the prose: acknowledgements carry the whole view, and views hold current subscribers only."""
-    assert churned(published(whole_view_in_acknowledgements=True, keeps_tombstones=False), seed).late > 100
+    """The reading of the prose: acknowledgements carry the whole view; worse if views hold current subscribers only."""
+    whole = churned(published(whole_view_in_acknowledgements=True), seed)
+    without_tombstones = churned(published(whole_view_in_acknowledgements=True, keeps_tombstones=False), seed)
+    assert 0 < whole.late < without_tombstones.late
     assert churned(published(), seed).late == 0
 
 

@@ -192,6 +192,27 @@ def test_views_are_right_when_everything_has_settled(broker_count: int | None, s
     table.publish(publisher, "last")
     table.settle()
     assert {node for node in range(16) if "last" in table.delivered(node)} == members
+    sent_to = [node for receivers in table.tree("last").values() for node in receivers]
+    assert members >= {node for node in sent_to if options.broker_of(node) != node}, "only brokers may be relays"
+
+
+def test_a_membership_that_comes_twice_is_counted_once() -> None:
+    """Links do not duplicate; if one does all the same, trees are none the worse for it."""
+    table = begun(srpt(2), 2, [0])
+    table.subscribe(3)
+    table.settle()
+    again = table.handed_over[0]
+    table.unsubscribe(3)
+    table.settle()
+    table.subscribe(3)
+    table.settle()
+    table.on_the_way.append(again)
+    table.settle()
+    table.unsubscribe(3)
+    table.settle()
+    assert table.processes[0].members_below(0) == [0]
+    table.publish(0, "a")
+    assert table.on_the_way == []
 
 
 def is_below(options: SrptOptions, node: int, other: int) -> bool:

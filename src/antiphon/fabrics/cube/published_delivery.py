@@ -21,6 +21,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.published_messages import Pub
+from antiphon.kernel.counters import Counters
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
 
@@ -51,7 +52,7 @@ class PublishedDelivery:
         self._prunes: Final[bool] = prunes
         self._waits_for_unheard: Final[bool] = waits_for_unheard
         self._first_received: IntegerMap = IntegerMap()
-        self._last_delivered: IntegerMap = IntegerMap()
+        self._last_delivered: Counters = Counters()
         # The keys of the next publication's barrier; the values mean nothing.
         self._barrier: IntegerMap = IntegerMap()
         # By the source of the dependency that each one waits for.
@@ -112,7 +113,7 @@ class PublishedDelivery:
         """This node has left: what waits is dropped, and what was received is forgotten."""
         self._first_received = IntegerMap()
         if forgets_last:
-            self._last_delivered = IntegerMap()
+            self._last_delivered = Counters()
         if forgets_barrier:
             self._barrier = IntegerMap()
         self._parked = {}
@@ -153,16 +154,17 @@ class PublishedDelivery:
 
     def _missing(self, barrier: vec[i64]) -> i64:
         """The first dependency that is not satisfied, or ``SATISFIED``."""
-        for key in barrier:
-            source = key & SOURCE_MASK
-            counter = key >> SOURCE_BITS
-            if self._last_delivered.get(source, NOTHING) >= counter:
-                continue
-            first = self._first_received.get(source, NOTHING)
-            if first > counter or (first == NOTHING and not self._waits_for_unheard):
-                continue
-            return key
-        return SATISFIED
+        position: i64 = 0
+        while True:
+            position = self._last_delivered.first_behind(barrier, position)
+            if position < 0:
+                return SATISFIED
+            key = barrier[position]
+            first = self._first_received.get(key & SOURCE_MASK, NOTHING)
+            is_too_old = first > key >> SOURCE_BITS
+            if not is_too_old and (first != NOTHING or self._waits_for_unheard):
+                return key
+            position += 1
 
     def _look_again(self, source: i64, counter: i64) -> None:
         """Dependencies on ``source`` up to ``counter`` may be satisfied now."""

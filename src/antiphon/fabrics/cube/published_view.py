@@ -15,7 +15,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import member_entry
-from antiphon.fabrics.cube.published_messages import NO_ENTRIES, merged_entries
+from antiphon.fabrics.cube.published_messages import NO_ENTRIES
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.integer_map import IntegerMap
 
@@ -29,8 +29,8 @@ class PublishedView:
         self._left: Final = IntegerMap()
         self._keeps_tombstones: Final[bool] = keeps_tombstones
         self._returns_early: Final[bool] = returns_early
-        # All tuples, sorted by node; computed when it is asked for and forgotten with the next change.
-        self._entries: vec[i64] = NO_ENTRIES
+        # Computed when it is asked for and forgotten with the next change.
+        self._subscriptions: vec[i64] = NO_ENTRIES
 
     def first(self, i: i64, s: i64) -> i64:
         """The first member of cluster ``s`` of ``i``, or ``NO_NODE``."""
@@ -51,7 +51,7 @@ class PublishedView:
             return
         if self._members.counter_of(node) >= counter or self._left.get(node, -1) >= counter:
             return
-        self._entries = NO_ENTRIES
+        self._subscriptions = NO_ENTRIES
         if is_subscription:
             self._left.remove(node)
             self._members.add(node, counter, True)
@@ -62,23 +62,27 @@ class PublishedView:
 
     def _add_beside(self, node: i64, counter: i64, is_subscription: bool) -> None:
         """Nothing is compared: the tuple joins whatever is there."""
-        self._entries = NO_ENTRIES
+        self._subscriptions = NO_ENTRIES
         if is_subscription:
             self._members.add(node, counter, True)
         elif self._left.get(node, -1) < counter:
             self._left.put(node, counter)
 
-    def entries(self) -> vec[i64]:
-        """All tuples, sorted by node."""
-        if len(self._entries) == 0:
-            members = NO_ENTRIES
+    def subscriptions(self) -> vec[i64]:
+        """The tuples of all members, sorted by node: what a whole view in an acknowledgement is."""
+        if len(self._subscriptions) == 0:
+            entries = NO_ENTRIES
             for member in self._members.active_members():
-                members = append(members, member_entry(member, self._members.counter_of(member), True))
-            tombstones = NO_ENTRIES
-            for node, counter in self._left.sorted_items():
-                tombstones = append(tombstones, member_entry(node, counter, False))
-            self._entries = merged_entries(members, tombstones)
-        return self._entries
+                entries = append(entries, member_entry(member, self._members.counter_of(member), True))
+            self._subscriptions = entries
+        return self._subscriptions
+
+    def tombstones(self) -> vec[i64]:
+        """The tuples of those who have left, sorted by node."""
+        entries = NO_ENTRIES
+        for node, counter in self._left.sorted_items():
+            entries = append(entries, member_entry(node, counter, False))
+        return entries
 
     def _first_node(self) -> i64:
         """The node of the tuple that a loop over the view meets first; sets have no order, so take the lowest."""

@@ -54,8 +54,8 @@ class PublishedOptions:
       perhaps for ever. The prose says not to wait, which breaks causal order.
     * ``inner_nodes_introduce_themselves``: an inner node adds itself to the acknowledgement of the first PUB of a
       source, as leaves do. As printed it finds, when its children have answered, that the PUB is no longer the first.
-    * ``whole_view_in_acknowledgements``: members answer with their whole view, as in the prose; in the listing they
-      answer with their own tuple. Whole views bring back members that have left.
+    * ``whole_view_in_acknowledgements``: members answer with the SUB tuples of their whole view, as in the prose; in
+      the listing they answer with their own tuple. Whole views bring back members that have left.
     * ``leaves_keep_payload``: line 54 means the acknowledgement. As printed a leaf empties the message itself.
     * ``matches_acknowledgements``: an acknowledgement is looked for under the key (s, t, c) under which it is
       registered. As printed it is looked for under (s, c, t): nothing after a node's first operation leaves its queue.
@@ -170,7 +170,8 @@ class PublishedTopic:
         """Everything as text, for those who compare states."""
         queued = [(operation.kind, operation.counter) for operation in self.queue]
         flags = (self.senders, self.idle_senders, self.wants_membership, self.is_member, self.joined_counter)
-        return f"{self.name} {queued} {flags} {list(self.view.entries())} [{self.delivery.state()}]"
+        view = [*self.view.subscriptions(), *self.view.tombstones()]
+        return f"{self.name} {queued} {flags} {view} [{self.delivery.state()}]"
 
 
 class PublishedVCubePs(Process):
@@ -424,7 +425,7 @@ class PublishedVCubePs(Process):
             first = topic.delivery.first(about.source)
             if first == NOTHING or (options.inner_nodes_introduce_themselves and first == about.sequence):
                 if options.whole_view_in_acknowledgements:
-                    entries = merged_entries(entries, topic.view.entries())
+                    entries = merged_entries(entries, topic.view.subscriptions())
                 else:
                     entries = append(entries, member_entry(self.me, topic.joined_counter, True))
         self.environment.send(parent, Ack(about.source, about.sequence, about.topic, entries))

@@ -28,16 +28,22 @@ bench: $(VENV)/installed
 clean:
 	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+DEPENDENCIES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
+
 $(VENV)/tools: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Antiphon needs Python 3.11 or newer; run: make PYTHON=python3.11" >&2; exit 1; }
+	@echo "Setting up .venv (once, about a minute)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip "setuptools>=77,<90"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	$(PIP) --upgrade pip "setuptools>=77,<90"
+	$(PIP) --group dev
+	$(BIN)/python -c '$(DEPENDENCIES)' > $(VENV)/dependencies.txt
+	$(PIP) --requirement $(VENV)/dependencies.txt
 	touch $@
 
 # The package is installed as a copy, compiled where a C compiler exists; src/ itself stays plain Python.
 $(VENV)/installed: $(VENV)/tools setup.py $(SOURCES)
+	@echo "Building Antiphon"
 	rm -rf build/lib* build/bdist*
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --upgrade --force-reinstall --no-deps .
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation .
+	$(PIP) --no-build-isolation --force-reinstall --no-deps .
 	touch $@

@@ -7,6 +7,7 @@ are installed as plain Python; ``antiphon --version`` says which of the two is r
 import os
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import setup
@@ -24,8 +25,9 @@ COMPILED = (
 
 
 def has_compiler() -> bool:
-    """Whether a C compiler can be called under one of its usual names."""
-    return any(shutil.which(name) for name in (os.environ.get("CC", "cc").split()[0], "gcc", "clang"))
+    """Whether a C compiler can be called under one of its usual names, and has Python's headers to work with."""
+    compiler = any(shutil.which(name) for name in (os.environ.get("CC", "cc").split()[0], "gcc", "clang"))
+    return compiler and Path(sysconfig.get_path("include"), "Python.h").exists()
 
 
 def extensions() -> list:

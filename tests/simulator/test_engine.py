@@ -175,7 +175,10 @@ def test_what_is_traced_and_what_may_fail_changes_nothing(network: Network) -> N
         for node in range(8):
             run.engine.at(9 * node, Publish(node))
         run.engine.run()
-        stories.append((run.lines("publish", "deliver", "drop", "duplicate"), run.engine.events, run.engine.end_time))
+        engine = run.engine
+        counters = (engine.events, engine.end_time, engine.sent, engine.charged, engine.queue_ticks)
+        receptions = (engine.receptions, engine.reception_ticks)
+        stories.append((run.lines("publish", "deliver", "drop", "duplicate"), counters, receptions))
     assert len(stories[0][0].splitlines()) > 40
     assert stories == [stories[0]] * 4
 
@@ -603,8 +606,84 @@ def test_an_application_needs_no_trace_and_may_react_at_once() -> None:
     assert (engine.published, engine.end_time) == (2, 12 + 12)
 
 
-def test_an_application_must_say_what_it_does() -> None:
+class Listening(Application):
+    """Writes down whose subscriptions take effect."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, int, int]] = []
+
+    def subscribed(self, engine: Engine, node: int, topic: int) -> None:
+        self.heard.append((engine.calendar.now, node, topic))
+
+
+class Joining(Post):
+    """A subscription takes effect ten ticks after it was asked for; nobody ever wants what is posted."""
+
+    def subscribe(self, topic: int) -> None:
+        self.environment.set_timer(10, topic)
+
+    def expire(self, name: int) -> None:
+        self.environment.subscribed(name)
+
+    def receive(self, sender: int, message: Message) -> None:
+        self.environment.unwanted(message)
+
+
+def test_an_application_hears_when_subscriptions_take_effect() -> None:
+    listening = Listening()
+    engine = Engine(3, Network(ConstantDelay(10)), Joining, application=listening)
+    engine.at(5, Subscribe(2, 7))
+    engine.at(0, Subscribe(1, 4))
+    engine.run()
+    assert listening.heard == [(10, 1, 4), (15, 2, 7)]
+
+
+def test_an_application_may_take_no_notice() -> None:
     engine = Engine(2, Network(ConstantDelay(10)), Post, application=Application())
     engine.at(0, Publish(0, b"\1"))
-    with pytest.raises(NotImplementedError):
+    assert engine.run() == "finished"
+    assert engine.deliveries == 1
+
+
+def test_receptions_are_counted_with_their_age_and_whether_anybody_wanted_them() -> None:
+    engine = Engine(2, Network(ConstantDelay(10)), Joining)
+    engine.at(3, Publish(0, b"\1\1"))
+    engine.run()
+    assert (engine.receptions, engine.reception_ticks) == (2, 12 + 13)
+    assert (engine.unwanted, engine.deliveries) == (2, 0)
+
+
+@pytest.mark.parametrize("can_fail", [False, True])
+def test_waiting_in_output_queues_is_counted_for_what_is_charged(can_fail: bool) -> None:
+    """Of four copies at once the first waits for nobody, the last for the three before it."""
+    free = Network(ConstantDelay(10), charge_control=False)
+    for build, network, expected in (
+        (Post, free, (4, 4, 0 + 1 + 2 + 3)),
+        (Nudging, free, (4, 0, 0)),
+        (Nudging, Network(ConstantDelay(10)), (4, 4, 0 + 1 + 2 + 3)),
+    ):
+        engine = Engine(2, network, build, can_fail=can_fail)
+        engine.at(0, Publish(0, b"\1\1\1\1"))
         engine.run()
+        assert (engine.sent, engine.charged, engine.queue_ticks) == expected
+
+
+class Hesitating(Post):
+    """Delivers its own publication, which starts it, five ticks after it was asked to publish."""
+
+    def publish(self, payload: bytes, topic: int = 0) -> int:
+        self.published += 1
+        self.pending = Publication(self.me, self.published, self.environment.now(), payload)
+        self.environment.set_timer(5, 0)
+        return self.published
+
+    def expire(self, name: int) -> None:
+        self.environment.deliver(self.pending)
+
+
+def test_the_time_from_the_call_to_the_start_of_a_publication_is_counted() -> None:
+    engine = Engine(2, Network(ConstantDelay(10)), Hesitating)
+    engine.at(0, Publish(0))
+    engine.at(2, Publish(1))
+    engine.run()
+    assert (engine.own_deliveries, engine.start_ticks) == (2, 10)

@@ -185,12 +185,12 @@ def test_a_reordering_window_is_one_that_can_be_drawn_from() -> None:
 def test_a_network_is_simple_where_every_copy_takes_the_same_time_and_arrives_once() -> None:
     constant = ConstantDelay(100)
     assert Network(constant).is_simple()
+    assert Network(constant, charge_control=False).is_simple()
     assert Network(constant, transmission=0, processing=0, reordering_window=5).is_simple()
     for complicated in (
         Network(NormalDelay(100, 25)),
         Network(LinkDelay(constant, 1)),
         Network(MatrixDelay([[100]])),
-        Network(constant, charge_control=False),
         Network(constant, loss=0.1),
         Network(constant, duplication=0.1),
         Network(constant, reordering=0.1),

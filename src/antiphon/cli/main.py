@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import bench, demo, output, reproduce, simulate
+from antiphon.cli import bench, demo, output, reproduce, simulate, torture
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -47,6 +47,7 @@ def common(
 app.command("demo")(demo.demo)
 app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)
+app.command("torture")(torture.torture)
 app.add_typer(bench.app)
 
 

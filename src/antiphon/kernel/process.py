@@ -46,6 +46,9 @@ class Environment:
         """Give a publication to the application of this node. This is the moment that ordering promises speak of."""
         raise NotImplementedError
 
+    def unwanted(self, message: Message) -> None:
+        """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
+
     def subscribed(self, topic: i64) -> None:
         """The subscription is effective: whatever anybody publishes on the topic from now on will be delivered here."""
 

@@ -22,6 +22,8 @@ from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Ordered, frontier_of
 
+RECENT_AT_MOST: Final = 64
+
 
 class CausalBarriers(CausalOrder):
     """Publications carry the causal barrier of their source; no vector of the size of the system anywhere."""
@@ -30,6 +32,9 @@ class CausalBarriers(CausalOrder):
         super().__init__(me)
         self._prune: Final[bool] = prune
         self._barrier: IntegerMap = IntegerMap()
+        # Delivered, but not yet in the barrier: many at a time find it in the cache, and before a publication of
+        # this process nobody asks for it.
+        self._recent: list[Ordered] = []
 
     def stamp(self, sequence: i64) -> vec[i64]:
         self.count_own(sequence)
@@ -39,15 +44,24 @@ class CausalBarriers(CausalOrder):
         return dependencies
 
     def noticed(self, publication: Ordered) -> None:
+        self._recent.append(publication)
+        if len(self._recent) >= RECENT_AT_MOST:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Bring the barrier up to date with what was delivered."""
         barrier = self._barrier
-        if self._prune and len(barrier) > 0:
-            for key in publication.dependencies:
-                source = key & SOURCE_MASK
-                if barrier.get(source, -1) == key >> SOURCE_BITS:
-                    barrier.remove(source)
-        barrier.put(publication.source, publication.sequence)
+        for publication in self._recent:
+            if self._prune and len(barrier) > 0:
+                for key in publication.dependencies:
+                    source = key & SOURCE_MASK
+                    if barrier.get(source, -1) == key >> SOURCE_BITS:
+                        barrier.remove(source)
+            barrier.put(publication.source, publication.sequence)
+        self._recent.clear()
 
     def barrier(self) -> vec[i64]:
+        self._settle()
         return frontier_of(self._barrier.sorted_items())
 
     def adopt_barrier(self, keys: vec[i64]) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from antiphon.kernel.errors import UsageError
-from antiphon.simulator.judgement import STUCK
+from antiphon.kernel.errors import ScenarioError, UsageError
+from antiphon.simulator.judgement import REQUESTS, STUCK
 from antiphon.simulator.protocols import FABRICS, PROTOCOLS
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import PauseFault, Scenario
@@ -30,6 +30,20 @@ TICKS_PER_SECOND = 1000
 ERROR = "error"
 ENDLESS = "endless"
 """Two ways to fail without being judged: something is raised, or the run does not come to its end."""
+
+KINDS = (
+    ERROR,
+    "duplicates",
+    "validity",
+    "membership",
+    "fifo",
+    "causal",
+    "completeness",
+    REQUESTS,
+    STUCK,
+    ENDLESS,
+)
+"""All ways to fail; those that say most about their cause come first."""
 
 SEEDS_PER_TASK = 50
 
@@ -100,7 +114,7 @@ class Tally(msgspec.Struct, kw_only=True):
             "publications": self.publications,
             "messages": self.messages,
             "deliveries": self.deliveries,
-            "violations": {kind: count for kind, count in sorted(self.violations.items()) if kind != STUCK},
+            "violations": {kind: self.violations.get(kind, 0) for kind in KINDS if kind != STUCK},
             "stuck": self.violations.get(STUCK, 0),
             "failing_seeds": [outcome.seed for outcome in self.failing],
         }
@@ -188,6 +202,8 @@ def run_schedule(scenario: Scenario) -> Outcome:
     """Run one schedule to its end and judge it."""
     try:
         result = run_scenario(scenario)
+    except ScenarioError:
+        raise
     except Exception as error:  # whatever a protocol stumbles over is a finding
         return Outcome(seed=scenario.seed, violations={ERROR: 1}, about=f"{type(error).__name__}: {error}")
     if result.stopped != "finished":

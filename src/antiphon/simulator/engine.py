@@ -67,15 +67,17 @@ class Action:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Application:
-    """What stands above all nodes of a simulated system and reacts to what is delivered to it."""
+    """What stands above all nodes of a simulated system and reacts to what happens there.
+
+    The process that calls has not finished what it does, so no operation may be called here; ``engine.at`` schedules
+    one, at the earliest for the end of this tick.
+    """
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
-        """A node has delivered a publication, perhaps its own.
+        """A node has delivered a publication, perhaps its own."""
 
-        The process that delivers has not finished what it does, so no operation may be called here; ``engine.at``
-        schedules one, at the earliest for the end of this tick.
-        """
-        raise NotImplementedError
+    def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
+        """A subscription has taken effect."""
 
 
 @final
@@ -130,13 +132,16 @@ class Node(Environment):
             engine.transmit(self, destination, message)
             return
         calendar = engine.calendar
-        free = self.free
-        if free < calendar.now:
-            free = calendar.now
-        free += engine.transmission
-        self.free = free
+        now = calendar.now
         engine.sent += 1
-        calendar.schedule(free + engine.flight_time, engine.nodes[destination], self, message)
+        departs = now
+        if engine.charges_control or not message.is_control():
+            if self.free > now:
+                departs = self.free
+                engine.queue_ticks += departs - now
+            engine.charged += 1
+            self.free = departs + engine.transmission
+        calendar.schedule(departs + engine.hop_ticks, engine.nodes[destination], self, message)
 
     def deliver(self, publication: Publication) -> None:
         engine = self._engine
@@ -148,11 +153,18 @@ class Node(Environment):
                 engine.latency_maximum = latency
         else:
             engine.own_deliveries += 1
+            engine.start_ticks += latency
         if engine.watches_deliveries:
             engine.watch_delivery(self.identifier, publication, latency)
 
+    def unwanted(self, message: Message) -> None:
+        self._engine.unwanted += 1
+
     def subscribed(self, topic: i64) -> None:
-        self._engine.record_topic(SUBSCRIBED, self.identifier, topic)
+        engine = self._engine
+        engine.record_topic(SUBSCRIBED, self.identifier, topic)
+        if engine.application is not None:
+            engine.application.subscribed(engine, self.identifier, topic)
 
     def unsubscribed(self, topic: i64) -> None:
         self._engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
@@ -224,20 +236,30 @@ class Engine:
         self._build: Final[Callable[[Environment], Process]] = build
         self._recorder: Final[Recorder | None] = recorder
         self.traces_copies: Final[bool] = recorder is not None and recorder.wants_copies
-        self._application: Final[Application | None] = application
+        self.application: Final[Application | None] = application
         self.watches_deliveries: Final[bool] = recorder is not None or application is not None
         self.can_fail: Final[bool] = can_fail
         self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
+        self.charges_control: Final[bool] = network.charge_control
         self.transmission: Final[i64] = network.transmission
-        self.flight_time: Final[i64] = network.delay.constant() + network.processing
+        self.hop_ticks: Final[i64] = network.transmission + network.delay.constant() + network.processing
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.events: i64 = 0
         self.sent: i64 = 0
+        # Those that went through an output server, and how long they waited there before their transmission began.
+        self.charged: i64 = 0
+        self.queue_ticks: i64 = 0
         self.dropped: i64 = 0
         self.published: i64 = 0
         self.deliveries: i64 = 0
         self.own_deliveries: i64 = 0
+        # From the application's call to the start of a publication, added up over those that have started.
+        self.start_ticks: i64 = 0
+        # Copies of publications that arrived, and how long after the application's call; copies nobody wanted there.
+        self.receptions: i64 = 0
+        self.reception_ticks: i64 = 0
+        self.unwanted: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -406,6 +428,8 @@ class Engine:
                 assert isinstance(target, Node) and isinstance(sender, Node), "a message goes from node to node"
                 process = target.process
                 assert process is not None, "where nothing fails every node has a process"
+                if isinstance(what, Publication):
+                    self._count_reception(what)
                 process.receive(sender.identifier, what)
             else:
                 self._handle(bucket[position], bucket[position + 1], what)
@@ -446,7 +470,13 @@ class Engine:
             return
         if self.traces_copies:
             self.record(RECEIVE, target.identifier, sender.identifier, message, 0)
+        if isinstance(message, Publication):
+            self._count_reception(message)
         process.receive(sender.identifier, message)
+
+    def _count_reception(self, publication: Publication) -> None:
+        self.receptions += 1
+        self.reception_ticks += self.calendar.now - publication.timestamp
 
     def _land(self, target: Node, sender: Node, flight: Flight) -> None:
         """The end of a flight, where it turns out whether the copy got through."""
@@ -469,7 +499,10 @@ class Engine:
         now = self.calendar.now
         departs = now
         if network.charge_control or not message.is_control():
-            departs = max(now, node.free) + network.transmission
+            departs = max(now, node.free)
+            self.charged += 1
+            self.queue_ticks += departs - now
+            departs += network.transmission
             node.free = departs
         else:
             departs += network.transmission
@@ -498,8 +531,8 @@ class Engine:
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
         """Write down a delivery and tell the application of it, where there is a trace or an application."""
         self.record(DELIVER, node, NO_NODE, publication, latency)
-        if self._application is not None:
-            self._application.delivered(self, node, publication)
+        if self.application is not None:
+            self.application.delivered(self, node, publication)
 
     def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
         """Write a row about a message, if there is a trace."""

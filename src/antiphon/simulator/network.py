@@ -145,14 +145,8 @@ class Network:
         self.reordering_window: Final[i64] = reordering_window
 
     def is_simple(self) -> bool:
-        """Whether every copy takes the same time and arrives exactly once, so that no number need be drawn."""
-        return (
-            self.delay.constant() >= 0
-            and self.charge_control
-            and self.loss == 0.0
-            and self.duplication == 0.0
-            and self.reordering == 0.0
-        )
+        """Whether every copy travels for the same time and arrives exactly once, so that no number need be drawn."""
+        return self.delay.constant() >= 0 and self.loss == 0.0 and self.duplication == 0.0 and self.reordering == 0.0
 
 
 class Cut:

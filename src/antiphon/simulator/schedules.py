@@ -37,7 +37,7 @@ SCHEDULE_STREAM = 6
 """Names the stream of random numbers; 1 to 5 are those of the simulator."""
 
 LARGEST = 64
-EVENT_LIMIT = 20_000_000
+EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
 PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(4)

@@ -240,7 +240,9 @@ class SingleRootPerTopic(Process):
         if topic.state == JOINING:
             # It has overtaken the subscription on its way back.
             topic.early.append(publication)
-        elif topic.state != OUTSIDE:
+        elif topic.state == OUTSIDE:
+            self.environment.unwanted(publication)
+        else:
             self.environment.deliver(publication)
 
     def _spread_membership(self, topic: SrptTopic, message: Message) -> None:

@@ -79,6 +79,7 @@ class VCubePs(Membership):
         """A publication or a bundle, with a cluster to serve."""
         topic = self.find_topic(packet.topic)
         if not topic.is_active():
+            self.environment.unwanted(packet)
             self.environment.send(sender, Refusal(packet, topic.left_counter, False))
             return
         count = self.send_down(topic, packet, cluster(self.me, sender) - 1)
@@ -91,6 +92,7 @@ class VCubePs(Membership):
     def _receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
         topic = self.find_topic(copy.topic)
         if topic.state == OUTSIDE:
+            self.environment.unwanted(copy)
             self.environment.send(sender, Refusal(copy.packet, topic.left_counter, True))
             return
         self.environment.send(sender, Acknowledgement(copy.source, copy.sequence, copy.topic))

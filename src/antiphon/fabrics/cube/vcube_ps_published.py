@@ -339,6 +339,7 @@ class PublishedVCubePs(Process):
         topic = self._topics.get(publication.topic)
         is_leaf = self._hand_on(sender, publication, topic)
         if topic is None or not topic.is_member:
+            self.environment.unwanted(publication)
             return
         if is_leaf and not self._options.leaves_keep_payload:
             publication = publication.without_payload()

@@ -1,0 +1,123 @@
+"""``antiphon torture``: random schedules by the thousand, an independent judge, and failures made small."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from antiphon.cli import output
+
+if TYPE_CHECKING:
+    from antiphon.simulator.campaign import Tally
+
+LARGEST_SEED = (1 << 62) - 1
+MAXIMUM_SHRUNK = 3
+"""Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
+
+
+def torture(
+    fabric: Annotated[str, typer.Option(help="How publications travel.")] = "cube",
+    order: Annotated[
+        str | None,
+        typer.Option(help="none, fifo or causal; drawn for each schedule if not given.", show_default=False),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="How many schedules are run.")] = 1000,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, metavar="S", help="The seed of the first; the others follow.")
+    ] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes that share the work; one per core if not given.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
+
+    Members join, leave and publish at the worst moments while copies overtake each other, queues grow and nodes stall.
+    Nothing may be lost, doubled, out of order or stuck. The same seeds give the same schedules and the same findings,
+    however many processes share the work. If a promise is broken the exit code is 1, and the schedule is made as small
+    as possible and written as a scenario file that [bold]antiphon simulate[/] replays.
+
+    Example: [bold]antiphon torture --seeds 10000 --order causal[/]
+    """
+    from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
+
+    check_campaign(fabric, order)
+    output.warn_if_not_compiled()
+    begun = time.perf_counter()
+    with output.progress("torture", len(tasks(seed, seeds))) as steps:
+        tally = run_campaign(seed, seeds, order, jobs or cores(), lambda so_far: steps.step(summary(so_far)))
+    seconds = time.perf_counter() - begun
+    found: dict[str, Any] = {
+        **tally.as_json(),
+        "scenarios": [str(path) for path in shrink(tally, order, out)],
+        "seconds": seconds,
+        "seeds_per_hour": seeds / seconds * 3600,
+    }
+    if json:
+        output.print_json(found)
+    else:
+        show(found)
+        for outcome in tally.failing[:10]:
+            output.console.print(f"seed {outcome.seed}: {outcome.about}", markup=False, soft_wrap=True)
+    if tally.failing:
+        raise typer.Exit(1)
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def summary(tally: Tally) -> str:
+    """How far it has come, on one line."""
+    failed = f"{len(tally.failing):,} failed" if tally.failing else "none failed"
+    return f"{tally.seeds:,} schedules, {tally.deliveries:,} deliveries, {failed}"
+
+
+def shrink(tally: Tally, order: str | None, directory: Path) -> list[Path]:
+    """Make a failure of each kind small, and write it down."""
+    from antiphon.simulator.schedules import draw_schedule
+    from antiphon.simulator.shrinking import Shrinker, representatives, write_failure
+
+    paths = []
+    for kind, outcome in representatives(tally.failing)[:MAXIMUM_SHRUNK]:
+        output.errors.print(f"torture: making seed {outcome.seed} small, which failed by {kind}", highlight=False)
+        small = Shrinker(draw_schedule(outcome.seed, order), kind).shrink()
+        paths.append(write_failure(outcome, kind, small, directory))
+    return paths
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a result for people."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    rate = f"{found['seeds_per_hour']:,.0f} per hour"
+    table.add_row("schedules", f"{found['seeds']:,} in {found['seconds']:.1f} s, {rate}")
+    table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
+    for key in ("orders", "networks", "faults"):
+        table.add_row(key, counts(found[key]))
+    table.add_row("publications", f"{found['publications']:,}")
+    table.add_row("messages", f"{found['messages']:,}")
+    table.add_row("deliveries", f"{found['deliveries']:,}")
+    violated = {kind: count for kind, count in found["violations"].items() if count}
+    checked = ", ".join(found["violations"])
+    table.add_row("violations", counts(violated) if violated else f"none; checked: {checked}")
+    table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")
+    if found["failing_seeds"]:
+        table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
+        table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
+    output.console.print(table)
+
+
+def counts(found: dict[str, int]) -> str:
+    """Counts by name, on one line."""
+    return ", ".join(f"{name} {count:,}" for name, count in found.items())

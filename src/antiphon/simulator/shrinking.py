@@ -1,0 +1,250 @@
+"""Making a schedule that fails smaller, until what is left is what matters (delta debugging, Zeller 1999).
+
+A candidate leaves something out or makes something simpler. It replaces the schedule if it still fails in the same way.
+Leaving an operation out changes every random delay after it, so a candidate is also tried with a few other seeds:
+what is looked for is a small schedule that fails, not the very same failure.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError, ScenarioError
+from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.simulator.scenario import ConstantLaw, LimitsTable, NetworkTable, Scenario, TopicsTable
+from antiphon.simulator.scenario_writer import scenario_text
+from antiphon.simulator.schedules import SUBSCRIBE, Operation, named_members, operations_of, with_operations
+
+MAXIMUM_EFFORT = 6_000_000
+"""How many messages are simulated at most. That takes half a minute; most schedules need a tenth of it."""
+
+EFFORT_OF_A_RUN = 500
+"""What setting up a run and judging it costs, in messages."""
+
+OTHER_SEEDS = range(1, 11)
+OTHER_SEEDS_WHILE_LARGE = range(1, 4)
+LARGE = 12
+
+Run = Callable[[Scenario], Outcome]
+
+
+class Shrinker:
+    """Makes one schedule smaller."""
+
+    def __init__(self, scenario: Scenario, kind: str, run: Run = run_schedule) -> None:
+        self.scenario = scenario
+        self._kind = kind
+        self._run = run
+        self._effort = 0
+
+    def shrink(self) -> Scenario:
+        """The smallest schedule found that fails in the same way."""
+        # What makes the runs shorter comes first.
+        passes = (
+            self._fewer_topics,
+            self._fewer_nodes,
+            self._fewer_operations,
+            self._fewer_subscriptions,
+            self._fewer_members,
+            self._simpler_network,
+            self._simpler_options,
+            self._earlier,
+        )
+        smaller = True
+        with tidy_collector():
+            while smaller:
+                # Each pass makes room for the others.
+                smaller = sum(one() for one in passes) > 0
+        return self.scenario
+
+    def _accept(self, candidate: Scenario) -> bool:
+        """Go on with a candidate if it fails, under its own seed or another."""
+        if candidate == self.scenario:
+            return False
+        for seed in (candidate.seed, *(OTHER_SEEDS_WHILE_LARGE if candidate.nodes > LARGE else OTHER_SEEDS)):
+            if self._effort >= MAXIMUM_EFFORT:
+                return False
+            tried = msgspec.structs.replace(candidate, seed=seed)
+            try:
+                outcome = self._run(tried)
+            except ScenarioError:  # nothing happens in it any more
+                return False
+            gc.collect()
+            self._effort += EFFORT_OF_A_RUN + outcome.messages
+            if self._kind in outcome.violations:
+                self.scenario = tried
+                return True
+        return False
+
+    def _fewer_operations(self) -> bool:
+        """Leave out ever smaller portions of the operations."""
+        smaller = False
+        size = len(operations_of(self.scenario))
+        while size > 0:
+            # From the end, where what happened after the failure is.
+            end = len(operations_of(self.scenario))
+            while end > 0:
+                operations = operations_of(self.scenario)
+                end = min(end, len(operations))
+                start = max(0, end - size)
+                if self._accept(with_operations(self.scenario, operations[:start] + operations[end:])):
+                    smaller = True
+                end = start
+            size //= 2
+        return smaller
+
+    def _fewer_topics(self) -> bool:
+        """Keep one topic only."""
+        members = named_members(self.scenario)
+        if len(members) == 1:
+            return False
+        return any(self._accept(self._only_topic(topic)) for topic in range(len(members)))
+
+    def _only_topic(self, topic: int) -> Scenario:
+        alone = self._with_members([named_members(self.scenario)[topic]])
+        kept = [one._replace(topic=0) for one in operations_of(self.scenario) if one.until or one.topic == topic]
+        return with_operations(alone, kept)
+
+    def _with_members(self, members: list[list[int]]) -> Scenario:
+        topics = TopicsTable(count=len(members), members=list(members))
+        return msgspec.structs.replace(self.scenario, topics=topics)
+
+    def _fewer_nodes(self) -> bool:
+        """Leave nodes out, half of them at first; those above move down."""
+        smaller = False
+        size = self.scenario.nodes // 2
+        while size > 0:
+            end = self.scenario.nodes
+            while end > 0 and self.scenario.nodes > 1:
+                start = max(0, end - size)
+                if end - start < self.scenario.nodes and self._accept(self._without_nodes(start, end)):
+                    smaller = True
+                end = start
+            size //= 2
+        return smaller
+
+    def _without_nodes(self, start: int, end: int) -> Scenario:
+        def moved(node: int) -> int:
+            return node if node < start else node - (end - start)
+
+        members = [[moved(node) for node in nodes if not start <= node < end] for nodes in named_members(self.scenario)]
+        kept = [
+            operation._replace(node=moved(operation.node))
+            for operation in operations_of(self.scenario)
+            if not start <= operation.node < end
+        ]
+        fewer = msgspec.structs.replace(self._with_members(members), nodes=self.scenario.nodes - (end - start))
+        return with_operations(fewer, kept)
+
+    def _fewer_subscriptions(self) -> bool:
+        """Let somebody be a member from the start instead of subscribing."""
+        smaller = False
+        for operation in operations_of(self.scenario):
+            members = [list(nodes) for nodes in named_members(self.scenario)]
+            if operation.kind == SUBSCRIBE and operation.node not in members[operation.topic]:
+                insort(members[operation.topic], operation.node)
+                kept = [one for one in operations_of(self.scenario) if one != operation]
+                if self._accept(with_operations(self._with_members(members), kept)):
+                    smaller = True
+        return smaller
+
+    def _fewer_members(self) -> bool:
+        """Let somebody not be a member from the start."""
+        smaller = False
+        for topic in range(self.scenario.topic_count()):
+            for node in reversed(named_members(self.scenario)[topic]):
+                members = [list(nodes) for nodes in named_members(self.scenario)]
+                members[topic].remove(node)
+                if self._accept(with_operations(self._with_members(members), operations_of(self.scenario))):
+                    smaller = True
+        return smaller
+
+    def _simpler_network(self) -> bool:
+        """Take the defaults, one by one."""
+        smaller = False
+        for change in simpler_networks(self.scenario.network):
+            network = msgspec.structs.replace(self.scenario.network, **change)
+            if self._accept(msgspec.structs.replace(self.scenario, network=network)):
+                smaller = True
+        return smaller
+
+    def _simpler_options(self) -> bool:
+        """Take the defaults of the protocol."""
+        smaller = False
+        for key in list(self.scenario.protocol_options):
+            fewer = {name: value for name, value in self.scenario.protocol_options.items() if name != key}
+            if self._accept(msgspec.structs.replace(self.scenario, protocol_options=fewer)):
+                smaller = True
+        return smaller
+
+    def _earlier(self) -> bool:
+        """Make the times between operations shorter: all that are longer than a bound, and then one by one."""
+        smaller = any(self._accept(self._with_gaps(bound)) for bound in (1, 10, 100, 1000, 10_000))
+        for position in range(len(moments_of(operations_of(self.scenario)))):
+            smaller |= self._accept(self._with_gaps(1, position))
+        return smaller
+
+    def _with_gaps(self, longest: int, only: int | None = None) -> Scenario:
+        operations = operations_of(self.scenario)
+        moved: dict[int, int] = {}
+        previous = now = 0
+        for position, moment in enumerate(moments_of(operations)):
+            gap = moment - previous
+            now += min(gap, longest) if only in (None, position) else gap
+            previous = moment
+            moved[moment] = now
+        return with_operations(
+            self.scenario,
+            [one._replace(at=moved[one.at], until=moved[one.until] if one.until else 0) for one in operations],
+        )
+
+
+def moments_of(operations: list[Operation]) -> list[int]:
+    """All times at which something happens, ascending."""
+    return sorted({one.at for one in operations} | {one.until for one in operations if one.until})
+
+
+def simpler_networks(network: NetworkTable) -> Iterator[dict[str, object]]:
+    """What could be simpler about a network."""
+    usual = NetworkTable()
+    if network.reordering > 0:
+        yield {"reordering": usual.reordering, "reordering_window": usual.reordering_window}
+    if not isinstance(network.delay, ConstantLaw):
+        yield {"delay": usual.delay}
+    for key in ("delay", "transmission", "processing", "charge_control"):
+        if getattr(network, key) != getattr(usual, key):
+            yield {key: getattr(usual, key)}
+
+
+def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
+    """For each way to fail the first outcome that shows it; an outcome that shows several stands for one of them."""
+    chosen: dict[int, tuple[str, Outcome]] = {}
+    for kind in KINDS:
+        for outcome in failing:
+            if kind in outcome.violations:
+                chosen.setdefault(outcome.seed, (kind, outcome))
+                break
+    return list(chosen.values())
+
+
+def write_failure(outcome: Outcome, kind: str, scenario: Scenario, directory: Path) -> Path:
+    """Write a shrunk schedule as a scenario file, with what it is about above it."""
+    path = directory / f"torture-{outcome.seed}.toml"
+    limits = scenario.limits if kind == ENDLESS else LimitsTable()
+    named = msgspec.structs.replace(scenario, name=f"torture {outcome.seed}: {kind}", limits=limits)
+    remark = (
+        f"Seed {outcome.seed} of antiphon torture, shrunk while it failed by: {kind}.\n"
+        f"At first: {outcome.about}\n"
+        f"Replay it: antiphon simulate {path.name}"
+    )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path.write_text(scenario_text(named, remark), encoding="utf-8")
+    except OSError as error:
+        raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
+    return path

@@ -1,0 +1,113 @@
+"""``antiphon torture`` as people and programs call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import main as command
+from antiphon.cli import torture
+from antiphon.simulator.campaign import KINDS
+from tests.simulator.broken import LosesRefusals, break_vcube_ps
+
+Antiphon = Callable[..., tuple[int | str | None, str, str]]
+
+
+@pytest.fixture
+def antiphon(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Antiphon:
+    """Calls the command; gives its exit code, standard output and standard error."""
+
+    def call(*arguments: object) -> tuple[int | str | None, str, str]:
+        monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            command.main()
+        said, complained = capfdbinary.readouterr()
+        return stopped.value.code, said.decode(), complained.decode()
+
+    return call
+
+
+def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
+    code, said, complained = antiphon("torture", "--seeds", 12, "--seed", 40, "--jobs", 1, "--json")
+    found = json.loads(said)
+    assert code == 0
+    assert "torture: 1/1 12 schedules, " in complained
+    assert list(found) == [
+        "seeds",
+        "simulated_seconds",
+        "faults",
+        "networks",
+        "orders",
+        "publications",
+        "messages",
+        "deliveries",
+        "violations",
+        "stuck",
+        "failing_seeds",
+        "scenarios",
+        "seconds",
+        "seeds_per_hour",
+    ]
+    assert found["seeds"] == sum(found["orders"].values()) == 12
+    assert found["violations"] == dict.fromkeys([kind for kind in KINDS if kind != "stuck"], 0)
+    assert (found["stuck"], found["failing_seeds"], found["scenarios"]) == (0, [], [])
+    assert found["messages"] > found["deliveries"] > 0
+    assert found["simulated_seconds"] > 0
+    assert set(found["faults"]) == {"subscribe", "unsubscribe", "pause"}
+
+
+def test_the_order_can_be_chosen(antiphon: Antiphon) -> None:
+    found = json.loads(antiphon("torture", "--seeds", 8, "--order", "fifo", "--jobs", 1, "--json")[1])
+    assert found["orders"] == {"fifo": 8}
+
+
+def test_a_person_reads_a_table(antiphon: Antiphon) -> None:
+    code, said, _ = antiphon("torture", "--seeds", 5, "--jobs", 1)
+    assert code == 0
+    for words in ("5 in ", " per hour", "hours at 1 ms per tick", "none; checked: error, duplicates", "nothing"):
+        assert words in said
+
+
+def test_a_failure_becomes_a_file_that_simulate_replays(
+    antiphon: Antiphon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_vcube_ps(monkeypatch, LosesRefusals)
+    monkeypatch.setattr(torture, "MAXIMUM_SHRUNK", 1)
+    arguments = ("torture", "--seeds", 6, "--jobs", 1, "--out", tmp_path / "found")
+    code, said, complained = antiphon(*arguments, "--json")
+    found = json.loads(said)
+    assert code == 1
+    assert len(found["failing_seeds"]) > 1
+    assert found["stuck"] > 0
+    (path,) = found["scenarios"]
+    assert [Path(path)] == list((tmp_path / "found").iterdir())
+    assert f"torture: making seed {Path(path).stem.split('-')[1]} small, which failed by " in complained
+    code, said, _ = antiphon("simulate", path, "--json")
+    assert code == 1
+    assert any(json.loads(said)["violations"].values())
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert antiphon("simulate", path)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--fabric", "tree"], "antiphon: there is no fabric 'tree'; choose from cube\n"),
+        (
+            ["--order", "total"],
+            "antiphon: the order of a campaign is none, fifo, causal or, if none is named, drawn; not 'total'\n",
+        ),
+    ],
+)
+def test_misuse_is_explained(antiphon: Antiphon, arguments: list[str], complaint: str) -> None:
+    assert antiphon("torture", *arguments) == (2, "", complaint)
+
+
+def test_all_cores_are_used_unless_told_otherwise() -> None:
+    assert 1 <= torture.cores() <= (os.cpu_count() or 1)

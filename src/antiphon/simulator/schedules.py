@@ -74,7 +74,12 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
         protocol="vcube-ps",
         order=drawn_order if order is None else order,
         nodes=nodes,
-        protocol_options={"window": pick(random, (1, 2, 3, 64)), "largest_first": random.below(2) == 0},
+        protocol_options={
+            "window": pick(random, (1, 2, 3, 64)),
+            "largest_first": random.below(2) == 0,
+            "bundle": pick(random, (1, 3, 64)),
+            "directory": random.below(3) == 0,
+        },
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),

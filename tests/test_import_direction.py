@@ -56,8 +56,6 @@ RULES = {
     ),
     "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
     "simulator": Rule(inside(*CORE, "simulator"), never=WORLDLY),
-    # Seeds do not depend on each other, so a campaign may share them out among processes; a run stays in one thread.
-    "simulator.campaign": Rule(inside(*CORE, "simulator"), never=WORLDLY - {"concurrent", "multiprocessing"}),
     "simulator.actions": Rule(inside(*CORE, "simulator"), only=PURE),
     "simulator.calendar": Rule(inside("simulator"), only=PURE),
     "simulator.engine": Rule(inside(*CORE, "simulator"), only=PURE | {"gc"}),

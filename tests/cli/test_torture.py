@@ -62,6 +62,12 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
     assert set(found["faults"]) == {"subscribe", "unsubscribe", "pause"}
 
 
+def test_the_manual_names_every_key(antiphon: Antiphon) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
+    for key in json.loads(antiphon("torture", "--seeds", 1, "--jobs", 1, "--json")[1]):
+        assert f"`{key}`" in manual
+
+
 def test_the_order_can_be_chosen(antiphon: Antiphon) -> None:
     found = json.loads(antiphon("torture", "--seeds", 8, "--order", "fifo", "--jobs", 1, "--json")[1])
     assert found["orders"] == {"fifo": 8}

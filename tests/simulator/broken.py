@@ -42,6 +42,9 @@ class Broken(Environment):
     def deliver(self, publication: Publication) -> None:
         self.outer.deliver(publication)
 
+    def unwanted(self, message: Message) -> None:
+        self.outer.unwanted(message)
+
     def subscribed(self, topic: int) -> None:
         self.outer.subscribed(topic)
 

@@ -8,6 +8,7 @@ from typing import Any
 from antiphon.kernel.errors import UsageError
 from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
+from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
@@ -28,6 +29,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     TABLE_5_1,
     FIG_5_9,
     FIG_5_12,
+    TABLE_II,
 )
 
 

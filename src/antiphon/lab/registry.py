@@ -10,6 +10,7 @@ from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
+from antiphon.lab.many_topics import FIG_5_10
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon.lab.one_tree import FIG_2_9
@@ -27,6 +28,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_5_8B,
     TABLE_5_1,
     FIG_5_9,
+    FIG_5_10,
     FIG_5_12,
 )
 

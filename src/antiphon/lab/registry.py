@@ -11,6 +11,7 @@ from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
+from antiphon.lab.many_topics import FIG_5_10
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon.lab.one_tree import FIG_2_9
@@ -28,6 +29,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_5_8B,
     TABLE_5_1,
     FIG_5_9,
+    FIG_5_10,
     FIG_5_12,
     TABLE_II,
 )

@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.cli import main as command
 from antiphon.cli import torture
+from antiphon.simulator import shrinking
 from antiphon.simulator.campaign import KINDS
 from tests.simulator.broken import LosesRefusals, break_vcube_ps
 
@@ -61,6 +62,12 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
     assert set(found["faults"]) == {"subscribe", "unsubscribe", "pause"}
 
 
+def test_the_manual_names_every_key(antiphon: Antiphon) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
+    for key in json.loads(antiphon("torture", "--seeds", 1, "--jobs", 1, "--json")[1]):
+        assert f"`{key}`" in manual
+
+
 def test_the_order_can_be_chosen(antiphon: Antiphon) -> None:
     found = json.loads(antiphon("torture", "--seeds", 8, "--order", "fifo", "--jobs", 1, "--json")[1])
     assert found["orders"] == {"fifo": 8}
@@ -78,6 +85,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 ) -> None:
     break_vcube_ps(monkeypatch, LosesRefusals)
     monkeypatch.setattr(torture, "MAXIMUM_SHRUNK", 1)
+    monkeypatch.setattr(shrinking, "PATIENCE", (3,))
     arguments = ("torture", "--seeds", 6, "--jobs", 1, "--out", tmp_path / "found")
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)
@@ -107,6 +115,17 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 )
 def test_misuse_is_explained(antiphon: Antiphon, arguments: list[str], complaint: str) -> None:
     assert antiphon("torture", *arguments) == (2, "", complaint)
+
+
+@pytest.mark.slow
+def test_processes_that_share_the_work_find_the_same(antiphon: Antiphon) -> None:
+    """Two tasks in two processes that are started afresh."""
+
+    def found(jobs: int) -> dict[str, object]:
+        result = json.loads(antiphon("torture", "--seeds", 60, "--jobs", jobs, "--json")[1])
+        return {key: value for key, value in result.items() if key not in ("seconds", "seeds_per_hour")}
+
+    assert found(2) == found(1)
 
 
 def test_all_cores_are_used_unless_told_otherwise() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.kernel.integer_map import SMALLEST, IntegerMap
+from antiphon.kernel.integer_map import SMALLEST, IntegerMap, home
+from antiphon.kernel.message import publication_key
 from tests.support import lists_up_to
 
 LARGEST = (1 << 63) - 1
@@ -115,3 +118,11 @@ def test_a_thousand_entries_come_and_go() -> None:
 def test_keys_are_not_negative() -> None:
     with pytest.raises(AssertionError, match="keys are not negative"):
         IntegerMap().put(-1, 0)
+
+
+def test_nodes_live_side_by_side_and_publications_apart() -> None:
+    """Views are read in the order of identifiers; of what is in flight, a few share a home by chance, not by source."""
+    assert [home(node) for node in (0, 1, 2, 4095)] == [0, 1, 2, 4095]
+    keys = [publication_key(source, sequence) for source in range(256) for sequence in range(1000, 1004)]
+    shared = Counter(home(key) & 2047 for key in keys)
+    assert max(shared.values()) <= 8

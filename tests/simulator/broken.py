@@ -13,10 +13,11 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
-from antiphon.fabrics.cube.vcube_ps import MEMBER, OUTSIDE, SYNCHRONISING, Topic, VCubePs, merged
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
+from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel import Environment, Message, Process, ProtocolError, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_MASK
-from antiphon.orders.order import Order, Ordered
+from antiphon.orders.order import Order, Ordered, merged_frontiers
 from antiphon.simulator.protocols import PROTOCOLS, Builder, Setting
 
 
@@ -40,6 +41,9 @@ class Broken(Environment):
 
     def deliver(self, publication: Publication) -> None:
         self.outer.deliver(publication)
+
+    def unwanted(self, message: Message) -> None:
+        self.outer.unwanted(message)
 
     def subscribed(self, topic: int) -> None:
         self.outer.subscribed(topic)
@@ -110,7 +114,7 @@ class AnswersForItselfOnly(Broken):
         if isinstance(message, Synchronise):
             self.gathered[key] = vec[i64]()
         elif isinstance(message, Answer) and key in self.gathered:
-            self.gathered[key] = merged(self.gathered[key], message.entries)
+            self.gathered[key] = merged_frontiers(self.gathered[key], message.entries)
         super().receive(sender, message)
 
     def send(self, destination: int, message: Message) -> None:
@@ -120,7 +124,7 @@ class AnswersForItselfOnly(Broken):
             for entry in message.entries:
                 if entry & SOURCE_MASK == self.identifier:
                     own = append(own, entry)
-            entries = merged(self.gathered.pop(key), own)
+            entries = merged_frontiers(self.gathered.pop(key), own)
             message = Answer(message.source, message.sequence, message.topic, entries)
         super().send(destination, message)
 
@@ -177,7 +181,7 @@ class RefusesWithoutACounter(Broken):
 
     def send(self, destination: int, message: Message) -> None:
         if isinstance(message, Refusal):
-            message = Refusal(message.publication, -1, message.was_leaf)
+            message = Refusal(message.packet, -1, message.was_leaf)
         super().send(destination, message)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import PeerError
-from antiphon.simulator import schedules
+from antiphon.simulator import schedules, shrinking
 from antiphon.simulator.campaign import KINDS, Outcome, Tally, run_campaign, run_schedule, run_seeds, tasks
 from antiphon.simulator.judgement import PROMISES, REQUESTS, STUCK
 from antiphon.simulator.scenario import NetworkTable, PublishTable, Scenario, SubscriptionTable, TopicsTable
@@ -74,7 +74,7 @@ def test_schedules_are_of_all_kinds() -> None:
     assert {scenario.topic_count() for scenario in drawn} == {1, 2, 3}
     kinds = [{operation.kind for operation in operations_of(scenario)} for scenario in drawn]
     for kind in (PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH):
-        assert sum(kind in found for found in kinds) > 60
+        assert sum(kind in found for found in kinds) > 40
     networks = Tally()
     for scenario in drawn:
         networks.count(scenario, Outcome(seed=0))
@@ -124,11 +124,10 @@ def test_the_topic_protocol_survives() -> None:
     assert min(tally.faults.values()) > 100
 
 
-@pytest.mark.slow
 def test_how_the_work_is_shared_makes_no_difference() -> None:
     assert tasks(5, 120) == [range(5, 55), range(55, 105), range(105, 125)]
     heard: list[int] = []
-    shared = run_campaign(5, 60, jobs=2, watch=lambda tally: heard.append(tally.seeds))
+    shared = run_campaign(5, 60, watch=lambda tally: heard.append(tally.seeds))
     assert heard == [50, 60]
     assert shared == run_seeds(range(5, 65), None)
 
@@ -179,13 +178,19 @@ def test_the_machinery_of_broken_variants_breaks_nothing_itself(monkeypatch: pyt
 def test_a_failure_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of a lost refusal: somebody publishes to somebody who leaves."""
     break_vcube_ps(monkeypatch, LosesRefusals)
-    failing = next(seed for seed in range(1, 50) if "stuck" in run_schedule(draw_schedule(seed)).violations)
-    small = Shrinker(draw_schedule(failing), "stuck").shrink()
-    assert "stuck" in run_schedule(small).violations
-    assert small.nodes == 2
-    assert sorted(operation.kind for operation in operations_of(small)) == [UNSUBSCRIBE, PUBLISH]
-    assert small.network == Scenario(nodes=2).network
-    assert small.protocol_options == {}
+    monkeypatch.setattr(shrinking, "PATIENCE", (3,))
+    # With a directory the topic's home cannot be taken away, and what is left is larger.
+    asking_everybody = (one for one in map(draw_schedule, range(1, 50)) if not one.protocol_options["directory"])
+    failing = (one for one in asking_everybody if "stuck" in run_schedule(one).violations)
+    for _ in range(3):
+        large = next(failing)
+        small = Shrinker(large, "stuck").shrink()
+        assert "stuck" in run_schedule(small).violations
+        assert small.nodes == 2
+        assert small.topic_count() == 1
+        kinds = {operation.kind for operation in operations_of(small)}
+        assert {UNSUBSCRIBE, PUBLISH} <= kinds <= {UNSUBSCRIBE, PUBLISH, SUBSCRIBE}
+        assert len(operations_of(small)) <= 4 < len(operations_of(large))
 
 
 def test_making_small_keeps_what_matters() -> None:

@@ -78,11 +78,6 @@ def test_too_much_to_look_at_is_not_judged(limit: str, value: int, monkeypatch: 
     assert result.judgement.startswith("not judged: too much to look at")
 
 
-def test_too_many_nodes_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judgement, "MAXIMUM_CLOCK_ENTRIES", 49)
-    assert judged(ONCE).judgement == "not judged: with more than 7 nodes it would need too much memory"
-
-
 @pytest.mark.parametrize("level", ["deliveries", "everything"])
 def test_a_trace_in_a_file_makes_no_difference(level: str, tmp_path: Path) -> None:
     text = RATE + f'protocol = "vcube-ps"\ntrace = {{ level = "{level}" }}\n' + JUMBLED

@@ -129,7 +129,8 @@ def rows(scenario: Scenario, result: Result) -> Iterator[tuple[str, str]]:
     yield "deliveries", f"{result.deliveries:,}{expected}"
     if result.latency_mean is not None:
         yield "latency", f"mean {result.latency_mean:,.1f}, maximum {result.latency_max:,} ticks"
-    yield "messages", f"{result.sent:,} sent, {result.dropped:,} lost"
+    refused = f", {result.refused:,} refused" if result.refused else ""
+    yield "messages", f"{result.sent:,} sent, {result.dropped:,} lost{refused}"
     yield "waiting", waiting(result)
     yield "judgement", result.judgement
     yield "speed", f"{result.events_per_second:,.0f} events per second, {result.seconds:.2f} s"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +18,7 @@ from rich.table import Table
 from antiphon.cli import output
 
 if TYPE_CHECKING:
-    from antiphon.simulator.campaign import Tally
+    from antiphon.simulator.campaign import Sharing, Tally
 
 LARGEST_SEED = (1 << 62) - 1
 MAXIMUM_SHRUNK = 3
@@ -52,8 +56,8 @@ def torture(
     check_campaign(fabric, order)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
-    with output.progress("torture", len(tasks(seed, seeds))) as steps:
-        tally = run_campaign(seed, seeds, order, jobs or cores(), lambda so_far: steps.step(summary(so_far)))
+    with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs or cores()) as share:
+        tally = run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share)
     seconds = time.perf_counter() - begun
     found: dict[str, Any] = {
         **tally.as_json(),
@@ -69,6 +73,17 @@ def torture(
             output.console.print(f"seed {outcome.seed}: {outcome.about}", markup=False, soft_wrap=True)
     if tally.failing:
         raise typer.Exit(1)
+
+
+@contextmanager
+def sharing(jobs: int) -> Iterator[Sharing]:
+    """Let some processes share the work; one is this one."""
+    if jobs == 1:
+        yield map
+        return
+    # Started afresh and not forked: a progress bar has a thread, which a fork would cut in half.
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        yield pool.map
 
 
 def cores() -> int:

@@ -12,8 +12,28 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+
 EMPTY: Final[i64] = -1
 SMALLEST: Final = 8
+
+SEQUENCE_MASK: Final = 0xFFFFFF
+SCATTER: Final = 0x9E3779B1
+OTHER_SCATTER: Final = 0x85EBCA6B
+LOW_BITS: Final = 15
+
+
+def home(key: i64) -> i64:
+    """Where a key would like to be, before masking.
+
+    Node identifiers are their own homes, side by side as they are looked up. Publications
+    (:func:`antiphon.kernel.message.publication_key`) are scattered: with a few in flight from each source they would
+    otherwise queue for the place of their source, and form one run that every removal has to walk through.
+    """
+    sequence = key >> SOURCE_BITS
+    if sequence == 0:
+        return key
+    return ((key & SOURCE_MASK) * SCATTER + (sequence & SEQUENCE_MASK) * OTHER_SCATTER) >> LOW_BITS
 
 
 @final
@@ -35,7 +55,7 @@ class IntegerMap:
         if mask < 0:
             return default
         cells = self._cells
-        slot = key & mask
+        slot = home(key) & mask
         while True:
             found = cells[slot << 1]
             if found == key:
@@ -72,7 +92,7 @@ class IntegerMap:
             if found == EMPTY:
                 break
             # An entry may move into the hole unless its home lies after the hole, on the way to where it is now.
-            if ((slot - (found & mask)) & mask) >= ((slot - hole) & mask):
+            if ((slot - home(found)) & mask) >= ((slot - hole) & mask):
                 cells[hole << 1] = found
                 cells[(hole << 1) | 1] = cells[(slot << 1) | 1]
                 hole = slot
@@ -101,7 +121,7 @@ class IntegerMap:
         """Where ``key`` is, or the empty slot where it belongs."""
         mask = self._mask
         cells = self._cells
-        slot = key & mask
+        slot = home(key) & mask
         while True:
             found = cells[slot << 1]
             if found == key or found == EMPTY:  # noqa: SIM109 (a tuple would box both)

@@ -154,6 +154,15 @@ class TopicRun:
         assert elsewhere > 0, "a publication has somebody to go to"
         return int(engine.latency_sum) / elsewhere
 
+    def reception_latency(self) -> float:
+        """The mean age at which copies of publications arrive, in ticks since the application asked to publish."""
+        assert self.engine.receptions > 0, "a publication has somebody to go to"
+        return int(self.engine.reception_ticks) / int(self.engine.receptions)
+
+    def start_delay(self) -> float:
+        """How long publications waited at their publishers for earlier ones, in ticks."""
+        return int(self.engine.start_ticks) / int(self.engine.own_deliveries)
+
     def judgement(self) -> Findings:
         """What the oracle, which knows no protocol, makes of the run."""
         return judge(self.trace.table(), self.group.nodes)

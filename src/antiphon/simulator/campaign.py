@@ -8,9 +8,7 @@ else. Seeds do not depend on each other: how they are shared out among processes
 from __future__ import annotations
 
 import gc
-import multiprocessing
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -46,6 +44,9 @@ KINDS = (
 """All ways to fail; those that say most about their cause come first."""
 
 SEEDS_PER_TASK = 50
+
+Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
+"""How the portions of a campaign are worked through; the answers come in the order of the portions."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,12 +141,15 @@ def run_campaign(
     first_seed: int,
     count: int,
     order: str | None = None,
-    jobs: int = 1,
     watch: Callable[[Tally], None] | None = None,
+    share: Sharing = map,
 ) -> Tally:
-    """Run the schedules of ``count`` seeds from ``first_seed`` on; ``watch`` hears of the tally now and then."""
+    """Run the schedules of ``count`` seeds from ``first_seed`` on; ``watch`` hears of the tally now and then.
+
+    ``share`` maps a function over portions of the seeds, such as the ``map`` of a pool of processes.
+    """
     total = Tally()
-    for tally in tallies(tasks(first_seed, count), order, jobs):
+    for tally in share(partial(run_seeds, order=order), tasks(first_seed, count)):
         total.add(tally)
         if watch is not None:
             watch(total)
@@ -153,20 +157,9 @@ def run_campaign(
 
 
 def tasks(first_seed: int, count: int) -> list[range]:
-    """The seeds in portions, the same however many processes share them."""
+    """The seeds in portions, the same however they are shared out."""
     end = first_seed + count
     return [range(start, min(start + SEEDS_PER_TASK, end)) for start in range(first_seed, end, SEEDS_PER_TASK)]
-
-
-def tallies(portions: list[range], order: str | None, jobs: int) -> Iterator[Tally]:
-    """The tally of each portion, in the order of the seeds."""
-    work = partial(run_seeds, order=order)
-    if jobs == 1:
-        yield from map(work, portions)
-        return
-    # Started afresh and not forked: a progress bar has a thread, which a fork would cut in half.
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(work, portions)
 
 
 def run_seeds(seeds: range, order: str | None) -> Tally:

@@ -68,6 +68,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Copies and acknowledgements."""
     dropped: int
     """Those that were lost: by the network, a partition, or because sender or receiver was down."""
+    refused: int
+    """Copies of publications that reached a node which was no member of their topic."""
     deliveries: int
     expected_deliveries: int | None
     """Each publication at each node; unknown where nodes crash, join or leave."""
@@ -168,6 +170,7 @@ class Simulation:
             published=engine.published,
             sent=engine.sent,
             dropped=engine.dropped,
+            refused=engine.unwanted,
             deliveries=engine.deliveries,
             expected_deliveries=engine.published * scenario.nodes if members_stay else None,
             latency_mean=int(engine.latency_sum) / elsewhere if elsewhere > 0 else None,

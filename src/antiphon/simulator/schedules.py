@@ -11,7 +11,7 @@ made smaller by leaving operations out (:mod:`antiphon.simulator.shrinking`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -48,6 +48,8 @@ LONG_AFTER = 100_000
 
 
 Choice = TypeVar("Choice")
+Move = Callable[[int], None]
+"""Something that happens on a topic."""
 
 
 class Operation(NamedTuple):
@@ -72,7 +74,12 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
         protocol="vcube-ps",
         order=drawn_order if order is None else order,
         nodes=nodes,
-        protocol_options={"window": pick(random, (1, 2, 3, 64)), "largest_first": random.below(2) == 0},
+        protocol_options={
+            "window": pick(random, (1, 2, 3, 64)),
+            "largest_first": random.below(2) == 0,
+            "bundle": pick(random, (1, 3, 64)),
+            "directory": random.below(3) == 0,
+        },
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
@@ -146,26 +153,29 @@ class Script:
 
     def draw(self) -> list[Operation]:
         """All operations. Some may be impossible because of those that were drawn later; they are to be left out."""
-        moves = (
-            self._publish,
-            self._publish,
-            self._talk,
-            self._come,
-            self._go,
-            self._return,
-            self._hesitate,
-            self._crowd,
-            self._pause,
-        )
+        moves = pick(self._random, (self._mixed, self._restless, self._talkative))()
         self._come(0)
         self._publish(0)
         self._now += 1
-        for _ in range(self._random.between(2, 12 + self._nodes)):
+        for _ in range(self._random.between(2, 20 + self._nodes)):
             self._now += 0 if self._random.below(3) == 0 else int(self._random.between(0, 2 * self._gap))
             pick(self._random, moves)(int(self._random.below(self._topics)))
         if self._random.below(2) == 0:
             self._roll_call()
         return self._operations
+
+    def _mixed(self) -> tuple[Move, ...]:
+        """A bit of everything."""
+        coming_and_going = (self._come, self._go, self._return, self._hesitate, self._crowd)
+        return (*coming_and_going, self._publish, self._publish, self._talk, self._pause)
+
+    def _restless(self) -> tuple[Move, ...]:
+        """Members who leave and come back all the time, between some who talk."""
+        return (self._return, self._return, self._hesitate, self._come, self._go, self._talk, self._talk, self._publish)
+
+    def _talkative(self) -> tuple[Move, ...]:
+        """Members who talk, and sometimes another listener."""
+        return (self._talk, self._talk, self._talk, self._publish, self._come, self._return, self._pause)
 
     def _add(self, kind: int, node: int, topic: int, after: int = 0) -> None:
         self._operations.append(Operation(self._now + after, kind, node, topic))

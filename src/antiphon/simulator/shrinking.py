@@ -18,17 +18,16 @@ from antiphon.kernel.errors import PeerError, ScenarioError
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
 from antiphon.simulator.scenario import ConstantLaw, LimitsTable, NetworkTable, Scenario, TopicsTable
 from antiphon.simulator.scenario_writer import scenario_text
-from antiphon.simulator.schedules import SUBSCRIBE, Operation, named_members, operations_of, with_operations
+from antiphon.simulator.schedules import PAUSE, SUBSCRIBE, Operation, named_members, operations_of, with_operations
 
 MAXIMUM_EFFORT = 6_000_000
-"""How many messages are simulated at most. That takes half a minute; most schedules need a tenth of it."""
+"""How many messages are simulated at most. That takes half a minute; most schedules need less."""
 
 EFFORT_OF_A_RUN = 500
 """What setting up a run and judging it costs, in messages."""
 
-OTHER_SEEDS = range(1, 11)
-OTHER_SEEDS_WHILE_LARGE = range(1, 4)
-LARGE = 12
+PATIENCE = (3, 12, 60)
+"""With how many other seeds a candidate is tried: few while there is much to leave out, many at last."""
 
 Run = Callable[[Scenario], Outcome]
 
@@ -41,6 +40,7 @@ class Shrinker:
         self._kind = kind
         self._run = run
         self._effort = 0
+        self._patience = 0
 
     def shrink(self) -> Scenario:
         """The smallest schedule found that fails in the same way."""
@@ -55,18 +55,18 @@ class Shrinker:
             self._simpler_options,
             self._earlier,
         )
-        smaller = True
         with tidy_collector():
-            while smaller:
+            for self._patience in PATIENCE:
                 # Each pass makes room for the others.
-                smaller = sum(one() for one in passes) > 0
+                while sum(one() for one in passes) > 0:
+                    pass
         return self.scenario
 
     def _accept(self, candidate: Scenario) -> bool:
         """Go on with a candidate if it fails, under its own seed or another."""
         if candidate == self.scenario:
             return False
-        for seed in (candidate.seed, *(OTHER_SEEDS_WHILE_LARGE if candidate.nodes > LARGE else OTHER_SEEDS)):
+        for seed in (candidate.seed, *range(1, 1 + self._patience)):
             if self._effort >= MAXIMUM_EFFORT:
                 return False
             tried = msgspec.structs.replace(candidate, seed=seed)
@@ -99,16 +99,28 @@ class Shrinker:
         return smaller
 
     def _fewer_topics(self) -> bool:
-        """Keep one topic only."""
-        members = named_members(self.scenario)
-        if len(members) == 1:
-            return False
-        return any(self._accept(self._only_topic(topic)) for topic in range(len(members)))
+        """Leave topics out, or make one of two."""
+        smaller = False
+        for topic in reversed(range(self.scenario.topic_count())):
+            if self.scenario.topic_count() > 1:
+                smaller |= self._accept(self._without_topic(topic, False)) or self._accept(
+                    self._without_topic(topic, True)
+                )
+        return smaller
 
-    def _only_topic(self, topic: int) -> Scenario:
-        alone = self._with_members([named_members(self.scenario)[topic]])
-        kept = [one._replace(topic=0) for one in operations_of(self.scenario) if one.until or one.topic == topic]
-        return with_operations(alone, kept)
+    def _without_topic(self, topic: int, keep: bool) -> Scenario:
+        """Without a topic; what happens on it is left out, or happens on the one before."""
+        members = [set(nodes) for nodes in named_members(self.scenario)]
+        gone = members.pop(topic)
+        heir = max(topic - 1, 0)
+        if keep:
+            members[heir] |= gone
+        kept = [
+            operation._replace(topic=heir if operation.topic == topic else operation.topic - (operation.topic > topic))
+            for operation in operations_of(self.scenario)
+            if keep or operation.topic != topic or operation.kind == PAUSE
+        ]
+        return with_operations(self._with_members([sorted(nodes) for nodes in members]), kept)
 
     def _with_members(self, members: list[list[int]]) -> Scenario:
         topics = TopicsTable(count=len(members), members=list(members))
@@ -149,8 +161,9 @@ class Shrinker:
             if operation.kind == SUBSCRIBE and operation.node not in members[operation.topic]:
                 insort(members[operation.topic], operation.node)
                 kept = [one for one in operations_of(self.scenario) if one != operation]
-                if self._accept(with_operations(self._with_members(members), kept)):
-                    smaller = True
+                fewer = with_operations(self._with_members(members), kept)
+                # Nobody waits for the subscription any more, so what follows may have to come sooner.
+                smaller |= any(self._accept(one) for one in (fewer, with_gaps(fewer, 1), with_gaps(fewer, 100)))
         return smaller
 
     def _fewer_members(self) -> bool:
@@ -184,24 +197,25 @@ class Shrinker:
 
     def _earlier(self) -> bool:
         """Make the times between operations shorter: all that are longer than a bound, and then one by one."""
-        smaller = any(self._accept(self._with_gaps(bound)) for bound in (1, 10, 100, 1000, 10_000))
+        smaller = any(self._accept(with_gaps(self.scenario, bound)) for bound in (1, 10, 100, 1000, 10_000))
         for position in range(len(moments_of(operations_of(self.scenario)))):
-            smaller |= self._accept(self._with_gaps(1, position))
+            smaller |= self._accept(with_gaps(self.scenario, 1, position))
         return smaller
 
-    def _with_gaps(self, longest: int, only: int | None = None) -> Scenario:
-        operations = operations_of(self.scenario)
-        moved: dict[int, int] = {}
-        previous = now = 0
-        for position, moment in enumerate(moments_of(operations)):
-            gap = moment - previous
-            now += min(gap, longest) if only in (None, position) else gap
-            previous = moment
-            moved[moment] = now
-        return with_operations(
-            self.scenario,
-            [one._replace(at=moved[one.at], until=moved[one.until] if one.until else 0) for one in operations],
-        )
+
+def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scenario:
+    """The schedule with no longer times between operations than a bound, everywhere or at one position only."""
+    operations = operations_of(scenario)
+    moved: dict[int, int] = {}
+    previous = now = 0
+    for position, moment in enumerate(moments_of(operations)):
+        gap = moment - previous
+        now += min(gap, longest) if only in (None, position) else gap
+        previous = moment
+        moved[moment] = now
+    return with_operations(
+        scenario, [one._replace(at=moved[one.at], until=moved[one.until] if one.until else 0) for one in operations]
+    )
 
 
 def moments_of(operations: list[Operation]) -> list[int]:

@@ -135,6 +135,15 @@ def test_numbers_that_no_reading_gives_are_explained_only_while_they_lie_between
     assert verdicts(beyond) == ["differs"] * 8
 
 
+def test_nothing_is_explained_once_a_reading_gives_the_whole_table() -> None:
+    """The comparison would have chosen the wrong one, and must say so."""
+    found = {case: as_in_the_table(case) for case in cases(FULL_PLAN)}
+    for case, outcome in found.items():
+        if case.reading == WHOLE:
+            found[case] = replace(outcome, false_positives=outcome.false_positives * 3)
+    assert verdicts(found) == ["differs"] * 4 + ["reproduced"] * 4
+
+
 def test_a_default_run_leaves_the_larger_size_to_a_full_one() -> None:
     assert {case.nodes for case in cases(TABLE_II.default)} == {512}
     assert {case.nodes for case in cases(TABLE_II.full)} == {512, 1024}

@@ -278,6 +278,7 @@ FIG_5_9: Experiment[Discussion, Talk] = Experiment(
         **MODEL,
         "longest_waits": list(LONGEST_WAITS),
         "wait": "uniform from 0 to the longest, from the delivery of the last starter's publication",
+        "switches": {"pruned": "prunes_barriers", "not pruned": "not prunes_barriers"},
         "acknowledgements": "free of charge; VCube-PS repaired: charged",
         "children": "in ascending order of cluster; VCube-PS repaired: in descending order",
     },

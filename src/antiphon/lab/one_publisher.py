@@ -215,6 +215,7 @@ def tree_size(nodes: int, share: float) -> float:
 PARAMETERS = {
     **MODEL,
     "members": "drawn uniformly, the publisher among them, the root among all nodes",
+    "acknowledgements": "free of charge; VCube-PS repaired: charged",
     "children": "in ascending order of cluster; VCube-PS repaired: in descending order",
     "latency": "mean over receivers, without the publisher",
 }

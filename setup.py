@@ -21,6 +21,8 @@ COMPILED = (
     "simulator/calendar.py",
     "simulator/engine.py",
     "simulator/network.py",
+    "live/batch.py",
+    "live/outbox.py",
 )
 
 

@@ -47,6 +47,13 @@ class Message:
         """
         return True
 
+    def is_credit(self) -> bool:
+        """True for messages that let a publisher go on, such as acknowledgements.
+
+        A host whose application or disk cannot keep up holds them back, which slows the publishers of that topic.
+        """
+        return False
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source}, {self.sequence})"
 

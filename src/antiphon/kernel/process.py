@@ -26,6 +26,9 @@ from antiphon.kernel.randomness import RandomStream
 NO_NODE: Final[i64] = -1
 """Where a node identifier may be missing, this stands for nobody. Identifiers are integers from 0 up."""
 
+UNBOUNDED: Final[i64] = 1 << 40
+"""More publications than anybody will hand in."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Environment:
@@ -85,6 +88,13 @@ class Process:
         Fabrics without topics reach everybody.
         """
         raise NotImplementedError
+
+    def room(self, topic: i64) -> i64:
+        """How many publications on a topic would begin at once; further ones queue in the process.
+
+        Hosts that can wait hand in no more than that, so that nothing queues without bound.
+        """
+        return UNBOUNDED
 
     def subscribe(self, topic: i64) -> None:
         """Become a member of a topic. The environment is told when everything published from then on will come."""

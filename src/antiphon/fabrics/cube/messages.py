@@ -18,6 +18,9 @@ from antiphon.orders.order import Ordered
 class Acknowledgement(Message):
     """The whole subtree of the sender has the publication."""
 
+    def is_credit(self) -> bool:
+        return True
+
 
 @mypyc_attr(acyclic=True)
 class Bundle(Message):

@@ -61,6 +61,12 @@ class VCubePs(Membership):
         self.go_on(state)
         return state.published
 
+    def room(self, topic: i64) -> i64:
+        state = self.topic(topic)
+        if state is None or state.state != MEMBER:
+            return 0
+        return max(0, self.options.window - state.in_flight - len(state.queue))
+
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:

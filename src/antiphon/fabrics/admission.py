@@ -219,6 +219,10 @@ class Admission:
         if self._retry_at is not None and now >= self._retry_at:
             self._ask_next()
 
+    def is_waiting(self) -> bool:
+        """Whether nothing happens before a tick: nobody has been asked for a place, and the next is asked later."""
+        return self._retry_at is not None
+
     def peer_of(self, identifier: int) -> Peer | None:
         """Who holds an identifier; None if nobody who is known, or only this node."""
         return self.roster.holder(identifier)
@@ -233,7 +237,7 @@ class Admission:
         waiting = (sorted(self._awaited), sorted(self._accepted), sorted(self._goodbyes))
         return (
             f"{self.phase.value} {self.me.identifier} {self._wanted} {asked} {self._tries} "
-            f"{self._retry_at is not None} {self._wants_to_leave} {waiting} [{self.roster.state()}]"
+            f"{self.is_waiting()} {self._wants_to_leave} {waiting} [{self.roster.state()}]"
         )
 
     # Asking for a place.

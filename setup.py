@@ -15,7 +15,7 @@ from setuptools import setup
 COMPILED = (
     "kernel/*.py",
     "orders/*.py",
-    "fabrics/**/*.py",
+    "fabrics/*/*.py",
     "trace/recorder.py",
     "simulator/actions.py",
     "simulator/calendar.py",

@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
+import msgspec
+
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.live.logs import logger
 from antiphon.live.wire import FRAME_BYTES_AT_MOST, LENGTH_BYTES
@@ -159,7 +161,12 @@ class OutgoingProtocol(FrameReader):
         self._when_lost = when_lost
 
     def frame_received(self, frame: bytes) -> None:
-        raise ProtocolError("a peer answered on a connection that is used in the other direction only")
+        # The other end writes nothing here but the reason for closing.
+        try:
+            reason = msgspec.msgpack.decode(frame)[-1]
+        except (msgspec.DecodeError, TypeError, IndexError) as error:
+            raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
+        log.warning("a peer refused the connection", reason=reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._when_lost()
@@ -168,9 +175,12 @@ class OutgoingProtocol(FrameReader):
 class OutgoingLink(FrameWriter):
     """The connection to one peer. It is opened when the first frame is sent."""
 
-    def __init__(self, address: str, hello: bytes, when_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]
+    ) -> None:
         super().__init__()
         self.address = address
+        self.instance = instance
         self._hello = hello
         self._when_lost = when_lost
         self._connecting: asyncio.Task[None] | None = None
@@ -201,7 +211,7 @@ class OutgoingLink(FrameWriter):
             self.is_closed = True
             self._transport = None
             self._queue.clear()
-            self._when_lost(self.address)
+            self._when_lost(self)
 
     def close(self) -> None:
         if self._connecting is not None and self._transport is None:

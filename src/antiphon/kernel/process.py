@@ -122,5 +122,17 @@ class Process:
         """
         return 0
 
+    def joined(self, node: i64) -> None:
+        """Another node exists from now on. It may be sent to, and will not begin anything before all were told."""
+        raise UsageError("this fabric has a fixed set of nodes; start all of them together")
+
+    def left(self, node: i64) -> None:
+        """Another node leaves in an orderly way: it is to be given nothing new. It still answers what it was asked."""
+        raise UsageError("this fabric has a fixed set of nodes; stop all of them together")
+
     def leave(self) -> None:
-        """The node is about to go in an orderly way; nothing is called after this."""
+        """The node is about to go in an orderly way: say what others must know.
+
+        The application has stopped using it, and nothing is unfinished. A host whose nodes come and go still calls
+        ``receive``, ``joined`` and ``left`` until all others were told ``left`` and nothing is unfinished again.
+        """

@@ -134,6 +134,18 @@ class Unregister(Message):
         self.past: Final[vec[i64]] = past
 
 
+@mypyc_attr(acyclic=True)
+class Bequest(Message):
+    """What those who have left the system counted as past; the source is the leaver, or who tells a newcomer of it.
+
+    ``entries`` holds for each topic its number, how many keys follow, and the keys of a frontier.
+    """
+
+    def __init__(self, source: i64, entries: vec[i64]) -> None:
+        super().__init__(source, 0)
+        self.entries: Final[vec[i64]] = entries
+
+
 COUNTER_BITS: Final = 38
 COUNTER_MASK: Final = (1 << 38) - 1
 

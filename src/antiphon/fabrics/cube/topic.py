@@ -92,8 +92,9 @@ class Topic:
         self.left_counter: i64 = 0
         # Publications, or bundles of them, that came between subscribing and being synchronised.
         self.early: list[Message] = []
-        # With a directory: whom this newcomer has heard of, in that order, and what the departed left as past.
+        # With a directory: whom this newcomer has heard of, in that order.
         self.heard: dict[i64, bool] = {}
+        # What counted as past at those who have gone: they left it with the home, or with everybody.
         self.inherited: vec[i64] = vec[i64]()
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
         self.departed: dict[i64, i64] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.kernel import Environment, Message, Process, Publication
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
 from antiphon.simulator.explorer import describe, explore, narrate
 
 
@@ -19,7 +19,7 @@ class Flooding(Process):
     def start(self) -> None:
         self.environment.subscribed(0)
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         self.published += 1
         publication = Publication(self.me, self.published, 0, payload, topic)
         self.deliver(publication)

@@ -68,7 +68,7 @@ def test_some_runs_cannot_be_judged(text: str, reason: str) -> None:
     assert (result.violations, result.judgement) == (None, f"not judged: {reason}")
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAXIMUM_ROWS", 63), ("MAXIMUM_CLOCK_ENTRIES", 127)])
+@pytest.mark.parametrize(("limit", "value"), [("MAXIMUM_ROWS", 71), ("MAXIMUM_CLOCK_ENTRIES", 127)])
 def test_too_much_to_look_at_is_not_judged(limit: str, value: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judgement, limit, value + 1)
     assert judged(ONCE).violations is not None

@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.live.columns import NEVER, Columns, count_messages, decode_columns
 
+
 @final
 @mypyc_attr(acyclic=True)
 class Message:
@@ -124,12 +125,8 @@ class Batch:
         """The messages from an offset on that have not expired at ``now_us``. The list is shared: do not change it."""
         messages = self._messages
         if messages is None:
-            messages = []
-            index: i64 = 0
-            for value in self.columns.values:
-                messages.append(Message(self, index, value))
-                index += 1
-            self._messages = messages
+            values = self.columns.values
+            messages = self._messages = [Message(self, index, values[index]) for index in range(len(values))]
         if from_offset > self.first_offset:
             messages = messages[from_offset - self.first_offset :]
         expires = self.columns.expires_us

@@ -5,19 +5,19 @@ from __future__ import annotations
 from antiphon.kernel.errors import PeerError, UsageError
 
 
-class WrongType(UsageError, TypeError):
+class WrongTypeError(UsageError, TypeError):
     """An argument has a type that cannot be used."""
 
 
-class Overloaded(PeerError):
+class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
 
 
-class SlowConsumer(PeerError):
+class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 
 
-class Closed(PeerError):
+class ClosedError(PeerError):
     """The node or client has been closed, or has lost its connection."""
 
 

@@ -175,9 +175,7 @@ class OutgoingProtocol(FrameReader):
 class OutgoingLink(FrameWriter):
     """The connection to one peer. It is opened when the first frame is sent."""
 
-    def __init__(
-        self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]
-    ) -> None:
+    def __init__(self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]) -> None:
         super().__init__()
         self.address = address
         self.instance = instance

@@ -31,13 +31,13 @@ class StructuredLogger:
         """Something an operator should look at."""
         self._log(logging.WARNING, event, values)
 
-    def error(self, event: str, error: BaseException | None = None, **values: object) -> None:
-        """Something that went wrong here; with the stack of ``error`` if there is one."""
-        self._log(logging.ERROR, event, values, error)
+    def error(self, event: str, cause: BaseException | None = None, **values: object) -> None:
+        """Something that went wrong here; with the stack of ``cause`` if there is one."""
+        self._log(logging.ERROR, event, values, cause)
 
-    def _log(self, level: int, event: str, values: dict[str, object], error: BaseException | None = None) -> None:
+    def _log(self, level: int, event: str, values: dict[str, object], cause: BaseException | None = None) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, event, extra={"values": values}, exc_info=error)
+            self._logger.log(level, event, extra={"values": values}, exc_info=cause)
 
 
 def logger(name: str) -> StructuredLogger:

@@ -15,14 +15,14 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.columns import NEVER, Columns
-from antiphon.live.errors import Overloaded, WrongType
+from antiphon.live.errors import OverloadedError, WrongTypeError
 
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 128 << 10
 """A batch of this size leaves before the turn of the loop ends."""
 
 WAITING_MESSAGES: Final = 4096
-WAITING_BYTES: Final = 1 << 20
+WAITING_BYTES: Final = 256 << 10
 """When so much waits because the protocol has no room, publishers wait."""
 
 OVERRUN: Final = 16
@@ -132,20 +132,46 @@ class Outbox:
             self._loop.call_soon(self.flush_in_turn)
         return self._current_receipt() if with_receipt else self._accepted
 
+    def post_columns(self, order: str, columns: Columns, with_receipt: bool) -> Any:
+        """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
+        self._refuse_overrun()
+        if len(self._values) > 0:
+            self._close()
+        size: i64 = 0
+        for value in columns.values:
+            size += len(value)
+        receipt = self._loop.create_future() if with_receipt else None
+        numbered = Columns(
+            int(self.next_sequence),
+            columns.timestamp_us,
+            columns.values,
+            columns.keys,
+            columns.headers,
+            columns.expires_us,
+        )
+        self.next_sequence += len(columns.values)
+        self._add(Segment(order, numbered, size, receipt))
+        self.flush()
+        if with_receipt:
+            return receipt
+        return self.until_room() if self.is_blocked else None
+
     def _post_full(self, with_receipt: bool) -> Any:
         receipt = self._current_receipt() if with_receipt else None
         self.flush()
-        count, size = len(self), self._bytes + self._closed_bytes
-        if count < WAITING_MESSAGES and size < WAITING_BYTES:
+        if len(self) < WAITING_MESSAGES and self._bytes + self._closed_bytes < WAITING_BYTES:
             # Unless the publisher gives up its turn now and then, nothing would be written or read.
             return receipt if with_receipt else self._a_turn()
-        if count > WAITING_MESSAGES * OVERRUN or size > WAITING_BYTES * OVERRUN:
-            raise Overloaded(
-                f"{count} messages wait on topic {self.topic!r} because it takes them more slowly; "
-                "await what publish returns, which slows the publisher down"
-            )
+        self._refuse_overrun()
         self.waits += 1
         return receipt if with_receipt else self.until_room()
+
+    def _refuse_overrun(self) -> None:
+        if len(self) > WAITING_MESSAGES * OVERRUN or self._bytes + self._closed_bytes > WAITING_BYTES * OVERRUN:
+            raise OverloadedError(
+                f"{len(self)} messages wait on topic {self.topic!r} because it takes them more slowly; "
+                "await what publish returns, which slows the publisher down"
+            )
 
     def change_order(self, order: str) -> None:
         """What follows has another order, and so belongs to another batch."""
@@ -204,19 +230,20 @@ class Outbox:
     def _close(self) -> None:
         """Nothing more is added to what has been collected."""
         values = self._values
-        columns = Columns(
-            int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us
-        )
+        columns = Columns(int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us)
         self.next_sequence += len(values)
-        self._closed.append(Segment(self.order, columns, self._bytes, self._receipt))
-        self._closed_count += len(values)
-        self._closed_bytes += self._bytes
+        self._add(Segment(self.order, columns, self._bytes, self._receipt))
         self._values = []
         self._keys = None
         self._headers = None
         self._expires_us = None
         self._bytes = 0
         self._receipt = None
+
+    def _add(self, segment: Segment) -> None:
+        self._closed.append(segment)
+        self._closed_count += len(segment.columns.values)
+        self._closed_bytes += segment.size
 
     def fail(self, error: BaseException) -> None:
         """Nothing can be sent any more: whoever waits is told why."""
@@ -260,7 +287,7 @@ class Publisher:
         """Publish a message. Await the answer: it is done when the message is accepted.
 
         The message has been taken when the call returns; several can be in flight. Whoever does not await is not
-        slowed down by a system that cannot keep up, and gets :class:`Overloaded` in the end.
+        slowed down by a system that cannot keep up, and gets :class:`OverloadedError` in the end.
         """
         outbox = self.outboxes.get(topic)
         if outbox is None:
@@ -291,7 +318,9 @@ def checked_value(value: object) -> bytes:
     if isinstance(value, (bytearray, memoryview)):
         value = bytes(value)
     if not isinstance(value, bytes):
-        raise WrongType(f"a message holds bytes, not {type(value).__name__}; encode it, for example with .encode()")
+        raise WrongTypeError(
+            f"a message holds bytes, not {type(value).__name__}; encode it, for example with .encode()"
+        )
     if len(value) > VALUE_BYTES_AT_MOST:
         raise UsageError(
             f"a message of {len(value)} bytes is too long; at most {VALUE_BYTES_AT_MOST} fit: split it, or store it "

@@ -6,7 +6,7 @@ application takes it waits in a bounded queue; what happens at the bound is the 
 * ``block`` (the default): nothing is dropped. The publishers of the topic are slowed; at a node with a log the
   subscription goes on reading from the log instead, and nobody is slowed.
 * ``drop_oldest``, ``drop_newest``: whole batches are dropped and counted in ``dropped``.
-* ``disconnect``: the subscription ends with :class:`SlowConsumer`.
+* ``disconnect``: the subscription ends with :class:`SlowConsumerError`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.batch import Batch, Message
-from antiphon.live.errors import SlowConsumer
+from antiphon.live.errors import SlowConsumerError
 from antiphon.live.logs import logger
 from antiphon.live.outbox import set_if_waiting
 from antiphon.live.topics import LiveTopic
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
 DEFAULT_LIMIT: Final = 65_536
@@ -52,12 +49,38 @@ def checked_start(start: Start) -> Start:
     return start
 
 
+class SubscriptionHost(Protocol):
+    """What a subscription needs of the node or client that it belongs to."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether what was delivered can be read again."""
+
+    async def subscription_ready(self, subscription: Subscription) -> None:
+        """Wait until a subscription is effective."""
+
+    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+        """A subscription has ended."""
+
+    def first_offset(self, topic: LiveTopic, start: Start) -> int:
+        """The offset at which a subscription begins."""
+
+    def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
+        """Batches from the log."""
+
+    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
+        """The application has taken a batch."""
+
+    def release_credit(self, topic: LiveTopic, subscription: Subscription) -> None:
+        """A subscription that had fallen behind has room again."""
+
+
 class Subscription:
     """Iterate over it, or give it a callback. Use as an async context manager, or call ``close``."""
 
     def __init__(
         self,
-        node: Node,
+        host: SubscriptionHost,
         pattern: str,
         start: Start = "latest",
         callback: Callback | None = None,
@@ -75,7 +98,7 @@ class Subscription:
         self.dropped = 0
         self.delivered = 0
         self.expired = 0
-        self._node = node
+        self._host = host
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
         self._queue: deque[tuple[LiveTopic, Batch]] = deque()
         self._queued = 0
@@ -93,7 +116,7 @@ class Subscription:
 
     async def ready(self) -> Subscription:
         """Wait until whatever is published from now on will come."""
-        await self._node.subscription_ready(self)
+        await self._host.subscription_ready(self)
         return self
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -115,6 +138,20 @@ class Subscription:
             if self._is_closed and not self._queue:
                 return
 
+    async def raw_batches(self) -> AsyncIterator[tuple[Batch, int]]:
+        """Iterate over batches as they are, each with the offset from which on it is wanted: for gateways."""
+        while not (self._is_closed and not self._queue):
+            taken = await self._take()
+            if taken is not None:
+                topic, batch = taken
+                self.delivered += batch.count
+                yield batch, self._from_offset.get(topic, 0)
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait for the application."""
+        return self._queued
+
     async def close(self) -> None:
         """End the subscription."""
         if self._is_closed:
@@ -125,8 +162,8 @@ class Subscription:
         self._queue.clear()
         self._queued = 0
         for topic in self._topics:
-            self._node.release_credit(topic, self)
-        self._node.subscription_closed(self, self._topics)
+            self._host.release_credit(topic, self)
+        self._host.subscription_closed(self, self._topics)
         self._topics.clear()
         self._wake()
 
@@ -145,13 +182,17 @@ class Subscription:
         if self._is_closed or topic in self._topics:
             return
         self._topics.append(topic)
-        offset = self._node.first_offset(topic, self.start)
+        offset = self._host.first_offset(topic, self.start)
         if offset >= topic.visible_offset:
             self._from_offset[topic] = offset
             topic.sinks.append(self)
             return
         topic.readers += 1
         self._spawn(self._replay(topic, offset))
+
+    def begin_at(self, topic: LiveTopic, offset: int) -> None:
+        """What comes of a topic is wanted from an offset on."""
+        self._from_offset[topic] = offset
 
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         """A batch has been delivered."""
@@ -176,7 +217,7 @@ class Subscription:
     def _make_room(self, topic: LiveTopic, batch: Batch) -> bool:
         """The queue is full: do what the policy says; whether the batch is to be taken."""
         if self.policy == "block":
-            if not self._node.has_log:
+            if not self._host.has_log:
                 return True
             # The log has it: go on from there when the application has taken what waits.
             topic.sinks.remove(self)
@@ -192,7 +233,7 @@ class Subscription:
                 self._queued -= oldest.count
                 self.dropped += oldest.count
             return True
-        error = SlowConsumer(
+        error = SlowConsumerError(
             f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
             "take them faster, raise its limit or choose another policy"
         )
@@ -212,34 +253,42 @@ class Subscription:
                 callback(message)
             except Exception as error:
                 # One bad message must not cost the others, nor the node's other subscriptions.
-                log.error("a callback failed", error, topic=topic.name, offset=message.offset)
+                log.error("a callback failed", cause=error, topic=topic.name, offset=message.offset)
 
     async def _call_for_each(self, callback: Callback) -> None:
         async for message in self:
             try:
                 await callback(message)  # type: ignore[misc]
             except Exception as error:
-                log.error("a callback failed", error, topic=message.topic, offset=message.offset)
+                log.error("a callback failed", cause=error, topic=message.topic, offset=message.offset)
 
     async def _next_batch(self) -> list[Message]:
+        taken = await self._take()
+        if taken is None:
+            return []
+        messages = self._visible(*taken)
+        self.delivered += len(messages)
+        return messages
+
+    async def _take(self) -> tuple[LiveTopic, Batch] | None:
+        """The next batch, when there is one; None when there will be no more."""
         while not self._queue:
             if self._failure is not None:
                 raise self._failure
             if self._is_closed:
-                return []
+                return None
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         topic, batch = self._queue.popleft()
         self._queued -= batch.count
+        self._host.taken(self, batch, self._from_offset.get(topic, 0))
         if self._queued * 2 <= self.limit:
             for held in self._topics:
                 if held.is_behind:
-                    self._node.release_credit(held, self)
+                    self._host.release_credit(held, self)
             if self._room is not None:
                 set_if_waiting(self._room)
-        messages = self._visible(topic, batch)
-        self.delivered += len(messages)
-        return messages
+        return topic, batch
 
     def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
         messages = batch.messages(self._from_offset.get(topic, 0), time.time_ns() // 1000)
@@ -255,7 +304,7 @@ class Subscription:
                 while self._queued * 2 > self.limit:
                     self._room = asyncio.get_running_loop().create_future()
                     await self._room
-                for batch in self._node.read_log(topic, offset, REPLAY_BYTES):
+                for batch in self._host.read_log(topic, offset, REPLAY_BYTES):
                     if self._callback is not None:
                         self._call(topic, batch)
                     else:

@@ -1,4 +1,4 @@
-"""What one live node knows about one topic: who here publishes and subscribes, and where its delivered messages stand."""
+"""What one live node knows about one topic: who here publishes and subscribes, and how far it has delivered."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ KINDS: Final[tuple[type[Message], ...]] = (
     cube.Register,
     cube.Registered,
     cube.Unregister,
+    cube.Bequest,
 )
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]

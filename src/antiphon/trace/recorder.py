@@ -13,7 +13,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE
 
 WORDS_PER_ROW: Final = 4
@@ -75,6 +75,17 @@ class Recorder:
         key = publication_key(message.source, message.sequence)
         order = message.order if isinstance(message, Publication) else UNSPECIFIED
         self._append(time, pack(event, kind, node, peer, order), key, pack_value(message.topic, value))
+
+    def record_run(
+        self, time: i64, event: i64, node: i64, source: i64, first: i64, count: i64, topic: i64, value: i64, order: i64
+    ) -> None:
+        """Add a row for each of ``count`` publications of a source that follow each other."""
+        what = pack(event, 0, node, NO_NODE, order)
+        packed = pack_value(topic, value)
+        key = publication_key(source, first)
+        for _ in range(count):
+            self._append(time, what, key, packed)
+            key += 1 << SOURCE_BITS
 
     def record_topic(self, time: i64, event: i64, node: i64, topic: i64) -> None:
         """Add a row about a node's subscription to a topic."""

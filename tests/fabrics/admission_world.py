@@ -11,6 +11,7 @@ from random import Random
 
 from antiphon.fabrics.admission import PLACED, Admission, AdmissionOptions, Peer, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage
+from antiphon.kernel import Message
 
 Step = tuple[str, str, str]
 """What happens, at which node, and for a message from whom."""
@@ -21,7 +22,9 @@ OPTIONS = AdmissionOptions(maximum_nodes=16, retry_ticks=10, attempts=6)
 class Node:
     """One life of a node: its admission, and what its host was told."""
 
-    def __init__(self, world: World, name: str, address: str, options: AdmissionOptions, wanted: int | None, former: str):
+    def __init__(
+        self, world: World, name: str, address: str, options: AdmissionOptions, wanted: int | None, former: str
+    ):
         self.world = world
         self.name = name
         self.contacts: list[str] = []
@@ -81,6 +84,8 @@ class Node:
 class World:
     """All nodes, and what is on its way between them."""
 
+    node_class: type[Node] = Node
+
     def __init__(self, options: AdmissionOptions = OPTIONS) -> None:
         self.options = options
         self.nodes: dict[str, Node] = {}
@@ -88,8 +93,8 @@ class World:
         self.time = 0
         self.lively_timers = False
         """Whether timers may run out while messages are on their way."""
-        # In order per pair of sender and receiver; None is the news that the sender is gone.
-        self.links: dict[tuple[str, str], list[AdmissionMessage | Peer]] = {}
+        # In order per pair of sender and receiver; a peer is the news that it is gone.
+        self.links: dict[tuple[str, str], list[AdmissionMessage | Message | Peer]] = {}
         self.to_start: list[str] = []
         self.to_leave: list[str] = []
         self.to_crash: list[str] = []
@@ -101,7 +106,7 @@ class World:
         self, name: str, contacts: Iterable[str] = (), address: str = "", wanted: int | None = None, former: str = ""
     ) -> Node:
         """A node that will start; contacts are names of addresses, which are those of nodes unless said otherwise."""
-        node = Node(self, name, f"@{address or name}", self.options, wanted, former)
+        node = self.node_class(self, name, f"@{address or name}", self.options, wanted, former)
         node.contacts = [f"@{contact}" for contact in contacts]
         self.nodes[name] = node
         self.to_start.append(name)
@@ -164,7 +169,7 @@ class World:
             self.log.append(f"{other} -> {name}: {item if not isinstance(item, Peer) else 'lost'}")
             if isinstance(item, Peer):
                 node.admission.lost(item)
-            else:
+            elif not isinstance(item, Message):
                 node.admission.receive(item)
         else:
             self.log.append(f"{what} {name} {other}")

@@ -6,7 +6,8 @@ After every step the world checks what must always hold, at the end what must ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from antiphon.fabrics.admission import PLACED, Admission, AdmissionOptions, Peer, Phase
@@ -252,6 +253,54 @@ class World:
         todo = f"{self.to_start} {self.to_leave} {self.to_crash} {sorted(self.owners.items())}"
         return "\n".join([*nodes, str(flying), todo])
 
+    def keep(self) -> bytes | None:
+        """The world for later, if it can be kept; otherwise its steps must be taken again."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
     def story(self) -> str:
         """What happened, for a failing test."""
         return "\n".join(self.log)
+
+
+def explore(build: Callable[[], World], state_limit: int = 1_000_000) -> tuple[int, int]:
+    """Follow all schedules of a world, depth first; the answer is the number of states and of ends."""
+    world: World | None = build()
+    assert world is not None
+    seen = {hash(world.state())}
+    path: list[Step] = []
+    stack = [(world.keep(), world.steps())]
+    ends = 0
+    while stack:
+        kept, choices = stack[-1]
+        if not choices:
+            stack.pop()
+            del path[-1:]
+            world = None
+            continue
+        assert len(seen) < state_limit, "more states than allowed"
+        step = choices.pop()
+        if world is None:
+            world = replay(build, path) if kept is None else pickle.loads(kept)
+            assert world is not None
+        world.take(step)
+        fingerprint = hash(world.state())
+        if fingerprint in seen:
+            world = None
+            continue
+        seen.add(fingerprint)
+        following = world.steps()
+        if not following:
+            world.check_at_the_end()
+            ends += 1
+        path.append(step)
+        # Where there is only one way to go on, nobody comes back.
+        stack.append((world.keep() if len(following) > 1 else None, following))
+    return len(seen), ends
+
+
+def replay(build: Callable[[], World], path: Sequence[Step]) -> World:
+    """A world that has gone through a schedule."""
+    world = build()
+    for step in path:
+        world.take(step)
+    return world

@@ -102,7 +102,7 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
-        self._build = self._protocol.prepare(Setting(self.cube, scenario.order, options, members))
+        self._build = self._protocol.prepare(Setting(self.cube, scenario.nodes, scenario.order, options, members))
         # Every process there ever was; what it counted outlives its node's crash.
         self._processes: list[Process] = []
         self.engine = Engine(

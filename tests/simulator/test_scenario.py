@@ -557,7 +557,7 @@ def test_nodes_whose_first_fault_is_a_join_are_absent_at_the_start() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_whatever_is_wrong_is_explained_and_never_a_crash(data: st.DataObject) -> None:
     """Damage an example at one place: it is still right, or somebody is told where it is wrong."""
     text = data.draw(st.sampled_from([path.read_text() for path in EXAMPLES]))
@@ -605,7 +605,7 @@ class Idle(Process):
 
 
 @given(faults=FAULTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_the_check_before_the_run_agrees_with_the_engine(faults: list[Fault]) -> None:
     """A sequence of faults is refused exactly when the engine would have stumbled over it."""
     scenario = Scenario(nodes=3, faults=faults, workload=OnceWorkload(start=20))

@@ -305,7 +305,7 @@ CHANGES = st.lists(
 
 
 @given(changes=CHANGES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_check_before_the_run_agrees_with_the_protocol(changes: list[tuple[str, int, int]]) -> None:
     """Operations are refused exactly when the protocol would have refused them in the middle of the run."""
     scenario = Scenario(

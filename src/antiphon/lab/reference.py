@@ -110,7 +110,7 @@ def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int |
 
 
 def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> Measurement:
-    """Run the workload on VCube-PS, subtrees in the published order: all nodes are members of one topic from the start."""
+    """Run the workload on VCube-PS: all nodes are members of one topic from the start."""
     check_sizes(nodes, publishers)
     begun = time.perf_counter()
     cube = full_or_partial(nodes)

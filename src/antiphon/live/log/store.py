@@ -43,6 +43,8 @@ APPLICATION_ID = 0x416E7469
 """``Anti``, in the place where SQLite files say whose they are."""
 
 VERSION = 1
+SQLITE_MAGIC = b"SQLite format 3\0"
+SQLITE_HEADER_BYTES = 100
 PAGE_BYTES = 16384
 """Measured: a batch of 7 KB costs a third less processor time than with pages of 4 KB."""
 
@@ -116,6 +118,7 @@ class Store:
         with errors_of(self.directory, "opening"):
             if not (self.directory / DATABASE_NAME).exists():
                 create_database(self.directory)
+            refuse_other_format(self.directory / DATABASE_NAME)
             self.reader = connect(self.directory / DATABASE_NAME, read_only=True)
             check_schema(self.directory, self.reader)
             head = unpacked_record(0, self.record(0), HeadRecord)
@@ -307,6 +310,14 @@ def refuse_foreign(directory: Path) -> None:
         raise UsageError(
             f"{directory} is not a log and not empty (it has {foreign[0]!r}); name a new or an empty directory"
         )
+
+
+def refuse_other_format(path: Path) -> None:
+    """Look at the first bytes ourselves: next to an empty file SQLite would throw the write-ahead log away."""
+    with path.open("rb") as file:
+        header = file.read(SQLITE_HEADER_BYTES)
+    if len(header) < SQLITE_HEADER_BYTES or not header.startswith(SQLITE_MAGIC):
+        raise DamagedError(f"{DATABASE_NAME} does not begin as it should")
 
 
 def create_database(directory: Path) -> None:

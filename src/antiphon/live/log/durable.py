@@ -36,11 +36,11 @@ from antiphon.live.log.formats import (
     checked_entry,
     key_of,
     packed_header,
-    packed_record,
+    record_row,
     unpacked_header,
     unpacked_record,
 )
-from antiphon.live.log.store import EntryRow, RecordRow, Store, errors_of
+from antiphon.live.log.store import Row, Store, errors_of
 
 MAXIMAL_BATCH_BYTES = 16 * 1024 * 1024
 MAXIMAL_NAME_BYTES = 1024
@@ -106,7 +106,7 @@ class Pending(NamedTuple):
 
     topic: Topic
     entry: Entry
-    row: EntryRow
+    row: Row
 
 
 class DurableLog:
@@ -291,12 +291,11 @@ class DurableLog:
         topics = {topic: with_entries(topic.stored, entries) for topic, entries in by_topic.items()}
         topic_count = max((topic.number for topic in topics), default=0)
         topic_count = max(topic_count, self._stored_topic_count)
-        records = [(topic.number, packed_record(topic.number, record)) for topic, record in topics.items()]
-        for key, value in facts.items():
-            number = self._fact_numbers[key]
-            records.append((number, packed_record(number, FactRecord(key, value))))
-        records.append(self._next_head(topic_count, fact_count))
-        self._store.write([pending.row for pending in group], records)
+        rows = [self._next_head(topic_count, fact_count)]
+        rows += [record_row(topic.number, record) for topic, record in topics.items()]
+        rows += [record_row(self._fact_numbers[key], FactRecord(key, value)) for key, value in facts.items()]
+        rows += [pending.row for pending in group]
+        self._store.write(rows)
         self._commit += 1
         self._stored_topic_count = topic_count
         self._stored_fact_count = fact_count
@@ -312,8 +311,8 @@ class DurableLog:
                 if self._changed_facts[key] is value:
                     del self._changed_facts[key]
 
-    def _next_head(self, topic_count: int, fact_count: int) -> RecordRow:
-        return 0, packed_record(0, HeadRecord(self._commit + 1, topic_count, fact_count))
+    def _next_head(self, topic_count: int, fact_count: int) -> Row:
+        return record_row(0, HeadRecord(self._commit + 1, topic_count, fact_count))
 
     def trim(self, now_us: int) -> int:
         """Remove what the retention does not keep, in whole committed batches; how many. Offsets stay as they are."""
@@ -339,11 +338,9 @@ class DurableLog:
             with self._guard:
                 # Before they go, so that who reads them is told that they were removed and not that they are missing.
                 topic.earliest = record.earliest
-            records = [
-                (topic.number, packed_record(topic.number, record)),
-                self._next_head(self._stored_topic_count, self._stored_fact_count),
-            ]
-            self._store.remove([(topic.key(stored.earliest), topic.key(record.earliest))], records)
+            head = self._next_head(self._stored_topic_count, self._stored_fact_count)
+            rows = [head, record_row(topic.number, record)]
+            self._store.remove(topic.key(stored.earliest), topic.key(record.earliest), rows)
             self._commit += 1
             topic.stored = record
             topic.oldest_at_us = oldest_at_us

@@ -484,9 +484,7 @@ def show_log(base: Path) -> None:
     """The second table."""
     from antiphon.live.log import DurableLog
 
-    print(
-        "| sync | topics | batches per commit | append, us per batch | commit | processor, both | read | time lookup |"
-    )
+    print("| sync | topics | batches per commit | append, us per batch | commit | processor | read | time lookup |")
     print("|---" * 8 + "|")
     for sync in (True, False):
         for topic_count, group, commits in ((1, 1, 200), (1, 10, 100), (1, 100, 50), (100, 100, 50)):

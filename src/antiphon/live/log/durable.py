@@ -4,10 +4,10 @@ Offsets count the messages of a topic from 0 and never change; a batch is read a
 backwards within a topic: a batch that claims to be older than its predecessor gets the predecessor's time, so that the
 first offset at or after a time is one well-defined place.
 
-Two threads may work on it. One appends and reads (the event loop), one commits and trims. ``append``, ``put`` and the
-reads never wait for a running commit: what is not stored yet is in memory, and what is stored is read through a
-connection that does not wait for the writer. Between them is a guard that is held for a few steps, never across input
-or output.
+Two threads may work on it. One appends and reads (the event loop), one commits and trims; others may read too.
+``append``, ``put`` and the reads never wait for a running commit: what is not stored yet is in memory, and what is
+stored is read through a connection that does not wait for the writer. Between them is a guard that is held for a few
+steps, never across input or output.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class DurableLog:
         """Open the log in a directory, or make one in an empty or new directory.
 
         With ``sync=False`` a commit is written but not synced: a process that dies loses nothing, a machine that does
-        may lose the last commits. A log that is damaged is refused and left as it is.
+        may lose the last commits, and a loss of them is not told from damage. A log that is damaged is refused and left
+        as it is.
         """
         store = Store(Path(directory))
         try:

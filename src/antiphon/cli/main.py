@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import bench, demo, node, output, reproduce, simulate, torture
+from antiphon.cli import bench, demo, node, output, reproduce, simulate, torture, up
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def common(
 
 
 app.command("demo")(demo.demo)
+app.command("up")(up.up)
 app.command("node")(node.node)
 app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)

@@ -14,8 +14,9 @@ clock per node and publication and reports
 A publication starts when its own publisher delivers it. What it follows depends on its order, which is the one that the
 application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
 what these follow; in causal order it follows everything that its publisher had delivered before it started, and what
-that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where nothing is known of
-an order, a publication is judged as a causal one.
+that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where no publication is
+said to be asked for, as in traces of live nodes, the order is the one in which its publisher delivered it; where
+nothing is known of an order, a publication is judged as a causal one.
 """
 
 from __future__ import annotations
@@ -186,6 +187,9 @@ class TopicOracle:
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
         if node == source:
+            if order != UNSPECIFIED:
+                # Where nothing says what was asked for, the publisher's own delivery does.
+                self._asked.setdefault(publication, order)
             self._start(publication, knows)
         elif publication not in self.started_at:
             findings.add("validity", f"{name}: delivered before anybody published it")

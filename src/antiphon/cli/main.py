@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, torture, up
+from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, top, torture, up
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("up")(up.up)
 app.command("node")(node.node)
 app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
+app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)

@@ -401,6 +401,8 @@ class Node(Publisher):
     def _leave_topic(self, topic: LiveTopic) -> None:
         assert self.process is not None, "who joined a topic has a process"
         topic.joined = None
+        if self._trace is not None:
+            self._trace.leaving(self.identifier, topic)
         self.process.unsubscribe(topic.number)
         self.settle()
 

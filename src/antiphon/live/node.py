@@ -257,7 +257,8 @@ class Node(Publisher):
 
     def _room(self, topic: LiveTopic) -> int:
         process = self.process
-        if process is None or not topic.may_publish():
+        # A subscriber here that is behind slows the publishers elsewhere by credit that is held back, and here by this.
+        if process is None or not topic.may_publish() or topic.is_behind:
             return 0
         return process.room(topic.number)
 

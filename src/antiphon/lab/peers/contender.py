@@ -6,6 +6,7 @@ uses its client as that client's documentation advises for speed, and calls ``pu
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
@@ -108,13 +109,13 @@ class Contender(ABC):
             return self.distribution
 
     def server_version(self) -> str:
-        """What the server says about itself; empty without a server."""
+        """The server and its version, as it says itself; empty without a server."""
         program = self.find_program() if self.program else None
         if program is None:
             return ""
         said = subprocess.run([program, *self.version_arguments()], capture_output=True, check=False, timeout=10)
-        lines = (said.stdout or said.stderr).decode(errors="replace").splitlines()
-        return lines[0].strip() if lines else self.program
+        found = re.search(r"\d+(\.\d+)+", (said.stdout + said.stderr).decode(errors="replace"))
+        return f"{self.program} {found[0]}" if found else self.program
 
     def version_arguments(self) -> list[str]:
         """How the server is asked for its version."""

@@ -23,8 +23,8 @@ class Redis(Contender):
     program = "redis-server"
     published = "the server has handed the message to its subscribers' buffers (at full speed: each 256 together)"
     settings = (
-        "pipelines of 256 without transaction, hiredis parser, RESP2, nothing saved, no limit for a subscriber's buffer, "
-        "a thread that receives"
+        "pipelines of 256 without transaction, hiredis parser, RESP2, a thread that listens; "
+        "nothing saved, no limit for a subscriber's buffer"
     )
 
     def server_command(self, port: int, directory: Path) -> list[str]:

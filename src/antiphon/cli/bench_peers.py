@@ -37,7 +37,7 @@ def peers(
         int, typer.Option("--messages", metavar="N", help="Messages of a round, of all publishers together.")
     ] = STANDARD.messages,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="S", help="A round stops publishing after S seconds at the latest.")
+        float, typer.Option("--seconds", metavar="S", help="A round takes about S seconds at most.")
     ] = STANDARD.seconds,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="R", help="Rounds at full speed after a warm-up; the median counts.")

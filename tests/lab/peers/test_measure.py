@@ -19,8 +19,9 @@ from antiphon.kernel.errors import PeerError
 from antiphon.lab.peers import crew
 from antiphon.lab.peers.contender import Contender, Place, Side
 from antiphon.lab.peers.control import Open, Opened
-from antiphon.lab.peers.measure import Plan, limit, measure, together
+from antiphon.lab.peers.measure import Plan, affordable, limit, measure, together
 from antiphon.lab.peers.registry import CONTENDERS
+from antiphon.lab.peers.report import RoundFigures
 from antiphon.lab.peers.workload import Workload, parse_workload
 
 QUICK = Plan(messages=1000, seconds=30.0, rounds=2, latency_seconds=0.05)
@@ -149,6 +150,12 @@ def test_the_first_failure_ends_the_waiting() -> None:
 
     with pytest.raises(PeerError, match="it fell"):
         asyncio.run(together([asyncio.sleep(600), fail()]))
+
+
+@pytest.mark.parametrize(("published", "seconds", "messages"), [(100, 0.1, 900), (100, 4.0, 50), (1, 600.0, 1)])
+def test_a_slow_contender_gets_shorter_rounds(published: int, seconds: float, messages: int) -> None:
+    warm_up = RoundFigures.of_counts(published, 7, 7 * published, seconds, 0.1)
+    assert affordable(Plan(messages=900, seconds=2.0), warm_up) == messages
 
 
 @pytest.mark.slow

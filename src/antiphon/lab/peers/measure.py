@@ -174,11 +174,20 @@ async def perform(contender: Contender, workload: Workload, plan: Plan) -> Figur
             ensemble = Ensemble(workload, workers, server)
             await ensemble.open(contender)
             await ensemble.probe()
-            await ensemble.play(max(1, int(plan.messages * WARM_UP_SHARE)), plan.seconds)
-            rounds = [(await ensemble.play(plan.messages, plan.seconds))[0] for _ in range(plan.rounds)]
+            warm_up, _ = await ensemble.play(max(1, int(plan.messages * WARM_UP_SHARE)), plan.seconds)
+            messages = affordable(plan, warm_up)
+            rounds = [(await ensemble.play(messages, plan.seconds))[0] for _ in range(plan.rounds)]
             latency = await paced(ensemble, plan.latency_seconds) if plan.latency_seconds > 0 else None
             await ensemble.close()
     return Figures.of(contender.name, workload, load, throughput_of(rounds), latency)
+
+
+def affordable(plan: Plan, warm_up: RoundFigures) -> int:
+    """How many messages a round may have so that also their delivery ends in time, judging by the warm-up.
+
+    A contender that buffers without bound accepts more in its time than it can deliver in many times as long.
+    """
+    return max(1, min(plan.messages, int(warm_up.published / warm_up.seconds * plan.seconds)))
 
 
 async def paced(ensemble: Ensemble, seconds: float) -> Latency:

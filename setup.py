@@ -15,12 +15,14 @@ from setuptools import setup
 COMPILED = (
     "kernel/*.py",
     "orders/*.py",
-    "fabrics/**/*.py",
+    "fabrics/*/*.py",
     "trace/recorder.py",
     "simulator/actions.py",
     "simulator/calendar.py",
     "simulator/engine.py",
     "simulator/network.py",
+    "live/batch.py",
+    "live/outbox.py",
 )
 
 

@@ -1,3 +1,60 @@
-"""Antiphon: publish/subscribe in which an answer never arrives before its question."""
+"""Antiphon: publish/subscribe in which an answer never arrives before its question.
+
+async with antiphon.start(listen="127.0.0.1:7400") as node:
+    subscription = await node.subscribe("room").ready()
+    await node.publish("room", b"why?")
+    async for message in subscription:
+        ...
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+    from antiphon.live.batch import Message
+    from antiphon.live.client import Client
+    from antiphon.live.errors import ClosedError, JoinError, OverloadedError, SlowConsumerError
+    from antiphon.live.node import Node
+    from antiphon.live.subscription import Subscription
+    from antiphon.live.surface import connect, run, start
+
+__all__ = [
+    "AntiphonError",
+    "Client",
+    "ClosedError",
+    "JoinError",
+    "Message",
+    "Node",
+    "OverloadedError",
+    "PeerError",
+    "SlowConsumerError",
+    "Subscription",
+    "UsageError",
+    "connect",
+    "run",
+    "start",
+]
+
+# Loaded when first used: a simulation needs no sockets, and a command that prints help needs nothing.
+HOMES = {
+    "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
+    "antiphon.live.batch": ("Message",),
+    "antiphon.live.client": ("Client",),
+    "antiphon.live.errors": ("ClosedError", "JoinError", "OverloadedError", "SlowConsumerError"),
+    "antiphon.live.node": ("Node",),
+    "antiphon.live.subscription": ("Subscription",),
+    "antiphon.live.surface": ("connect", "run", "start"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for home, names in HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

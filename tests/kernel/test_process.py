@@ -32,7 +32,7 @@ def rumour() -> type[Process]:
     documentation = antiphon.kernel.__doc__
     assert documentation is not None
     _, code = documentation.split("::\n\n")
-    namespace: dict[str, Any] = {"Process": Process, "Message": Message, "Publication": Publication}
+    namespace: dict[str, Any] = dict(vars(antiphon.kernel))
     exec(dedent(code), namespace)
     protocol = namespace["Rumour"]
     assert isinstance(protocol, type)

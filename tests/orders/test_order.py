@@ -6,6 +6,7 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.kernel import CAUSAL
 from antiphon.orders import Order, Ordered
 from antiphon.simulator.actions import Publish
 from tests.support import Broadcast, text
@@ -29,7 +30,7 @@ class InPairs(Order):
         super().__init__()
         self.kept: list[Ordered] = []
 
-    def stamp(self, sequence: int) -> vec[i64]:
+    def stamp(self, sequence: int, order: int = CAUSAL) -> vec[i64]:
         return vec[i64]()
 
     def arrived(self, publication: Ordered) -> list[Ordered]:

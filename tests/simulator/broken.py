@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.vcube_ps import VCubePs
-from antiphon.kernel import Environment, Message, Process, ProtocolError, Publication, RandomStream
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.orders.order import Order, Ordered, merged_frontiers
 from antiphon.simulator.protocols import PROTOCOLS, Builder, Setting
@@ -59,8 +59,8 @@ class Broken(Environment):
     def receive(self, sender: int, message: Message) -> None:
         self.inner.receive(sender, message)
 
-    def publish(self, payload: bytes, topic: int) -> int:
-        return self.inner.publish(payload, topic)
+    def publish(self, payload: bytes, topic: int, order: int) -> int:
+        return self.inner.publish(payload, topic, order)
 
     def state_of(self, topic: int) -> int:
         known: Topic | None = self.inner.topic(topic)
@@ -74,8 +74,8 @@ class Face(Process):
         super().__init__(broken.outer)
         self.broken = broken
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
-        return self.broken.publish(payload, topic)
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
+        return self.broken.publish(payload, topic, order)
 
     def subscribe(self, topic: int) -> None:
         self.broken.inner.subscribe(topic)
@@ -152,10 +152,10 @@ class KeepsClusters(Broken):
 class DropsQueuedPublications(Broken):
     """What is published before the subscription has taken effect is forgotten."""
 
-    def publish(self, payload: bytes, topic: int) -> int:
+    def publish(self, payload: bytes, topic: int, order: int) -> int:
         if self.state_of(topic) != MEMBER:
             return 1
-        return super().publish(payload, topic)
+        return super().publish(payload, topic, order)
 
 
 class DeliversToOutsiders(Broken):

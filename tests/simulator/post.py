@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphon.kernel import Environment, Message, Process, Publication
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
 from antiphon.simulator.engine import Action, Engine
 from antiphon.simulator.network import ConstantDelay, Network
 from antiphon.trace.store import MemoryTrace
@@ -22,7 +22,7 @@ class Post(Process):
         super().__init__(environment)
         self.published = 0
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         self.published += 1
         for destination in payload:
             self.environment.send(destination, self.letter(payload))

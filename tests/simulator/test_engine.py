@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import PartialCube
-from antiphon.kernel import Environment, Message, Process, Publication, UsageError
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication, UsageError
 from antiphon.simulator.actions import Admit, Expel, Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Action, Application, Engine
 from antiphon.simulator.network import ConstantDelay, LinkDelay, MatrixDelay, Network, NormalDelay
@@ -671,7 +671,7 @@ def test_waiting_in_output_queues_is_counted_for_what_is_charged(can_fail: bool)
 class Hesitating(Post):
     """Delivers its own publication, which starts it, five ticks after it was asked to publish."""
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         self.published += 1
         self.pending = Publication(self.me, self.published, self.environment.now(), payload)
         self.environment.set_timer(5, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.kernel import Environment, Message, Process, Publication
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
 from antiphon.simulator.explorer import describe, explore, narrate
 
 
@@ -19,7 +19,7 @@ class Flooding(Process):
     def start(self) -> None:
         self.environment.subscribed(0)
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         self.published += 1
         publication = Publication(self.me, self.published, 0, payload, topic)
         self.deliver(publication)
@@ -77,11 +77,11 @@ def test_a_limit_ends_the_exploration_and_says_so() -> None:
 
 
 def test_a_message_is_described_with_all_that_it_carries_but_its_clock() -> None:
-    assert describe(Publication(1, 2, 99, b"x", 3)) == "Publication payload=b'x' sequence=2 source=1 topic=3"
+    assert describe(Publication(1, 2, 99, b"x", 3)) == "Publication order=-1 payload=b'x' sequence=2 source=1 topic=3"
 
 
 def test_a_schedule_can_be_told_step_by_step() -> None:
     assert narrate(Flooding, [[("publish", 0)], [], []], [-1, 1]) == (
         "node 0: publish 0",
-        "0->2 Publication payload=b'' sequence=1 source=0 topic=0",
+        "0->2 Publication order=-1 payload=b'' sequence=1 source=0 topic=0",
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Acknowledgement
-from antiphon.kernel import NO_NODE, Message, Publication
+from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
 from antiphon.trace.recorder import (
     CRASH,
     DELIVER,
@@ -23,6 +23,7 @@ from antiphon.trace.recorder import (
     SEND,
     SUBSCRIBE,
     SUBSCRIBED,
+    UNSUBSCRIBED,
     Recorder,
 )
 from antiphon.trace.store import MemoryTrace, to_batch
@@ -38,7 +39,7 @@ def rows_of(trace: MemoryTrace) -> list[dict[str, Any]]:
 
 def row(**known: object) -> dict[str, object]:
     """A row with these columns; the others are null."""
-    columns = ("time", "event", "node", "peer", "message", "source", "sequence", "topic", "value", "reason")
+    columns = ("time", "event", "node", "peer", "message", "source", "sequence", "topic", "value", "reason", "order")
     return {column: known.get(column) for column in columns}
 
 
@@ -48,6 +49,21 @@ def test_a_row_about_a_message() -> None:
     assert rows_of(trace) == [
         row(time=17, event="send", node=3, peer=5, message="Publication", source=2, sequence=9, topic=4, value=6)
     ]
+
+
+def test_a_row_about_a_publication_says_its_order() -> None:
+    """The largest of everything in the same word leaves the order as it is, and the order leaves them."""
+    trace = MemoryTrace()
+    node, peer = LARGEST_NODE, LARGEST_NODE - 1
+    for order in (UNSPECIFIED, NONE, FIFO, CAUSAL):
+        trace.recorder.record_message(0, UNSUBSCRIBED, node, peer, Publication(1, 2, 0, b"", 3, order), 4)
+    trace.recorder.fill(trace.recorder.reserve(), 5, PUBLISH, 6, 7, 8, 9, FIFO)
+    about = {"event": "unsubscribed", "node": node, "peer": peer, "message": "Publication"}
+    expected = [
+        row(time=0, **about, source=1, sequence=2, topic=3, order=name) for name in (None, "none", "fifo", "causal")
+    ]
+    expected.append(row(time=5, event="publish", node=6, source=6, sequence=7, topic=8, value=9, order="fifo"))
+    assert rows_of(trace) == expected
 
 
 def test_a_row_about_a_node() -> None:

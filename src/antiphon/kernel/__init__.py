@@ -8,7 +8,7 @@
 A whole protocol, complete and runnable in both hosts::
 
     class Rumour(Process):
-        def publish(self, payload: bytes, topic: int = 0) -> int:
+        def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
             self.tell(Publication(self.me, 1, self.environment.now(), payload))
             return 1
 
@@ -23,12 +23,16 @@ A whole protocol, complete and runnable in both hosts::
 """
 
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, ScenarioError, UsageError
-from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream, mix64
 
 __all__ = [
+    "CAUSAL",
+    "FIFO",
+    "NONE",
     "NO_NODE",
+    "UNSPECIFIED",
     "AntiphonError",
     "Environment",
     "Message",

@@ -21,6 +21,18 @@ one dictionary much more than sequence numbers do.
 """
 
 
+NONE: Final[i64] = 0
+FIFO: Final[i64] = 1
+CAUSAL: Final[i64] = 2
+"""How strongly a publication is ordered: what it waits for. The promise of each is in ``docs/guarantees.md``."""
+
+UNSPECIFIED: Final[i64] = -1
+"""Where no order is named. Who publishes means the default of the topic; a publication has passed no order at all."""
+
+ORDER_NAMES: Final = ("none", "fifo", "causal")
+"""The orders by number, from ``NONE`` on."""
+
+
 def publication_key(source: i64, sequence: i64) -> i64:
     """The publication (source, sequence) as one integer, usable as a dictionary key and a trace column."""
     return (sequence << SOURCE_BITS) | source
@@ -47,6 +59,13 @@ class Message:
         """
         return True
 
+    def is_credit(self) -> bool:
+        """True for messages that let a publisher go on, such as acknowledgements.
+
+        A host whose application or disk cannot keep up holds them back, which slows the publishers of that topic.
+        """
+        return False
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source}, {self.sequence})"
 
@@ -56,11 +75,20 @@ class Publication(Message):
     """What a publisher hands in and subscribers get.
 
     Sequence numbers of one source start at 1. ``timestamp`` is the publisher's clock at the moment of publication,
-    in ticks of its host.
+    in ticks of its host. ``order`` is how strongly it is ordered, from ``NONE`` to ``CAUSAL``, or ``UNSPECIFIED``.
     """
 
-    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes, topic: i64 = 0) -> None:
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        topic: i64 = 0,
+        order: i64 = UNSPECIFIED,
+    ) -> None:
         super().__init__(source, sequence, topic)
+        self.order: Final[i64] = order
         self.timestamp: Final[i64] = timestamp
         self.payload: Final[bytes] = payload
 

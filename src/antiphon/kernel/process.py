@@ -20,11 +20,14 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message, Publication
 from antiphon.kernel.randomness import RandomStream
 
 NO_NODE: Final[i64] = -1
 """Where a node identifier may be missing, this stands for nobody. Identifiers are integers from 0 up."""
+
+UNBOUNDED: Final[i64] = 1 << 40
+"""More publications than anybody will hand in."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -79,12 +82,29 @@ class Process:
     def start(self) -> None:
         """The node is up: at the beginning, after a join or after a restart. State of an earlier life is gone."""
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         """Publish on a topic; the answer is the sequence number, counted from 1 for each source and topic.
 
-        Fabrics without topics reach everybody.
+        ``order`` says what this publication waits for; unless it is named, that is the default of the topic. Fabrics
+        without topics reach everybody.
         """
         raise NotImplementedError
+
+    def room(self, topic: i64) -> i64:
+        """How many publications on a topic would begin at once; further ones queue in the process.
+
+        Hosts that can wait hand in no more than that, so that nothing queues without bound.
+        """
+        return UNBOUNDED
+
+    def check_only_order(self, asked: i64, only: i64) -> None:
+        """Complain if an order is asked for where all publications have the same one (or pass none at all)."""
+        if asked != UNSPECIFIED and asked != only:
+            kept = "no order" if only == UNSPECIFIED else f"order {ORDER_NAMES[only]}"
+            raise UsageError(
+                f"here every publication has {kept}, and none can choose order {order_name(asked)}; publish without "
+                "naming an order, or run VCube-PS with mixed orders"
+            )
 
     def subscribe(self, topic: i64) -> None:
         """Become a member of a topic. The environment is told when everything published from then on will come."""
@@ -112,5 +132,22 @@ class Process:
         """
         return 0
 
+    def joined(self, node: i64) -> None:
+        """Another node exists from now on. It may be sent to, and will not begin anything before all were told."""
+        raise UsageError("this fabric has a fixed set of nodes; start all of them together")
+
+    def left(self, node: i64) -> None:
+        """Another node leaves in an orderly way: it is to be given nothing new. It still answers what it was asked."""
+        raise UsageError("this fabric has a fixed set of nodes; stop all of them together")
+
     def leave(self) -> None:
-        """The node is about to go in an orderly way; nothing is called after this."""
+        """The node is about to go in an orderly way: say what others must know.
+
+        The application has stopped using it, and nothing is unfinished. A host whose nodes come and go still calls
+        ``receive``, ``joined`` and ``left`` until all others were told ``left`` and nothing is unfinished again.
+        """
+
+
+def order_name(order: i64) -> str:
+    """The name of an order for people, whether it exists or not."""
+    return ORDER_NAMES[order] if 0 <= order < len(ORDER_NAMES) else str(order)

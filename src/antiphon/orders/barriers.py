@@ -18,7 +18,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Ordered, frontier_of
 
@@ -28,15 +28,15 @@ RECENT_AT_MOST: Final = 64
 class CausalBarriers(CausalOrder):
     """Publications carry the causal barrier of their source; no vector of the size of the system anywhere."""
 
-    def __init__(self, me: i64, prune: bool = True) -> None:
-        super().__init__(me)
+    def __init__(self, me: i64, prune: bool = True, strength: i64 = CAUSAL) -> None:
+        super().__init__(me, strength)
         self._prune: Final[bool] = prune
         self._barrier: IntegerMap = IntegerMap()
         # Delivered, but not yet in the barrier: many at a time find it in the cache, and before a publication of
         # this process nobody asks for it.
         self._recent: list[Ordered] = []
 
-    def stamp(self, sequence: i64) -> vec[i64]:
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self.count_own(sequence)
         # The own predecessor is implied by the sequence number and never listed.
         dependencies = self.barrier()

@@ -22,7 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import CAUSAL, publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 
@@ -38,8 +38,8 @@ class Waiting:
 class CausalOrder(Order):
     """Waits for dependencies; subclasses decide what a publication names."""
 
-    def __init__(self, me: i64) -> None:
-        super().__init__()
+    def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
+        super().__init__(strength)
         self.me: Final[i64] = me
         # Per source, the number up to which its publications count as past.
         self._past: Final = Counters()
@@ -127,15 +127,19 @@ class CausalOrder(Order):
         while position < len(released):
             done = released[position]
             position += 1
-            queue = self._waiting_for.pop(publication_key(done.source, done.sequence), None)
-            if queue is None:
+            self._release_waiting(publication_key(done.source, done.sequence), released)
+
+    def _release_waiting(self, key: i64, released: list[Ordered]) -> None:
+        """What waited under ``key`` does so no more: add to ``released`` what waits for nothing else."""
+        queue = self._waiting_for.pop(key, None)
+        if queue is None:
+            return
+        for waiting in queue:
+            publication = waiting.publication
+            missing = self._missing(publication, waiting.checked)
+            if missing != -1:
+                self._wait(waiting, missing)
                 continue
-            for waiting in queue:
-                publication = waiting.publication
-                missing = self._missing(publication, waiting.checked)
-                if missing != -1:
-                    self._wait(waiting, missing)
-                    continue
-                self._held.remove(publication_key(publication.source, publication.sequence))
-                self._count(publication)
-                released.append(publication)
+            self._held.remove(publication_key(publication.source, publication.sequence))
+            self._count(publication)
+            released.append(publication)

@@ -14,7 +14,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 NO_DEPENDENCIES: Final = vec[i64]()
@@ -24,12 +24,12 @@ class Fifo(Order):
     """Per-source order."""
 
     def __init__(self, me: i64) -> None:
-        super().__init__()
+        super().__init__(FIFO)
         self._me: Final[i64] = me
         self._delivered: Final = Counters()
         self._held: dict[i64, Ordered] = {}
 
-    def stamp(self, sequence: i64) -> vec[i64]:
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self._delivered.put(self._me, sequence)
         return NO_DEPENDENCIES
 
@@ -71,13 +71,13 @@ class Unordered(Order):
     """Each publication once, in the order of arrival."""
 
     def __init__(self, me: i64) -> None:
-        super().__init__()
+        super().__init__(NONE)
         self._me: Final[i64] = me
         # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
         self._complete: Final = Counters()
         self._beyond: set[i64] = set()
 
-    def stamp(self, sequence: i64) -> vec[i64]:
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self._complete.put(self._me, sequence)
         return NO_DEPENDENCIES
 

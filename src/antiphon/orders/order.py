@@ -2,6 +2,12 @@
 
 An order knows nothing of trees, gossip or sockets, so any of them can stand above any fabric. One instance serves one
 process. A process stamps what it publishes, hands in what arrives, and delivers what comes back, in that sequence.
+
+What a publication names, and what counts as past at a process, are **sets of publications**, written as keys
+(:func:`antiphon.kernel.message.publication_key`). A key from 0 up means that publication and all before it from its
+source; there is at most one per source, and they are sorted by source. Where publications may be delivered out of
+sequence, keys of **single** publications follow, each as its complement, which is negative, sorted by the key. Their
+sequence number reads as negative too, below every count: what only knows the first kind passes over the second.
 """
 
 from __future__ import annotations
@@ -12,16 +18,15 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication, publication_key
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Publication, publication_key
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Ordered(Publication):
     """A publication that carries what must be delivered before it.
 
-    ``dependencies`` holds one key per source (:func:`antiphon.kernel.message.publication_key`), meaning that
-    publication and all before it from that source. The publication's own predecessor at its source is not listed;
-    the sequence number implies it.
+    ``dependencies`` is a set of publications of other sources. The publication's own predecessor at its source is not
+    listed; the sequence number implies it.
     """
 
     def __init__(
@@ -32,8 +37,9 @@ class Ordered(Publication):
         payload: bytes,
         dependencies: vec[i64],
         topic: i64 = 0,
+        order: i64 = CAUSAL,
     ) -> None:
-        super().__init__(source, sequence, timestamp, payload, topic)
+        super().__init__(source, sequence, timestamp, payload, topic, order)
         self.dependencies: Final[vec[i64]] = dependencies
 
 
@@ -41,10 +47,12 @@ class Ordered(Publication):
 class Order:
     """The interface of every order.
 
-    ``held_total`` counts the publications that had to wait, ``held_peak`` the most that waited at one time.
+    ``strength`` is how strongly it orders a publication that asks for nothing in particular. ``held_total`` counts the
+    publications that had to wait, ``held_peak`` the most that waited at one time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, strength: i64 = UNSPECIFIED) -> None:
+        self.strength: Final[i64] = strength
         self.held_total: i64 = 0
         self.held_peak: i64 = 0
 
@@ -55,10 +63,10 @@ class Order:
         if waiting > self.held_peak:
             self.held_peak = waiting
 
-    def stamp(self, sequence: i64) -> vec[i64]:
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         """Called when this process publishes: the dependencies that its publication ``sequence`` must carry.
 
-        The publication counts as delivered here from now on.
+        The publication counts as delivered here from now on. ``order`` matters where publications may differ in it.
         """
         raise NotImplementedError
 
@@ -67,7 +75,7 @@ class Order:
         raise NotImplementedError
 
     def frontier(self) -> vec[i64]:
-        """All that counts as past here, as one key per source: that publication and all before it. Sorted by source."""
+        """All that counts as past here, as a set of publications."""
         raise NotImplementedError
 
     def start_from(self, frontier: vec[i64]) -> None:
@@ -105,9 +113,13 @@ def raise_to(past: Counters, frontier: vec[i64]) -> None:
 
 
 def merged_frontiers(entries: vec[i64], frontier: vec[i64]) -> vec[i64]:
-    """The union of two frontiers, both sorted by source: per source the highest number."""
-    if len(entries) == 0:
-        return frontier
+    """The union of two frontiers: per source the highest number, and all single publications that it does not cover."""
+    if len(entries) == 0 or len(frontier) == 0:
+        return frontier if len(entries) == 0 else entries
+    if entries[-1] < 0 or frontier[-1] < 0:
+        return with_singles(
+            merged_frontiers(prefixes_of(entries), prefixes_of(frontier)), singles_of(entries) | singles_of(frontier)
+        )
     union = vec[i64](capacity=len(entries))
     position: i64 = 0
     for key in frontier:
@@ -125,3 +137,27 @@ def merged_frontiers(entries: vec[i64], frontier: vec[i64]) -> vec[i64]:
         union = append(union, entries[position])
         position += 1
     return union
+
+
+def prefixes_of(keys: vec[i64]) -> vec[i64]:
+    """Of a set of publications what is written as a number per source."""
+    prefixes = vec[i64](capacity=len(keys))
+    for key in keys:
+        if key >= 0:
+            prefixes = append(prefixes, key)
+    return prefixes
+
+
+def singles_of(keys: vec[i64]) -> set[i64]:
+    """Of a set of publications those that are written one by one."""
+    return {~key for key in keys if key < 0}
+
+
+def with_singles(prefixes: vec[i64], singles: set[i64]) -> vec[i64]:
+    """A set of publications: numbers per source, and single ones, of which those are left out that a number covers."""
+    reached = {key & SOURCE_MASK: key >> SOURCE_BITS for key in prefixes}
+    keys = prefixes
+    for single in sorted(singles):
+        if single >> SOURCE_BITS > reached.get(single & SOURCE_MASK, 0):
+            keys = append(keys, ~single)
+    return keys

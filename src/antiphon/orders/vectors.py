@@ -12,7 +12,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import CAUSAL, publication_key
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Ordered
 
@@ -26,7 +26,7 @@ class CausalVectors(CausalOrder):
         self._changed: vec[i64] = vec[i64]()
         self._is_changed: IntegerMap = IntegerMap()
 
-    def stamp(self, sequence: i64) -> vec[i64]:
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self.count_own(sequence)
         dependencies = vec[i64](capacity=len(self._changed))
         for source in self._changed:

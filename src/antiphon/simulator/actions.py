@@ -7,6 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.kernel.message import UNSPECIFIED
 from antiphon.simulator.engine import Action, Engine
 from antiphon.simulator.network import Cut
 
@@ -21,13 +22,14 @@ class NodeAction(Action):
 class Publish(NodeAction):
     """The node publishes."""
 
-    def __init__(self, node: i64, payload: bytes = b"", topic: i64 = 0) -> None:
+    def __init__(self, node: i64, payload: bytes = b"", topic: i64 = 0, order: i64 = UNSPECIFIED) -> None:
         super().__init__(node)
         self.payload: Final[bytes] = payload
         self.topic: Final[i64] = topic
+        self.order: Final[i64] = order
 
     def run(self, engine: Engine) -> None:
-        engine.publish(self.node, self.payload, self.topic)
+        engine.publish(self.node, self.payload, self.topic, self.order)
 
 
 class Subscribe(NodeAction):

@@ -20,7 +20,7 @@ from antiphon.simulator.judgement import REQUESTS, STUCK
 from antiphon.simulator.protocols import FABRICS, PROTOCOLS
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import PauseFault, Scenario
-from antiphon.simulator.schedules import draw_schedule
+from antiphon.simulator.schedules import MIXED, draw_schedule
 
 TICKS_PER_SECOND = 1000
 """A tick of a schedule stands for a millisecond: delays of about 100 ticks are those of links between continents."""
@@ -90,7 +90,7 @@ class Tally(msgspec.Struct, kw_only=True):
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
         add_up(self.faults, {**changes, "pause": pauses})
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
-        add_up(self.orders, {scenario.order: 1})
+        add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)
         if outcome.violations:
             self.failing.append(outcome)
@@ -220,6 +220,6 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in FABRICS:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(FABRICS)}")
-    orders = PROTOCOLS["vcube-ps"].orders
+    orders = (*PROTOCOLS["vcube-ps"].orders, MIXED)
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

@@ -15,7 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
@@ -282,7 +282,7 @@ class Engine:
         """Do something at a given time."""
         self.calendar.schedule(time, self, self, action)
 
-    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0) -> bool:
+    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> bool:
         """Let a node publish; false if it is not up."""
         process = self._ready_process(identifier)
         if process is None:
@@ -291,10 +291,10 @@ class Engine:
         if self._recorder is not None:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
-            sequence = process.publish(payload, topic)
-            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload))
+            sequence = process.publish(payload, topic, order)
+            self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload), order)
         else:
-            process.publish(payload, topic)
+            process.publish(payload, topic, order)
         return True
 
     def subscribe(self, identifier: i64, topic: i64) -> bool:

@@ -18,13 +18,14 @@ from functools import cached_property
 
 from librt.vecs import vec
 
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.trace.oracle import Oracle
 
-Operation = tuple[str, int]
-"""What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)`` or ``("publish", topic)``."""
+Operation = tuple[str, int] | tuple[str, int, int]
+"""What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)``, ``("publish", topic)`` or, in an order of its
+own, ``("publish", topic, order)``."""
 
 
 FIELDS: dict[type[Message], list[str]] = {}
@@ -79,7 +80,7 @@ class World(Environment):
     def deliver(self, publication: Publication) -> None:
         """Tell the oracle."""
         self._system.oracle.topic(publication.topic).delivered(
-            self.identifier, publication.source, publication.sequence
+            self.identifier, publication.source, publication.sequence, publication.order
         )
 
     def subscribed(self, topic: int) -> None:
@@ -107,6 +108,7 @@ class System:
         self.in_flight: list[Copy] = []
         self._scripts = scripts
         self._done = [0] * len(scripts)
+        self._published: dict[tuple[int, int], int] = {}
         self.processes = [build(World(identifier, self)) for identifier in range(len(scripts))]
         for process in self.processes:
             process.start()
@@ -122,8 +124,8 @@ class System:
         if choice >= 0:
             return self.in_flight[choice].text
         node = -1 - choice
-        name, topic = self._scripts[node][self._done[node]]
-        return f"node {node}: {name} {topic}"
+        name, topic, *order = self._scripts[node][self._done[node]]
+        return " ".join([f"node {node}: {name} {topic}", *(ORDER_NAMES[one] for one in order)])
 
     def take(self, choice: int) -> None:
         """Let it happen."""
@@ -132,20 +134,26 @@ class System:
             self.processes[copy.target].receive(copy.sender, copy.message)
             return
         node = -1 - choice
-        name, topic = self._scripts[node][self._done[node]]
+        name, topic, *order = self._scripts[node][self._done[node]]
         self._done[node] += 1
         process = self.processes[node]
         if name == "publish":
-            process.publish(b"", topic)
+            self._publish(process, topic, order[0] if order else UNSPECIFIED)
         elif name == "subscribe":
             process.subscribe(topic)
         else:
             process.unsubscribe(topic)
 
+    def _publish(self, process: Process, topic: int, order: int) -> None:
+        """The oracle hears from the application, not from the process, what was asked for."""
+        sequence = self._published[process.me, topic] = self._published.get((process.me, topic), 0) + 1
+        self.oracle.topic(topic).published(process.me, sequence, order)
+        process.publish(b"", topic, order)
+
     def wrong_members(self) -> str | None:
         """Who is a member and should not be, or the other way round, when all scripts are done."""
         for node, script in enumerate(self._scripts):
-            for name, topic in reversed(script):
+            for name, topic, *_ in reversed(script):
                 if name != "publish":
                     is_member = node in self.oracle.topic(topic).member_since
                     if is_member != (name == "subscribe"):

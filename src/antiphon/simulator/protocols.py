@@ -71,6 +71,8 @@ class Setting:
     options: Any
     members: Sequence[Sequence[int]]
     """Per topic, who is a member from the start; nothing for protocols without topics."""
+    mixed: bool = False
+    """Whether publications choose their own orders."""
 
 
 Builder = Callable[[Environment], Process]
@@ -91,6 +93,8 @@ class Protocol:
     node_options: tuple[str, ...] = ()
     """The options that name a node, which must exist."""
     has_topics: bool = False
+    mixes_orders: bool = False
+    """Whether each publication can have an order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
 
@@ -143,7 +147,9 @@ def order_of_broadcast(process: Process) -> list[Order]:
 def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
     chosen: VCubePsOptions = setting.options
-    options = Options(setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory)
+    options = Options(
+        setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
+    )
     views = [View(setting.cube.dimension, members) for members in setting.members]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
@@ -182,6 +188,7 @@ PROTOCOLS = {
         orders_of_vcube_ps,
         VCUBE_PS_ORDERS,
         has_topics=True,
+        mixes_orders=True,
         tolerates_faults=False,
     ),
 }

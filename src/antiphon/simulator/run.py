@@ -102,7 +102,9 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
-        self._build = self._protocol.prepare(Setting(self.cube, scenario.order, options, members))
+        self._build = self._protocol.prepare(
+            Setting(self.cube, scenario.order, options, members, scenario.mixes_orders())
+        )
         # Every process there ever was; what it counted outlives its node's crash.
         self._processes: list[Process] = []
         self.engine = Engine(
@@ -118,7 +120,8 @@ class Simulation:
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
         for publication in plan(scenario):
-            self.engine.at(publication.at, actions.Publish(publication.node, publication.payload, publication.topic))
+            at, *rest = publication
+            self.engine.at(at, actions.Publish(*rest))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:

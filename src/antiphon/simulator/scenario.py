@@ -36,6 +36,8 @@ NodeSet = Annotated[
 Word = Annotated[str, Meta(description="a name in quotes", examples=["cube"])]
 TopicNumber = Annotated[int, Meta(ge=0, lt=1 << 16, description="the number of a topic, from 0 up", examples=[0])]
 
+OrderName = Annotated[str, Meta(description="the name of an order in quotes", examples=["fifo"])]
+
 ANY_TOPIC = "any"
 
 NODE_RANGES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
@@ -143,6 +145,9 @@ class SubscriptionTable(Targeted, frozen=True, kw_only=True):
 # Who publishes.
 
 PayloadBytes = Annotated[int, Meta(ge=0, le=1 << 20, description="a number of bytes from 0 to 1048576", examples=[100])]
+DrawnOrders = Annotated[
+    list[OrderName], Meta(description="a list of orders to draw from", examples=[["none", "fifo", "causal"]])
+]
 DrawnTopic = Annotated[int | str, Meta(description='the number of a topic, or "any"', examples=[ANY_TOPIC])]
 
 
@@ -155,6 +160,7 @@ class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once
     start: Time = 0
     window: DrawnTicks = 0
     topic: DrawnTopic = 0
+    orders: DrawnOrders = []
     payload_bytes: PayloadBytes = 0
 
 
@@ -168,6 +174,7 @@ class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate
     until: Time | None = None
     start: Time = 0
     topic: DrawnTopic = 0
+    orders: DrawnOrders = []
     payload_bytes: PayloadBytes = 0
 
 
@@ -177,6 +184,7 @@ class PublishTable(Table, frozen=True, kw_only=True):
     at: Time
     node: NodeNumber
     topic: TopicNumber = 0
+    order: OrderName | None = None
     payload: Annotated[str, Meta(description="a text in quotes", examples=["why?"])] = ""
 
 
@@ -287,6 +295,11 @@ class Scenario(Table, frozen=True, kw_only=True):
     trace: Annotated[TraceTable, Meta(description="a table about the trace", examples=[{"level": "everything"}])] = (
         TraceTable()
     )
+
+    def mixes_orders(self) -> bool:
+        """Whether publications choose their own orders; ``order`` is then that of those which do not."""
+        drawn = self.workload is not None and len(self.workload.orders) > 0
+        return drawn or any(publication.order is not None for publication in self.publications)
 
     def topic_count(self) -> int:
         """How many topics there are; without a table there is one."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.protocols import FABRICS, ORDERS, PROTOCOLS
 from antiphon.simulator.scenario import (
     MatrixLaw,
@@ -91,9 +92,30 @@ def check_names(scenario: Scenario, document: Document) -> None:
             f"{scenario.protocol} can be run with order {', '.join(protocol.orders)}, not with {scenario.order}; "
             f'for example: order = "{protocol.orders[0]}"',
         )
+    check_own_orders(scenario, document)
     options = document.convert(scenario.protocol_options, protocol.options, ("protocol-options",))
     for key in protocol.node_options:
         check_exists(document, ("protocol-options", key), getattr(options, key), scenario.nodes)
+
+
+def check_own_orders(scenario: Scenario, document: Document) -> None:
+    """Publications name orders of their own only where they can have them, and orders that exist."""
+    named: list[tuple[Place, str]] = []
+    if scenario.workload is not None:
+        named += [(("workload", "orders", number), order) for number, order in enumerate(scenario.workload.orders)]
+    for number, publication in enumerate(scenario.publications):
+        if publication.order is not None:
+            named.append((("publish", number, "order"), publication.order))
+    for place, order in named:
+        if not PROTOCOLS[scenario.protocol].mixes_orders:
+            able = next(name for name, protocol in PROTOCOLS.items() if protocol.mixes_orders)
+            raise document.error(
+                place,
+                f"all publications of {scenario.protocol} have the order of the scenario; leave this out, or choose: "
+                f'protocol = "{able}"',
+            )
+        if order not in ORDER_NAMES:
+            raise document.error(place, wrong_word("order", order, list(ORDER_NAMES)))
 
 
 def check_word(document: Document, key: str, word: str, known: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -34,7 +35,11 @@ from antiphon.simulator.scenario import (
 )
 
 SCHEDULE_STREAM = 6
-"""Names the stream of random numbers; 1 to 5 are those of the simulator."""
+MIX_STREAM = 7
+"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders are drawn apart from what happens."""
+
+MIXED = "mixed"
+"""Instead of one order for a schedule: every publication draws its own."""
 
 LARGEST = 64
 EVENT_LIMIT = 2_000_000
@@ -60,10 +65,11 @@ class Operation(NamedTuple):
     node: int
     topic: int = 0
     until: int = 0
+    order: str | None = None
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn."""
+    """The scenario of a seed; ``order`` if it is not to be drawn. Every third draws the orders of its publications."""
     random = RandomStream(seed, SCHEDULE_STREAM)
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2, 2, 3))
@@ -72,7 +78,7 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
         name=f"torture {seed}",
         seed=seed,
         protocol="vcube-ps",
-        order=drawn_order if order is None else order,
+        order=drawn_order if order in (None, MIXED) else order,
         nodes=nodes,
         protocol_options={
             "window": pick(random, (1, 2, 3, 64)),
@@ -84,7 +90,16 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
         topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
-    return with_operations(scenario, Script(scenario, random).draw())
+    operations = Script(scenario, random).draw()
+    mixing = RandomStream(seed, MIX_STREAM)
+    if order == MIXED or (order is None and mixing.below(3) == 0):
+        operations = [draw_order(operation, mixing) for operation in operations]
+    return with_operations(scenario, operations)
+
+
+def draw_order(operation: Operation, random: RandomStream) -> Operation:
+    """The same with an order of its own, if it is a publication."""
+    return operation._replace(order=pick(random, ORDER_NAMES)) if operation.kind == PUBLISH else operation
 
 
 def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:
@@ -267,7 +282,7 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) 
     paused_until: dict[int, int] = {}
     kept = []
     for operation in sorted(operations, key=lambda one: (one.at, one.kind)):
-        at, kind, node, topic, until = operation
+        at, kind, node, topic, until, _ = operation
         if at < paused_until.get(node, 0):
             continue
         if kind == PAUSE:
@@ -304,7 +319,7 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
         subscriptions=changes(SUBSCRIBE),
         unsubscriptions=changes(UNSUBSCRIBE),
         publications=[
-            PublishTable(at=operation.at, node=operation.node, topic=operation.topic)
+            PublishTable(at=operation.at, node=operation.node, topic=operation.topic, order=operation.order)
             for operation in kept
             if operation.kind == PUBLISH
         ],
@@ -321,5 +336,5 @@ def operations_of(scenario: Scenario) -> list[Operation]:
             found.append(Operation(fault.at, PAUSE, fault.node, 0, until))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
-    found += [Operation(table.at, PUBLISH, table.node, table.topic) for table in scenario.publications]
+    found += [Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order) for table in scenario.publications]
     return sorted(found, key=lambda one: (one.at, one.kind))

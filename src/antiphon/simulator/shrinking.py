@@ -51,6 +51,7 @@ class Shrinker:
             self._fewer_operations,
             self._fewer_subscriptions,
             self._fewer_members,
+            self._simpler_orders,
             self._simpler_network,
             self._simpler_options,
             self._earlier,
@@ -175,6 +176,19 @@ class Shrinker:
                 members[topic].remove(node)
                 if self._accept(with_operations(self._with_members(members), operations_of(self.scenario))):
                     smaller = True
+        return smaller
+
+    def _simpler_orders(self) -> bool:
+        """Let publications have the order of the schedule instead of their own: all of them, or one by one."""
+        if not self.scenario.mixes_orders():
+            return False
+        plain = [operation._replace(order=None) for operation in operations_of(self.scenario)]
+        smaller = self._accept(with_operations(self.scenario, plain))
+        for position in range(len(operations_of(self.scenario))):
+            operations = operations_of(self.scenario)
+            if operations[position].order is not None:
+                operations[position] = operations[position]._replace(order=None)
+                smaller |= self._accept(with_operations(self.scenario, operations))
         return smaller
 
     def _simpler_network(self) -> bool:

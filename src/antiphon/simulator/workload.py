@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import ANY_TOPIC, OnceWorkload, RateWorkload, Scenario
@@ -17,6 +18,9 @@ from antiphon.simulator.subscriptions import Members, Span, draw_nodes, subscrib
 
 WORKLOAD_STREAM = 3
 """Names the stream of random numbers; 1 and 2 are the engine's."""
+
+ORDER_STREAM = 8
+"""A stream of its own: the same publications are planned, whether or not they draw their orders."""
 
 MAXIMUM_PUBLICATIONS = 5_000_000
 """The whole plan is in memory; 200 bytes per publication keep this many within 1 GiB."""
@@ -39,12 +43,26 @@ class Planned(NamedTuple):
     node: int
     payload: bytes
     topic: int = 0
+    order: int = UNSPECIFIED
 
 
 def plan(scenario: Scenario) -> Iterator[Planned]:
     """All publications of a scenario: those spelled out, in the order of the file, then those of the workload."""
     for publication in scenario.publications:
-        yield Planned(publication.at, publication.node, publication.payload.encode(), publication.topic)
+        order = UNSPECIFIED if publication.order is None else ORDER_NAMES.index(publication.order)
+        yield Planned(publication.at, publication.node, publication.payload.encode(), publication.topic, order)
+    workload = scenario.workload
+    if workload is None or not workload.orders:
+        yield from plan_workload(scenario)
+        return
+    random = RandomStream(scenario.seed, ORDER_STREAM)
+    for planned in plan_workload(scenario):
+        name = workload.orders[random.below(len(workload.orders))]
+        yield planned._replace(order=ORDER_NAMES.index(name))
+
+
+def plan_workload(scenario: Scenario) -> Iterator[Planned]:
+    """The publications of the workload, of the default order."""
     workload = scenario.workload
     random = RandomStream(scenario.seed, WORKLOAD_STREAM)
     if PROTOCOLS[scenario.protocol].has_topics:

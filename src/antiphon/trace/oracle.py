@@ -5,14 +5,17 @@ ending, publications starting, deliveries. It knows no protocol and shares no co
 clock per node and publication and reports
 
 * ``duplicates``: a node delivered a publication twice;
-* ``fifo``: a node delivered a publication after a later one of the same source;
-* ``causal``: a node delivered a publication after one that it happened before;
-* ``validity``: a node delivered what nobody published, or before it was published;
+* ``fifo``: a node delivered a publication after a later one of the same source that had to wait for it;
+* ``causal``: a node delivered a publication after one that follows it in some other way;
+* ``validity``: a node delivered what nobody published, or before it was published, or as of another order;
 * ``membership``: a node delivered something of a topic of which it was no member;
 * ``completeness``: a node that was a member when a publication started, and stayed one, never delivered it.
 
-A publication starts when its own publisher delivers it. Happened-before is Lamport's, per topic: a publication follows
-everything that its publisher had delivered before it started, and what that follows.
+A publication starts when its own publisher delivers it. What it follows depends on its order, which is the one that the
+application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
+what these follow; in causal order it follows everything that its publisher had delivered before it started, and what
+that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where nothing is known of
+an order, a publication is judged as a causal one.
 """
 
 from __future__ import annotations
@@ -26,14 +29,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, UNSPECIFIED
 
 KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness")
 
 COLUMNS = ["event", "node", "topic", "source", "sequence"]
-EVENTS = ["deliver", "subscribed", "unsubscribed"]
+EVENTS = ["publish", "deliver", "subscribed", "unsubscribed"]
 """What of a trace is needed to judge it."""
 
+ORDER = "order"
+"""A column that traces of the first schema do not have."""
+
 Clock = npt.NDArray[np.int64]
+Identity = tuple[int, int]
+"""Source and number of a publication."""
 
 
 @dataclass
@@ -61,20 +70,83 @@ class Findings:
         return "; ".join(f"{kind}: {self.counts[kind]}, such as {text}" for kind, text in self.examples.items())
 
 
-class TopicOracle:
-    """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks."""
+class Past:
+    """A set of publications: per source a number up to which it holds all, in a clock, and single ones beyond."""
 
-    def __init__(self, topic: int, columns: dict[int, int], findings: Findings) -> None:
+    def __init__(self, clock: Clock, loose: set[Identity], columns: dict[int, int]) -> None:
+        self.clock = clock
+        self.loose = loose
+        self._columns = columns
+
+    def copy(self) -> Past:
+        """The same set, to be changed independently."""
+        return Past(self.clock.copy(), set(self.loose), self._columns)
+
+    def holds(self, publication: Identity) -> bool:
+        """Whether a publication is in the set."""
+        source, sequence = publication
+        return sequence <= self.clock[self._columns[source]] or publication in self.loose
+
+    def add(self, publication: Identity) -> None:
+        """Add one publication."""
+        source, sequence = publication
+        column = self._columns[source]
+        if sequence > self.clock[column] + 1:
+            self.loose.add(publication)
+            return
+        self.clock[column] = max(sequence, int(self.clock[column]))
+        self._tighten(source)
+
+    def add_up_to(self, publication: Identity) -> None:
+        """Add a publication and all earlier ones of its source."""
+        source, sequence = publication
+        column = self._columns[source]
+        self.clock[column] = max(sequence, int(self.clock[column]))
+        if self.loose:
+            self.loose = {each for each in self.loose if each[0] != source or each[1] > sequence}
+            self._tighten(source)
+
+    def add_all(self, other: Past) -> None:
+        """Add another set."""
+        np.maximum(self.clock, other.clock, out=self.clock)
+        self.loose |= other.loose
+        if self.loose:
+            self.loose = {each for each in self.loose if each[1] > self.clock[self._columns[each[0]]]}
+            for source in {source for source, _ in self.loose}:
+                self._tighten(source)
+
+    def _tighten(self, source: int) -> None:
+        """Let the clock go on over what follows without a gap."""
+        column = self._columns[source]
+        while (source, int(self.clock[column]) + 1) in self.loose:
+            self.clock[column] += 1
+            self.loose.remove((source, int(self.clock[column])))
+
+    def __str__(self) -> str:
+        return f"{self.clock.tolist()} {sorted(self.loose)}"
+
+
+class TopicOracle:
+    """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks.
+
+    ``default`` is the order of publications for which none was asked.
+    """
+
+    def __init__(self, topic: int, columns: dict[int, int], findings: Findings, default: int = CAUSAL) -> None:
         self._topic = topic
         self._columns = columns
         self._findings = findings
+        self._default = default
         self._position = 0
         self.member_since: dict[int, int] = {}
-        self.started_at: dict[tuple[int, int], int] = {}
-        self._clock_of: dict[tuple[int, int], Clock] = {}
-        # Per node: what its deliveries tell to have happened; and what it delivered, by source, with the last one.
-        self._knows: dict[int, Clock] = {}
-        self._delivered: dict[int, set[tuple[int, int]]] = {}
+        self.started_at: dict[Identity, int] = {}
+        self._asked: dict[Identity, int] = {}
+        # What publications follow; those in fifo order share what the last causal one of their source follows.
+        self._followed_by: dict[Identity, Past] = {}
+        self._last_causal: dict[int, Past] = {}
+        # Per node: what it delivered, and what that follows; the deliveries alone; by source the last that had to wait.
+        self._knows: dict[int, Past] = {}
+        self._delivered: dict[int, set[Identity]] = {}
         self._last: dict[tuple[int, int], int] = {}
 
     def subscribed(self, node: int) -> None:
@@ -86,12 +158,16 @@ class TopicOracle:
         """A subscription ends."""
         self.member_since.pop(node, None)
 
-    def delivered(self, node: int, source: int, sequence: int) -> None:
-        """A node delivers a publication; at its own source that is the start of it."""
+    def published(self, source: int, sequence: int, order: int) -> None:
+        """The application asks for a publication of a given order; it need not start at once."""
+        self._asked[source, sequence] = order
+
+    def delivered(self, node: int, source: int, sequence: int, order: int = UNSPECIFIED) -> None:
+        """A node delivers a publication, taking it for one of ``order``; at its own source that is the start of it."""
         findings = self._findings
         findings.deliveries += 1
         publication = (source, sequence)
-        name = f"publication {sequence} of node {source} on topic {self._topic} at node {node}"
+        name = self._name(node, publication)
         if node not in self.member_since:
             findings.add("membership", f"{name}: delivered by a node that is no member")
         seen = self._delivered.setdefault(node, set())
@@ -101,29 +177,55 @@ class TopicOracle:
         seen.add(publication)
         knows = self._knows.get(node)
         if knows is None:
-            knows = self._knows[node] = np.zeros(len(self._columns), np.int64)
+            knows = self._knows[node] = self._nothing()
         if sequence <= self._last.get((node, source), 0):
             findings.add("fifo", f"{name}: delivered after publication {self._last[node, source]} of that source")
-        elif sequence <= knows[self._columns[source]]:
+        elif knows.holds(publication):
             findings.add("causal", f"{name}: delivered after something that follows it")
-        self._last[node, source] = max(sequence, self._last.get((node, source), 0))
+        asked = self._asked.get(publication, UNSPECIFIED)
+        if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
+            findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
         if node == source:
             self._start(publication, knows)
-        elif publication in self._clock_of:
-            np.maximum(knows, self._clock_of[publication], out=knows)
-        else:
+        elif publication not in self.started_at:
             findings.add("validity", f"{name}: delivered before anybody published it")
+        self._learn(node, publication, knows)
 
-    def _start(self, publication: tuple[int, int], knows: Clock) -> None:
+    def _learn(self, node: int, publication: Identity, knows: Past) -> None:
+        """A node has delivered a publication: it knows that one, and what it follows."""
+        if self._order_of(publication) == NONE:
+            knows.add(publication)
+            return
+        source, sequence = publication
+        self._last[node, source] = max(sequence, self._last.get((node, source), 0))
+        if node != source and publication in self._followed_by:
+            knows.add_all(self._followed_by[publication])
+        # Whatever waits for something waits for its source's earlier ones.
+        knows.add_up_to(publication)
+
+    def _start(self, publication: Identity, knows: Past) -> None:
         self._position += 1
         self._findings.publications += 1
-        source, sequence = publication
-        column = self._columns[source]
-        knows[column] = max(sequence, int(knows[column]))
-        self._clock_of[publication] = knows.copy()
         self.started_at[publication] = self._position
+        order = self._order_of(publication)
+        source = publication[0]
+        if order == CAUSAL:
+            self._last_causal[source] = self._followed_by[publication] = knows.copy()
+        elif order == FIFO and source in self._last_causal:
+            self._followed_by[publication] = self._last_causal[source]
 
-    def owed(self) -> list[tuple[int, tuple[int, int]]]:
+    def _order_of(self, publication: Identity) -> int:
+        asked = self._asked.get(publication, UNSPECIFIED)
+        return self._default if asked == UNSPECIFIED else asked
+
+    def _nothing(self) -> Past:
+        return Past(np.zeros(len(self._columns), np.int64), set(), self._columns)
+
+    def _name(self, node: int, publication: Identity) -> str:
+        source, sequence = publication
+        return f"publication {sequence} of node {source} on topic {self._topic} at node {node}"
+
+    def owed(self) -> list[tuple[int, Identity]]:
         """Who still lacks what: members since before a publication started that have not delivered it."""
         lacking = []
         for node, since in self.member_since.items():
@@ -133,24 +235,28 @@ class TopicOracle:
 
     def finish(self) -> None:
         """Nothing more will happen: whatever is still owed is lost."""
-        for node, (source, sequence) in self.owed():
-            name = f"publication {sequence} of node {source} on topic {self._topic} at node {node}"
-            self._findings.add("completeness", f"{name}: owed and never delivered")
+        for node, publication in self.owed():
+            self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
 
     def state(self) -> str:
         """What the future judgement depends on, as text."""
-        clocks = {node: clock.tolist() for node, clock in sorted(self._knows.items())}
-        starts = {publication: clock.tolist() for publication, clock in sorted(self._clock_of.items())}
+        known = {node: str(past) for node, past in sorted(self._knows.items())}
+        followed = {publication: str(past) for publication, past in sorted(self._followed_by.items())}
         delivered = {node: sorted(seen) for node, seen in sorted(self._delivered.items())}
-        return f"{sorted(self.member_since)} {clocks} {starts} {delivered} {sorted(self.owed())}"
+        asked = sorted(self._asked.items())
+        return f"{sorted(self.member_since)} {known} {followed} {asked} {delivered} {sorted(self.owed())}"
 
 
 class Oracle:
-    """Judges all topics of a run. ``sources`` are those who may publish, if that is known not to be everybody."""
+    """Judges all topics of a run. ``sources`` are those who may publish, if that is known not to be everybody.
 
-    def __init__(self, node_count: int, sources: Iterable[int] | None = None) -> None:
+    ``default`` is the order of publications for which none was asked.
+    """
+
+    def __init__(self, node_count: int, sources: Iterable[int] | None = None, default: int = CAUSAL) -> None:
         # Clocks have an entry per source and not per node: it is often one node of thousands that publishes.
         self._columns = {source: column for column, source in enumerate(sources or range(node_count))}
+        self._default = default
         self._topics: dict[int, TopicOracle] = {}
         self.findings = Findings()
 
@@ -158,7 +264,7 @@ class Oracle:
         """The judge of one topic."""
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings)
+            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default)
         return found
 
     def finish(self) -> Findings:
@@ -179,22 +285,32 @@ def evidence(table: pa.Table) -> pa.Table:
         raise UsageError(f"a trace has the columns {', '.join(COLUMNS)}; {missing} is missing")
     seen = table.select(COLUMNS)
     events = seen["event"].cast(pa.string())
-    return seen.set_column(0, "event", events).filter(pc.is_in(events, pa.array(EVENTS)))
+    orders = table[ORDER].cast(pa.string()) if ORDER in table.column_names else pa.nulls(len(seen), pa.string())
+    seen = seen.set_column(0, "event", events).append_column(ORDER, orders)
+    return seen.filter(pc.is_in(events, pa.array(EVENTS)))
 
 
-def judge(table: pa.Table, node_count: int, everybody: bool = False, complete: bool = True) -> Findings:
-    """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end."""
+def judge(
+    table: pa.Table, node_count: int, everybody: bool = False, complete: bool = True, default: int = CAUSAL
+) -> Findings:
+    """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end.
+
+    ``default`` is the order of publications for which none was asked.
+    """
     rows = evidence(table)
     delivered = rows.filter(pc.equal(rows["event"], "deliver"))
-    oracle = Oracle(node_count, sorted(pc.unique(delivered["source"]).to_pylist()))
+    oracle = Oracle(node_count, sorted(pc.unique(delivered["source"]).to_pylist()), default)
     columns = (rows[name].to_pylist() for name in rows.column_names)
-    for event, node, topic, source, sequence in zip(*columns, strict=True):
+    for event, node, topic, source, sequence, order_name in zip(*columns, strict=True):
+        order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)
         judge_topic = oracle.topic(topic)
         if everybody and not judge_topic.member_since:
             for member in range(node_count):
                 judge_topic.subscribed(member)
         if event == "deliver":
-            judge_topic.delivered(node, source, sequence)
+            judge_topic.delivered(node, source, sequence, order)
+        elif event == "publish":
+            judge_topic.published(source, sequence, order)
         elif event == "subscribed":
             judge_topic.subscribed(node)
         else:

@@ -1,7 +1,7 @@
 """Rows of a trace, collected as packed integers while a host runs.
 
-A row is four 64-bit words: the time; the node, its peer, the event and the kind of message; the publication; the topic
-and a value whose meaning depends on the event. They are turned into columns and written in chunks
+A row is four 64-bit words: the time; the node, its peer, the order, the event and the kind of message; the publication;
+the topic and a value whose meaning depends on the event. They are turned into columns and written in chunks
 (:mod:`antiphon.trace.store`), so recording costs a few nanoseconds and 32 bytes per row and memory stays bounded.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE
 
 WORDS_PER_ROW: Final = 4
@@ -73,7 +73,19 @@ class Recorder:
             self._kinds[type(message)] = kind
             self.kind_names.append(type(message).__name__)
         key = publication_key(message.source, message.sequence)
-        self._append(time, pack(event, kind, node, peer), key, pack_value(message.topic, value))
+        order = message.order if isinstance(message, Publication) else UNSPECIFIED
+        self._append(time, pack(event, kind, node, peer, order), key, pack_value(message.topic, value))
+
+    def record_run(
+        self, time: i64, event: i64, node: i64, source: i64, first: i64, count: i64, topic: i64, value: i64, order: i64
+    ) -> None:
+        """Add a row for each of ``count`` publications of a source that follow each other."""
+        what = pack(event, 0, node, NO_NODE, order)
+        packed = pack_value(topic, value)
+        key = publication_key(source, first)
+        for _ in range(count):
+            self._append(time, what, key, packed)
+            key += 1 << SOURCE_BITS
 
     def record_topic(self, time: i64, event: i64, node: i64, topic: i64) -> None:
         """Add a row about a node's subscription to a topic."""
@@ -85,11 +97,21 @@ class Recorder:
         self._append(0, 0, 0, 0)
         return row
 
-    def fill(self, row: i64, time: i64, event: i64, node: i64, sequence: i64, topic: i64, value: i64) -> None:
+    def fill(
+        self,
+        row: i64,
+        time: i64,
+        event: i64,
+        node: i64,
+        sequence: i64,
+        topic: i64,
+        value: i64,
+        order: i64 = UNSPECIFIED,
+    ) -> None:
         """Fill a reserved row with an operation of ``node``: its publication, or a change of its subscriptions."""
         words = self._words
         words[row] = time
-        words[row + 1] = pack(event, 0, node, NO_NODE)
+        words[row + 1] = pack(event, 0, node, NO_NODE, order)
         words[row + 2] = publication_key(node, sequence)
         words[row + 3] = pack_value(topic, value)
 
@@ -112,9 +134,9 @@ class Recorder:
             self._flush(words)
 
 
-def pack(event: i64, kind: i64, node: i64, peer: i64) -> i64:
-    """Node, peer (or nobody), event and kind of message in one word."""
-    return (node << 40) | ((peer + 1) << 16) | (event << 8) | kind
+def pack(event: i64, kind: i64, node: i64, peer: i64, order: i64 = UNSPECIFIED) -> i64:
+    """Node, peer (or nobody), order (or none named), event and kind of message in one word."""
+    return (node << 40) | ((peer + 1) << 16) | ((order + 1) << 13) | (event << 8) | kind
 
 
 def pack_value(topic: i64, value: i64) -> i64:

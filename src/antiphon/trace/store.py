@@ -19,11 +19,14 @@ value      int64, nullable    ``publish``: bytes of payload; ``send``: ticks unt
                               (with one tick per copy, the length of the queue, itself included); ``deliver``: latency
                               in ticks; ``expire``: name of the timer
 reason     dictionary, null.  why a copy was dropped: ``loss``, ``partition``, ``receiver down``, ``sender down``
+order      dictionary, null.  how strongly the publication is ordered: ``none``, ``fifo``, ``causal``; null if the row
+                              is about something else, if there is no order at all, or, for ``publish``, if none was
+                              named
 =========  =================  =======================================================================================
 
 Rows stand in the order in which things happened. The file's metadata holds, as JSON under the key ``antiphon``, the
-version of the schema and whatever the writer was given (scenario, seed). A file is written beside its final place and
-moved there when it is complete: a file with the right name is never half a file.
+version of the schema (version 1 had no column ``order``) and whatever the writer was given (scenario, seed). A file is
+written beside its final place and moved there when it is complete: a file with the right name is never half a file.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.trace.recorder import (
     DELIVER,
     DROP,
@@ -52,7 +55,7 @@ from antiphon.trace.recorder import (
     Recorder,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 SCHEMA = pa.schema(
@@ -67,6 +70,7 @@ SCHEMA = pa.schema(
         pa.field("topic", pa.int32()),
         pa.field("value", pa.int64()),
         pa.field("reason", WORD),
+        pa.field("order", WORD),
     ]
 )
 
@@ -87,7 +91,8 @@ def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
     """The packed rows of a recorder as columns."""
     rows = np.frombuffer(words, dtype=np.int64).reshape(-1, WORDS_PER_ROW)  # type: ignore[call-overload]
     time, what, key, value = (np.ascontiguousarray(rows[:, column]) for column in range(WORDS_PER_ROW))
-    event = (what >> 8) & 0xFF
+    event = (what >> 8) & 0x1F
+    order = (what >> 13) & 0x7
     kind = what & 0xFF
     peer = ((what >> 16) & 0xFFFFFF) - 1
     about_nothing = key < 0
@@ -106,6 +111,7 @@ def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
             pa.array((value >> 32).astype(np.int32), mask=about_nothing),
             pa.array(low_value, mask=~HAS_VALUE[event]),
             words_of(np.where(dropped, low_value, 0), DROP_REASONS, ~dropped),
+            words_of(order, ("", *ORDER_NAMES), order == 0),
         ],
         schema=SCHEMA,
     )

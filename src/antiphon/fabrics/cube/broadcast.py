@@ -26,7 +26,7 @@ from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, Ordered
 
@@ -51,8 +51,8 @@ class TreeBroadcast(Process):
         self._waves: Final = Waves()
         self._completed: i64 = 0
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
-        publication = self._stamped(payload, topic)
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        publication = self._stamped(payload, topic, order)
         self.environment.deliver(publication)
         self._send_down(NO_NODE, publication, self._cube.dimension)
         return publication.sequence
@@ -74,11 +74,13 @@ class TreeBroadcast(Process):
         """How many publications that this node is the root of are known to have reached their whole tree."""
         return self._completed
 
-    def _stamped(self, payload: bytes, topic: i64) -> Ordered:
-        self._sequence += 1
+    def _stamped(self, payload: bytes, topic: i64, asked: i64) -> Ordered:
         order = self.order
+        only: i64 = UNSPECIFIED if order is None else order.strength
+        self.check_only_order(asked, only)
+        self._sequence += 1
         dependencies = vec[i64]() if order is None else order.stamp(self._sequence)
-        return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies, topic)
+        return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies, topic, only)
 
     def _accept(self, publication: Ordered) -> None:
         order = self.order
@@ -138,8 +140,8 @@ class SingleTreeBroadcast(TreeBroadcast):
         super().__init__(environment, cube, order, acknowledge, largest_first)
         self._root: Final[i64] = root
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
-        publication = self._stamped(payload, topic)
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        publication = self._stamped(payload, topic, order)
         self.environment.deliver(publication)
         if self.me == self._root:
             self._send_down(NO_NODE, publication, self._cube.dimension)

@@ -2,6 +2,9 @@
 
 The home lists who has registered as a member, and keeps what those who have left counted as past. It puts concurrent
 subscriptions into one order, which is all that newcomers need in order to find each other without asking everybody.
+
+The set of nodes must not change: with it the home of a topic would move, and nobody moves the records. Where nodes come
+and go, the ``directory`` option stays off.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from antiphon.kernel.process import NO_NODE
 from antiphon.orders.order import merged_frontiers
 
 SCATTER: Final = 0x9E3779B1
+SCATTERED_BITS: Final = (1 << 31) - 1
+"""So much of a topic's number is scattered: its product with a number of 32 bits must fit 64. Hosts may use hashes."""
 
 
 @final
@@ -38,7 +43,7 @@ class Directory:
 
     def home_of(self, topic: i64) -> i64:
         """The home of a topic: the member of the cube nearest to a place that depends on the topic alone."""
-        place = ((topic * SCATTER) >> 5) & ((1 << self._cube.dimension) - 1)
+        place = (((topic & SCATTERED_BITS) * SCATTER) >> 5) & ((1 << self._cube.dimension) - 1)
         if self._cube.contains(place):
             return place
         s: i64 = 1

@@ -19,6 +19,7 @@ from antiphon.fabrics.cube.messages import (
     COUNTER_BITS,
     COUNTER_MASK,
     Answer,
+    Bequest,
     Question,
     Register,
     Registered,
@@ -29,12 +30,15 @@ from antiphon.fabrics.cube.messages import (
     member_entry,
 )
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Pending, Topic
-from antiphon.fabrics.cube.topology import Cube, cluster
+from antiphon.fabrics.cube.topology import Cube, PartialCube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, merged_frontiers
+
+LARGEST_BEQUEST: Final = 1 << 16
+"""So many integers fit one bequest, about; what is more goes into the next."""
 
 
 @final
@@ -49,11 +53,16 @@ class Survey:
 
 
 class Membership(Process):
-    """The topics of one node. ``cube`` holds all nodes; views hold the members of each topic."""
+    """The topics of one node. ``cube`` holds all nodes; views hold the members of each topic.
+
+    Nodes of a system that does not change share one cube. A node that is told of a change has its own from then on.
+    """
 
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
         super().__init__(environment)
-        self.cube: Final[Cube] = cube
+        self.cube: Cube = cube
+        self._own_cube: PartialCube | None = None
+        self._is_leaving: bool = False
         self.options: Final[Options] = options
         self._topics: dict[i64, Topic] = {}
         self._surveys: dict[i64, Survey] = {}
@@ -92,6 +101,10 @@ class Membership(Process):
             for member in members:
                 self._directory.register(topic, member, 0)
 
+    def begin_counting_at(self, counter: i64) -> None:
+        """Number subscriptions above those of a former life under the same identifier (before ``start``)."""
+        self._counter = max(self._counter, counter)
+
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
         known = self._topics.get(topic)
@@ -100,7 +113,8 @@ class Membership(Process):
     def state(self) -> str:
         topics = [topic.text() for _, topic in sorted(self._topics.items())]
         surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
-        return f"{self._counter} {topics} {surveys} {self._directory.state()}"
+        nodes = [] if self._own_cube is None else self._own_cube.members()
+        return f"{self._counter} {topics} {surveys} {self._directory.state()} {nodes} {self._is_leaving}"
 
     def unfinished(self) -> i64:
         count: i64 = len(self._surveys)
@@ -115,6 +129,62 @@ class Membership(Process):
     def topics(self) -> list[Topic]:
         """What this node knows about each topic that it has heard of, for inspection."""
         return list(self._topics.values())
+
+    # Nodes that come and go.
+
+    def joined(self, node: i64) -> None:
+        self._changing_cube().include(node)
+        self._bequeath([node], self._is_leaving)
+
+    def left(self, node: i64) -> None:
+        self._changing_cube().remove(node)
+        for topic in self._topics.values():
+            topic.view.forget(node)
+
+    def leave(self) -> None:
+        self._is_leaving = True
+        self._bequeath([node for node in self.cube.members() if node != self.me], True)
+
+    def _changing_cube(self) -> PartialCube:
+        if self.options.directory:
+            raise UsageError("with a directory the set of nodes is fixed; run without it where nodes come and go")
+        cube = self._own_cube
+        if cube is None:
+            cube = self.cube.to_change()
+            self._own_cube = cube
+            self.cube = cube
+        return cube
+
+    def _bequeath(self, heirs: list[int], with_own_past: bool) -> None:
+        """Tell others what the departed counted as past, and if this node departs too, what it does."""
+        entries = vec[i64]()
+        for name, topic in self._topics.items():
+            past = topic.inherited
+            if with_own_past:
+                past = merged_frontiers(past, topic.order.frontier())
+            if len(past) == 0:
+                continue
+            entries = append_all(append(append(entries, name), len(past)), past)
+            if len(entries) >= LARGEST_BEQUEST:
+                self._send_bequest(heirs, entries)
+                entries = vec[i64]()
+        if len(entries) > 0:
+            self._send_bequest(heirs, entries)
+
+    def _send_bequest(self, heirs: list[int], entries: vec[i64]) -> None:
+        for heir in heirs:
+            self.environment.send(heir, Bequest(self.me, entries))
+
+    def _receive_bequest(self, message: Bequest) -> None:
+        entries = message.entries
+        position: i64 = 0
+        while position + 1 < len(entries):
+            topic = self.find_topic(entries[position])
+            end = position + 2 + entries[position + 1]
+            if end > len(entries) or end < position + 2:
+                raise ProtocolError(f"node {message.source} sent a bequest that is cut off")
+            topic.inherited = merged_frontiers(topic.inherited, vec[i64](entries[position + 2 : end]))
+            position = end
 
     # What a subclass does with publications.
 
@@ -143,6 +213,8 @@ class Membership(Process):
             self._registered(self.find_topic(message.topic), message.members, message.past)
         elif isinstance(message, Unregister):
             self._directory.unregister(message.topic, message.source, message.sequence, message.past)
+        elif isinstance(message, Bequest):
+            self._receive_bequest(message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")
 
@@ -275,7 +347,9 @@ class Membership(Process):
         entries = survey.entries
         if topic is not None:
             if isinstance(question, Synchronise):
-                entries = merged_frontiers(entries, topic.order.frontier())
+                # Whoever does not ask a node that has left speaks for it.
+                past = merged_frontiers(topic.inherited, topic.order.frontier())
+                entries = merged_frontiers(entries, past)
             elif topic.state != OUTSIDE:
                 entries = append(entries, member_entry(self.me, topic.joined_counter, topic.is_active()))
         self.environment.send(survey.parent, Answer(question.source, question.sequence, question.topic, entries))
@@ -285,7 +359,8 @@ class Membership(Process):
         for entry in members:
             node = entry >> (COUNTER_BITS + 1)
             counter = (entry >> 1) & COUNTER_MASK
-            if topic.departed.get(node, -1) < counter:
+            # Who is not in the cube any more has left since it gave its word.
+            if topic.departed.get(node, -1) < counter and self.cube.contains(node):
                 topic.view.add(node, counter, (entry & 1) == 1)
         topic.departed.clear()
         topic.state = SYNCHRONISING

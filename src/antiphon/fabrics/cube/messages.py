@@ -18,6 +18,9 @@ from antiphon.orders.order import Ordered
 class Acknowledgement(Message):
     """The whole subtree of the sender has the publication."""
 
+    def is_credit(self) -> bool:
+        return True
+
 
 @mypyc_attr(acyclic=True)
 class Bundle(Message):
@@ -129,6 +132,18 @@ class Unregister(Message):
     def __init__(self, source: i64, sequence: i64, topic: i64, past: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
         self.past: Final[vec[i64]] = past
+
+
+@mypyc_attr(acyclic=True)
+class Bequest(Message):
+    """What those who have left the system counted as past; the source is the leaver, or who tells a newcomer of it.
+
+    ``entries`` holds for each topic its number, how many keys follow, and the keys of a frontier.
+    """
+
+    def __init__(self, source: i64, entries: vec[i64]) -> None:
+        super().__init__(source, 0)
+        self.entries: Final[vec[i64]] = entries
 
 
 COUNTER_BITS: Final = 38

@@ -34,7 +34,7 @@ from antiphon.fabrics.cube.topology import Cube, FullCube, cluster, dimension_fo
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 
 OUTSIDE: Final[i64] = 0
@@ -135,7 +135,8 @@ class SingleRootPerTopic(Process):
         state.wants_membership = False
         self._enqueue(state, Pending(0, self.environment.now(), None))
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        self.check_only_order(order, UNSPECIFIED)
         state = self._topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")

@@ -10,9 +10,10 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import NONE, ORDER_NAMES, Message
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo, Unordered
+from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
 
 OUTSIDE: Final[i64] = 0
@@ -20,7 +21,7 @@ SUBSCRIBING: Final[i64] = 1
 SYNCHRONISING: Final[i64] = 2
 MEMBER: Final[i64] = 3
 
-ORDERS: Final = ("none", "fifo", "causal")
+ORDERS: Final = ORDER_NAMES
 DEFAULT_WINDOW: Final = 64
 DEFAULT_BUNDLE: Final = 64
 
@@ -29,6 +30,7 @@ DEFAULT_BUNDLE: Final = 64
 class Options:
     """How a VCube-PS process behaves; shared by all nodes of a system.
 
+    ``order`` is that of every publication; with ``mixed`` it is only the default, and each may choose its own.
     ``window`` bounds the waves of own publications that are open per topic; the printed protocol has 1.
     ``bundle`` bounds the publications that travel together when they had to queue for the window; 1 bundles nothing.
     ``largest_first`` serves the cluster with the deepest subtree first, which shortens the longest path; the printed
@@ -44,6 +46,7 @@ class Options:
         largest_first: bool = True,
         bundle: i64 = DEFAULT_BUNDLE,
         directory: bool = False,
+        mixed: bool = False,
     ) -> None:
         if order not in ORDERS:
             raise UsageError(f"VCube-PS orders by {', '.join(ORDERS)}, not {order!r}; choose one of these")
@@ -52,6 +55,8 @@ class Options:
         if bundle < 1:
             raise UsageError(f"a bundle holds at least 1 publication, not {bundle}")
         self.order: Final[str] = order
+        self.strength: Final[i64] = ORDERS.index(order)
+        self.mixed: Final[bool] = mixed
         self.window: Final[i64] = window
         self.largest_first: Final[bool] = largest_first
         self.bundle: Final[i64] = bundle
@@ -59,6 +64,8 @@ class Options:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
+        if self.mixed:
+            return MixedOrder(me, self.strength)
         if self.order == "causal":
             return CausalBarriers(me)
         return Fifo(me) if self.order == "fifo" else Unordered(me)
@@ -68,10 +75,11 @@ class Options:
 class Pending:
     """Something the application asked for that has not begun: a publication, or else a change of membership."""
 
-    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None) -> None:
+    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64 = NONE) -> None:
         self.sequence: Final[i64] = sequence
         self.timestamp: Final[i64] = timestamp
         self.payload: Final[bytes | None] = payload
+        self.order: Final[i64] = order
 
 
 @final
@@ -92,15 +100,16 @@ class Topic:
         self.left_counter: i64 = 0
         # Publications, or bundles of them, that came between subscribing and being synchronised.
         self.early: list[Message] = []
-        # With a directory: whom this newcomer has heard of, in that order, and what the departed left as past.
+        # With a directory: whom this newcomer has heard of, in that order.
         self.heard: dict[i64, bool] = {}
+        # What counted as past at those who have gone: they left it with the home, or with everybody.
         self.inherited: vec[i64] = vec[i64]()
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
         self.departed: dict[i64, i64] = {}
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
-        queued = [(pending.sequence, pending.payload) for pending in self.queue]
+        queued = [(pending.sequence, pending.order, pending.payload) for pending in self.queue]
         early = [(packet.source, packet.sequence) for packet in self.early]
         counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
         heard = (list(self.heard), list(self.inherited))

@@ -13,7 +13,8 @@ subcube of the ``2**(s-1)`` identifiers whose highest bit of difference to ``i``
 Follows sections 2.4 and 2.4.1 of the thesis (its CLUSTER, FIRSTCHILD and CHILDREN). The printed range ``1 < s <= h``
 of Algorithm 1 must be ``1 <= s <= h``; the guards for empty clusters are not in the document. Two kinds of cube share
 one interface: ``FullCube``, where everything is a bit formula, and ``PartialCube``, where some identifiers are not
-members; the number of nodes then need not be a power of two.
+members; the number of nodes then need not be a power of two, and it may change. A larger dimension only adds clusters
+above those that were there, so nodes that differ about the dimension agree about every cluster that both know.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Cube:
     """Who belongs to the cube, asked the way trees ask."""
 
     def __init__(self, dimension: i64) -> None:
-        self.dimension: Final[i64] = dimension
+        self.dimension: i64 = dimension
 
     def first(self, i: i64, s: i64) -> i64:
         """The first member of cluster ``s`` of ``i``, or ``NO_NODE`` if that cluster has none."""
@@ -70,6 +71,14 @@ class Cube:
     def contains(self, i: i64) -> bool:
         """Whether ``i`` is a member."""
         raise NotImplementedError
+
+    def members(self) -> list[int]:
+        """All members, ascending."""
+        raise NotImplementedError
+
+    def to_change(self) -> PartialCube:
+        """Another cube with the same members, which may change."""
+        return PartialCube(self.dimension, self.members())
 
     def children(self, i: i64, height: i64) -> list[int]:
         """The children of ``i`` when it is given its clusters ``1 .. height``, in ascending order of cluster."""
@@ -122,6 +131,9 @@ class FullCube(Cube):
     def contains(self, i: i64) -> bool:
         return 0 <= i < (1 << self.dimension)
 
+    def members(self) -> list[int]:
+        return list(range(1 << int(self.dimension)))
+
 
 class PartialCube(Cube):
     """Some identifiers are members. ``first`` costs O(dimension); adding and removing too.
@@ -133,7 +145,7 @@ class PartialCube(Cube):
 
     def __init__(self, dimension: i64, members: Iterable[int] = ()) -> None:
         super().__init__(dimension)
-        self._size: Final[i64] = 1 << dimension
+        self._size: i64 = 1 << dimension
         self._occupied: vec[u8] = vec[u8]([0] * int(2 << dimension))
         self._count: i64 = 0
         for member in members:
@@ -145,6 +157,25 @@ class PartialCube(Cube):
         twin._occupied = vec[u8](self._occupied)
         twin._count = self._count
         return twin
+
+    def to_change(self) -> PartialCube:
+        return self.copy()
+
+    def include(self, i: i64) -> bool:
+        """Make ``i`` a member, whatever dimension that takes; false if it was one."""
+        if i >= self._size:
+            self._grow(dimension_for(int(i) + 1))
+        return self.add(i)
+
+    def _grow(self, dimension: i64) -> None:
+        """Become a cube of a higher dimension; rare, since every step has room for as many again."""
+        members = self.members()
+        self.dimension = dimension
+        self._size = 1 << dimension
+        self._occupied = vec[u8]([0] * int(2 << dimension))
+        self._count = 0
+        for member in members:
+            self.add(member)
 
     def add(self, i: i64) -> bool:
         """Make ``i`` a member; false if it was one."""
@@ -181,6 +212,9 @@ class PartialCube(Cube):
         return self._count
 
     def first(self, i: i64, s: i64) -> i64:
+        if s > self.dimension:
+            # Somebody with a larger cube has handed this one down.
+            return NO_NODE
         head = i ^ (1 << (s - 1))
         level = s - 1
         entry = (self._size + head) >> level
@@ -194,7 +228,6 @@ class PartialCube(Cube):
         return entry - self._size
 
     def members(self) -> list[int]:
-        """All members, ascending."""
         return [i for i in range(int(self._size)) if self._occupied[self._size + i] != 0]
 
 

@@ -17,6 +17,7 @@ algorithms lose publications and block subscribers when membership changes
 * Publications are numbered per topic without gaps, so several can be in flight (``window``): order is restored at the
   receiver and no longer bought with one round trip per publication. Those that had to queue for the window travel
   together (``bundle``).
+* Each publication may choose its own order (``mixed``).
 * With ``directory`` a newcomer asks the topic's home node for the members instead of flooding.
 
 Membership is in :mod:`antiphon.fabrics.cube.membership`, publications are here.
@@ -40,7 +41,7 @@ from antiphon.fabrics.cube.messages import (
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic
 from antiphon.fabrics.cube.topology import cluster
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE
 from antiphon.orders.order import Ordered
 
@@ -52,14 +53,31 @@ class VCubePs(Membership):
 
     # What the application does.
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        chosen = self._chosen_order(order)
         state = self.find_topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
         state.published += 1
-        state.queue.append(Pending(state.published, self.environment.now(), payload))
+        state.queue.append(Pending(state.published, self.environment.now(), payload, chosen))
         self.go_on(state)
         return state.published
+
+    def room(self, topic: i64) -> i64:
+        state = self.topic(topic)
+        if state is None or state.state != MEMBER:
+            return 0
+        return max(0, self.options.window - state.in_flight - len(state.queue))
+
+    def _chosen_order(self, asked: i64) -> i64:
+        """The order of a publication: what was asked for, if that may be, or the default."""
+        if asked == UNSPECIFIED:
+            return self.options.strength
+        if not self.options.mixed:
+            self.check_only_order(asked, self.options.strength)
+        elif not NONE <= asked <= CAUSAL:
+            raise UsageError(f"there is no order {asked}; choose NONE ({NONE}), FIFO ({FIFO}) or CAUSAL ({CAUSAL})")
+        return asked
 
     # What arrives.
 
@@ -169,8 +187,10 @@ class VCubePs(Membership):
             payload = pending.payload
             if payload is None:
                 break
-            dependencies = topic.order.stamp(pending.sequence)
-            publication = Ordered(self.me, pending.sequence, pending.timestamp, payload, dependencies, topic.name)
+            dependencies = topic.order.stamp(pending.sequence, pending.order)
+            publication = Ordered(
+                self.me, pending.sequence, pending.timestamp, payload, dependencies, topic.name, pending.order
+            )
             self.environment.deliver(publication)
             started.append(publication)
         del topic.queue[: len(started)]

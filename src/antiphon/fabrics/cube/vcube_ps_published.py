@@ -32,7 +32,7 @@ from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 
 SUBSCRIBING: Final[i64] = 0
@@ -213,7 +213,8 @@ class PublishedVCubePs(Process):
             state.is_member = False
         self._enqueue(state, self._operation(UNSUBSCRIBING, b"", found))
 
-    def publish(self, payload: bytes, topic: i64 = 0) -> i64:
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        self.check_only_order(order, CAUSAL)
         state = self._topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")

@@ -70,7 +70,7 @@ class View:
             if counter != known or not self._active.contains(node):
                 self._make_own()
                 self._counters.put(node, counter)
-                self._active.add(node)
+                self._active.include(node)
             return
         if self._active.contains(node):
             self._drop_active(node)
@@ -85,6 +85,10 @@ class View:
             del self._passive[node]
         else:
             self._drop_active(node)
+
+    def forget(self, node: i64) -> None:
+        """``node`` is no member any more, whatever was heard of it."""
+        self.remove(node, self.counter_of(node))
 
     def active_members(self) -> list[int]:
         """All active members, ascending."""

@@ -1,0 +1,58 @@
+"""The content of a batch as it is written and read: a column of values, and others where messages have more.
+
+Apart from :mod:`antiphon.live.batch` because msgspec reads the types of fields at run time, which compiled classes do
+not have.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from antiphon.kernel.errors import ProtocolError
+
+NEVER: Final = 0
+"""In the column of expiry times: the message does not expire."""
+
+
+class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """The content of a batch as it is written; a column that no message uses is missing."""
+
+    first_sequence: int
+    timestamp_us: int
+    values: list[bytes]
+    keys: list[bytes | None] | None = None
+    headers: list[dict[str, bytes] | None] | None = None
+    expires_us: list[int] | None = None
+
+
+COUNT_BYTES: Final = 4
+COLUMNS_ENCODER: Final = msgspec.msgpack.Encoder()
+COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
+
+
+def encode_columns(columns: Columns) -> bytes:
+    """The payload of the publication that carries a batch: how many messages, and then the columns.
+
+    The number stands apart because who only hands a batch on or stores it needs no more than that.
+    """
+    return len(columns.values).to_bytes(COUNT_BYTES, "little") + COLUMNS_ENCODER.encode(columns)
+
+
+def count_messages(payload: bytes) -> int:
+    """How many messages a payload says to hold."""
+    return int.from_bytes(payload[:COUNT_BYTES], "little")
+
+
+def decode_columns(payload: bytes) -> Columns:
+    """The content of a batch; :class:`ProtocolError` if the payload holds none, or columns of different lengths."""
+    try:
+        columns = COLUMNS_DECODER.decode(memoryview(payload)[COUNT_BYTES:])
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
+    count = count_messages(payload)
+    for column in (columns.values, columns.keys, columns.headers, columns.expires_us):
+        if column is not None and len(column) != count:
+            raise ProtocolError(f"a batch of {count} messages has a column of {len(column)} entries")
+    return columns

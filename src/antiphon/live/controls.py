@@ -1,0 +1,63 @@
+"""What hosts say to each other, beside the messages of their processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from antiphon.fabrics.admission_messages import AdmissionMessage
+from antiphon.live.wire import FIRST_CONTROL
+
+PROTOCOL_VERSION: Final = 1
+"""Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
+
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A message of hosts."""
+
+
+class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
+    """The first frame of a connection, from the one who opened it.
+
+    ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address.
+    """
+
+    version: int
+    cluster: Name
+    instance: Name
+    address: Name
+    target: Name = ""
+
+
+class Refused(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1):
+    """The connection cannot be used; it is closed after this."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1023)]
+
+
+class Admit(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 2):
+    """A message of admission."""
+
+    message: AdmissionMessage
+
+
+class Publishes(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
+    """The sender publishes, or is about to publish, on these topics.
+
+    ``wants_answer`` if it waits until subscriptions by pattern of the receiver are effective.
+    """
+
+    topics: list[Name]
+    wants_answer: bool
+
+
+class PublishesHeard(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 4):
+    """The answer: whoever here subscribes to this topic by a pattern will get what comes."""
+
+    topic: Name
+
+
+PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard)

@@ -1,0 +1,64 @@
+"""What a process may do to the world at a live node: the node's clock, links, timers and application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.process import Environment
+from antiphon.kernel.randomness import RandomStream
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+
+class LiveEnvironment(Environment):
+    """Ticks are microseconds of the monotonic clock."""
+
+    def __init__(self, identifier: int, node: Node, seed: int) -> None:
+        super().__init__(identifier)
+        self._node = node
+        self._random = RandomStream(seed)
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._last_timer = 0
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def send(self, destination: int, message: Message) -> None:
+        self._node.transmit(destination, message)
+
+    def deliver(self, publication: Publication) -> None:
+        self._node.delivered(publication)
+
+    def subscribed(self, topic: int) -> None:
+        self._node.membership_began(topic)
+
+    def unsubscribed(self, topic: int) -> None:
+        self._node.membership_ended(topic)
+
+    def set_timer(self, delay: int, name: int) -> int:
+        self._last_timer += 1
+        handle = self._last_timer
+        self._timers[handle] = asyncio.get_running_loop().call_later(delay / 1_000_000, self._expire, handle, name)
+        return handle
+
+    def cancel_timer(self, handle: int) -> None:
+        timer = self._timers.pop(handle, None)
+        if timer is not None:
+            timer.cancel()
+
+    def random(self) -> RandomStream:
+        return self._random
+
+    def _expire(self, handle: int, name: int) -> None:
+        del self._timers[handle]
+        self._node.expired(name)
+
+    def cancel_all_timers(self) -> None:
+        """The node goes."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()

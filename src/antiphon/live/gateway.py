@@ -1,0 +1,164 @@
+"""The node's side of a client: what a thin client publishes and subscribes to, done for it by the node.
+
+A client's messages are published by the node, so they are ordered like the node's own, after what the node has
+delivered and hence after whatever the client has seen. Batches stay whole in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from antiphon.kernel.errors import AntiphonError, ProtocolError
+from antiphon.live.batch import Batch
+from antiphon.live.client_messages import (
+    CLIENT_CONTROLS,
+    Accepted,
+    AskStatus,
+    Delivery,
+    Publish,
+    StatusIs,
+    SubscribeTo,
+    SubscriptionEnded,
+    SubscriptionReady,
+    Taken,
+    Unsubscribe,
+)
+from antiphon.live.cluster import FrameClient
+from antiphon.live.columns import decode_columns
+from antiphon.live.controls import Control
+from antiphon.live.links import FrameWriter
+from antiphon.live.logs import logger
+from antiphon.live.status import status_of
+from antiphon.live.subscription import Start, Subscription
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+__all__ = ["CLIENT_CONTROLS", "ClientSession"]
+
+AHEAD: Final = 16_384
+"""How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
+
+log = logger("gateway")
+
+
+class ClientSession(FrameClient):
+    """One connected client."""
+
+    def __init__(self, node: Node, writer: FrameWriter) -> None:
+        self._node = node
+        self._writer = writer
+        self._subscriptions: dict[int, RemoteSubscription] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        node.clients.add(self)
+
+    def frame_received(self, frame: bytes) -> None:
+        message = self._node.codec.decode(frame)
+        if isinstance(message, Publish):
+            self._spawn(self._publish(message))
+        elif isinstance(message, Taken):
+            found = self._subscriptions.get(message.number)
+            if found is not None:
+                found.taken(message.count)
+        elif isinstance(message, SubscribeTo):
+            self._subscribe(message)
+        elif isinstance(message, Unsubscribe):
+            found = self._subscriptions.pop(message.number, None)
+            if found is not None:
+                self._spawn(found.subscription.close())
+        elif isinstance(message, AskStatus):
+            self.send(StatusIs(message.number, status_of(self._node)))
+        else:
+            raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
+
+    def send(self, control: Control) -> None:
+        """Send something to the client."""
+        self._node.write(self._writer, self._node.codec.encode_control(control))
+
+    async def _publish(self, message: Publish) -> None:
+        """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
+        error = ""
+        try:
+            columns = decode_columns(message.payload)
+            receipt = self._node.publish_columns(message.topic, message.order, columns)
+            if receipt is not None:
+                await receipt
+        except AntiphonError as failure:
+            error = str(failure)
+        self.send(Accepted(message.number, error))
+        self._node.settle()
+
+    def _subscribe(self, message: SubscribeTo) -> None:
+        start: Start = message.start
+        if message.is_time and isinstance(start, int):
+            start = datetime.fromtimestamp(start / 1_000_000, UTC)
+        try:
+            subscription = self._node.subscribe(message.pattern, start, policy=message.policy, limit=message.limit)
+        except AntiphonError as error:
+            self.send(SubscriptionEnded(message.number, str(error), 0))
+            return
+        remote = RemoteSubscription(self, message.number, subscription)
+        self._subscriptions[message.number] = remote
+        self._spawn(remote.run())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._node.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def ended(self) -> None:
+        self._node.clients.discard(self)
+        for task in self._tasks:
+            task.cancel()
+        for remote in self._subscriptions.values():
+            self._node.spawn(remote.subscription.close())
+
+    def settle(self) -> None:
+        """Write what was sent."""
+        self._node.settle()
+
+
+class RemoteSubscription:
+    """Hands the batches of a subscription on to a client, no further ahead than it can take."""
+
+    def __init__(self, session: ClientSession, number: int, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self._session = session
+        self._number = number
+        self._ahead = 0
+        self._room: asyncio.Event = asyncio.Event()
+
+    def taken(self, count: int) -> None:
+        """The client's application has taken messages."""
+        self._ahead -= count
+        if self._ahead < AHEAD:
+            self._room.set()
+
+    async def run(self) -> None:
+        """From readiness to the end."""
+        error = ""
+        try:
+            await self.subscription.ready()
+            self._session.send(SubscriptionReady(self._number))
+            self._session.settle()
+            async for batch, from_offset in self.subscription.raw_batches():
+                self._send(batch, from_offset)
+                if self._ahead >= AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+        except AntiphonError as failure:
+            error = str(failure)
+        self._session.send(SubscriptionEnded(self._number, error, self.subscription.dropped))
+        self._session.settle()
+
+    def _send(self, batch: Batch, from_offset: int) -> None:
+        self._ahead += batch.end_offset - max(batch.first_offset, from_offset)
+        self._session.send(
+            Delivery(
+                self._number, batch.topic, batch.publisher, batch.order, batch.first_offset, from_offset, batch.payload
+            )
+        )
+        self._session.settle()

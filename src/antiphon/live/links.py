@@ -1,0 +1,225 @@
+"""Links: one TCP connection from a node to each node it sends to, and the frames on it.
+
+A connection is used in one direction, so what one node sends to another arrives in order, and no rule is needed for two
+nodes that connect to each other at the same time. Frames queue until the end of the turn in which they were made and
+leave in one write.
+
+A frame that is too long, a version that does not match or bytes that are no message close the connection with a reason
+in the log: a peer can lose its own connection, never a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+import msgspec
+
+from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.live.logs import logger
+from antiphon.live.wire import FRAME_BYTES_AT_MOST, LENGTH_BYTES
+
+BUFFER_BYTES: Final = 256 << 10
+"""What one read can bring; a longer frame gets a buffer of its own length while it is read."""
+
+SMALL_FRAME_BYTES: Final = 4096
+"""Frames up to this size are cheaper to copy into one piece than to hand over one by one."""
+
+CONNECT_SECONDS: Final = 10.0
+
+log = logger("links")
+
+
+class FrameReader(asyncio.BufferedProtocol):
+    """Cuts what arrives into frames. Subclasses say what a frame means."""
+
+    def __init__(self) -> None:
+        self._view = memoryview(bytearray(BUFFER_BYTES))
+        self._filled = 0
+        self.transport: asyncio.Transport | None = None
+        self.bytes_received = 0
+
+    def frame_received(self, frame: bytes) -> None:
+        """A whole frame has arrived."""
+        raise NotImplementedError
+
+    def input_ended(self) -> None:
+        """All frames of one read have been handled."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.bytes_received += nbytes
+        self._filled += nbytes
+        try:
+            self._cut()
+        except ProtocolError as error:
+            self.refuse(error)
+        self.input_ended()
+
+    def _cut(self) -> None:
+        view, filled, start = self._view, self._filled, 0
+        needed = LENGTH_BYTES
+        while filled - start >= LENGTH_BYTES:
+            length = int.from_bytes(view[start : start + LENGTH_BYTES], "little")
+            if length > FRAME_BYTES_AT_MOST:
+                raise ProtocolError(
+                    f"a peer announced a frame of {length} bytes; at most {FRAME_BYTES_AT_MOST} are allowed: "
+                    "is it an Antiphon node or client of this version?"
+                )
+            end = start + LENGTH_BYTES + length
+            if end > filled:
+                needed = LENGTH_BYTES + length
+                break
+            frame = bytes(view[start + LENGTH_BYTES : end])
+            start = end
+            self._filled = filled
+            self.frame_received(frame)
+        self._keep(start, needed)
+
+    def _keep(self, start: int, needed: int) -> None:
+        """Move the beginning of an unfinished frame to the front, into a larger buffer if it needs one."""
+        rest = self._filled - start
+        size = max(needed, BUFFER_BYTES)
+        if size != len(self._view):
+            larger = memoryview(bytearray(size))
+            larger[:rest] = self._view[start : self._filled]
+            self._view = larger
+        elif start and rest:
+            self._view[:rest] = bytes(self._view[start : self._filled])
+        self._filled = rest
+
+    def refuse(self, error: Exception) -> None:
+        """Close the connection because of what came over it."""
+        peer = self.transport.get_extra_info("peername") if self.transport else None
+        log.warning("connection refused", peer=str(peer), reason=str(error))
+        self._filled = 0
+        if self.transport is not None:
+            self.transport.close()
+
+
+class FrameWriter:
+    """Collects frames and writes them at the end of a turn. Bytes that wait are counted."""
+
+    def __init__(self) -> None:
+        self._queue: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self.queued_bytes = 0
+        self.bytes_sent = 0
+        self.frames_sent = 0
+        self.is_closed = False
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """There is a connection: what has queued leaves."""
+        self._transport = transport
+        self.flush()
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame."""
+        self._queue.append(len(frame).to_bytes(LENGTH_BYTES, "little"))
+        self._queue.append(frame)
+        self.queued_bytes += LENGTH_BYTES + len(frame)
+        self.frames_sent += 1
+
+    def flush(self) -> None:
+        """Write what has queued, if there is a connection."""
+        transport = self._transport
+        if transport is None or not self._queue:
+            return
+        queue = self._queue
+        self._queue = []
+        self.bytes_sent += self.queued_bytes
+        if self.queued_bytes <= SMALL_FRAME_BYTES * 2:
+            transport.write(b"".join(queue))
+        else:
+            transport.writelines(queue)
+        self.queued_bytes = 0
+
+    def unwritten_bytes(self) -> int:
+        """What has been sent and is not in the hands of the operating system yet."""
+        waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self.queued_bytes + waiting
+
+    def close(self) -> None:
+        """Write what is left and close."""
+        self.flush()
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+
+class OutgoingProtocol(FrameReader):
+    """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
+
+    def __init__(self, when_lost: Callable[[], None]) -> None:
+        super().__init__()
+        self._when_lost = when_lost
+
+    def frame_received(self, frame: bytes) -> None:
+        # The other end writes nothing here but the reason for closing.
+        try:
+            reason = msgspec.msgpack.decode(frame)[-1]
+        except (msgspec.DecodeError, TypeError, IndexError) as error:
+            raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
+        log.warning("a peer refused the connection", reason=reason)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._when_lost()
+
+
+class OutgoingLink(FrameWriter):
+    """The connection to one peer. It is opened when the first frame is sent."""
+
+    def __init__(self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]) -> None:
+        super().__init__()
+        self.address = address
+        self.instance = instance
+        self._hello = hello
+        self._when_lost = when_lost
+        self._connecting: asyncio.Task[None] | None = None
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is None and self._connecting is None and not self.is_closed:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        super().send(frame)
+
+    async def _connect(self) -> None:
+        host, port = split_address(self.address)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                transport, _ = await loop.create_connection(lambda: OutgoingProtocol(self._lost), host, port)
+        except (OSError, TimeoutError) as error:
+            log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
+            self._lost()
+            return
+        if self.is_closed:
+            transport.close()
+            return
+        transport.write(len(self._hello).to_bytes(LENGTH_BYTES, "little") + self._hello)
+        self.attach(transport)
+
+    def _lost(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._transport = None
+            self._queue.clear()
+            self._when_lost(self)
+
+    def close(self) -> None:
+        if self._connecting is not None and self._transport is None:
+            self._connecting.cancel()
+        super().close()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """``host:port`` as a pair; an IPv6 host stands in brackets."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{address!r} is no address; write host:port, for example 127.0.0.1:7400")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)

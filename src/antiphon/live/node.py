@@ -1,0 +1,566 @@
+"""A live node: one process of a fabric, its links to peers, its topics, its log.
+
+Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
+the process; the process calls back (:mod:`antiphon.live.environment`); then the node *settles*: it shows to subscribers
+what was delivered, fills the room that has opened with waiting batches and writes what queued on links. Applications
+are called while the node settles and never from inside the process, so what they publish cannot come between two
+deliveries of one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Coroutine
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import Message as ProtocolMessage
+from antiphon.kernel.process import Process
+from antiphon.live.batch import Batch
+from antiphon.live.catalogue import Catalogue
+from antiphon.live.cluster import Cluster, FrameClient, IncomingConnection
+from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.commit import GroupCommit
+from antiphon.live.controls import PEER_CONTROLS, Publishes, PublishesHeard
+from antiphon.live.environment import LiveEnvironment
+from antiphon.live.errors import ClosedError
+from antiphon.live.fabrics import new_process
+from antiphon.live.gateway import CLIENT_CONTROLS, ClientSession
+from antiphon.live.links import FrameWriter, split_address
+from antiphon.live.log import DurableLog, Retention
+from antiphon.live.logs import logger
+from antiphon.live.names import checked_name, checked_pattern
+from antiphon.live.outbox import ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.settings import Settings, choose
+from antiphon.live.status import StatusServer
+from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
+from antiphon.live.topics import LiveTopic
+from antiphon.live.tracing import LiveTrace
+from antiphon.live.wire import Codec
+
+ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
+TRIM_SECONDS: Final = 30.0
+
+log = logger("node")
+
+
+class Node(Publisher):
+    """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.order)
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.instance = secrets.token_hex(8)
+        self.identifier = -1
+        self.address = ""
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
+        self.with_receipts = settings.durability == "disk"
+        self.topics: dict[str, LiveTopic] = {}
+        self.catalogue = Catalogue(self)
+        self.clients: set[FrameClient] = set()
+        self.started_at = time.monotonic()
+        self.failure: BaseException | None = None
+        self.process: Process | None = None
+        self.environment: LiveEnvironment | None = None
+        self.store: DurableLog | None = None
+        self.commit: GroupCommit | None = None
+        self.cluster: Cluster
+        self._server: asyncio.Server | None = None
+        self._status: StatusServer | None = None
+        self._trace: LiveTrace | None = None
+        self._by_number: dict[int, LiveTopic] = {}
+        self._accepted: asyncio.Future[None] = self.loop.create_future()
+        self._accepted.set_result(None)
+        self._to_show: list[tuple[LiveTopic, Batch]] = []
+        self._dirty: set[FrameWriter] = set()
+        self._blocked: set[Outbox] = set()
+        self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
+        self._own: tuple[bytes, Columns] | None = None
+        self._is_settling = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ready: dict[Subscription, asyncio.Task[None]] = {}
+        self._closing: asyncio.Task[None] | None = None
+        self._trimming: asyncio.TimerHandle | None = None
+
+    # Starting and stopping.
+
+    async def start(self) -> Node:
+        """Open the log, listen, and join the cluster."""
+        settings = self.settings
+        try:
+            if settings.data is not None:
+                retention = Retention(settings.retention_bytes, settings.retention_seconds)
+                self.store = DurableLog.open(settings.data, retention=retention)
+                self.commit = GroupCommit(self.store, self.settle)
+                self._trim()
+            await self._listen()
+            if settings.trace is not None:
+                self._trace = LiveTrace(settings.trace)
+            highest = int(self.fact("highest identifier", "-1"))
+            self.cluster = Cluster(self, self.instance, self.address, highest)
+            await self.cluster.join(settings.join)
+            if settings.metrics is not None:
+                self._status = await StatusServer(self).start(settings.metrics)
+        except BaseException:
+            await self._shut()
+            raise
+        log.info("in the cluster", node=self.identifier, address=self.address, others=len(self.cluster.peers()))
+        return self
+
+    async def _listen(self) -> None:
+        host, port = split_address(self.settings.listen)
+        try:
+            self._server = await self.loop.create_server(lambda: IncomingConnection(self), host, port)
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen at {self.settings.listen}: {error.strerror or error}; choose another address"
+            ) from error
+        port = self._server.sockets[0].getsockname()[1]
+        self.address = self.settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+
+    async def close(self) -> None:
+        """Leave the cluster in an orderly way: what was accepted is sent, and others take over what they need."""
+        if self._closing is None:
+            self._closing = self.loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.leave_seconds):
+                await self._leave()
+        except TimeoutError:
+            waited = [f"{peer}" for peer in self.cluster.admission.awaited()]
+            log.warning("left without a farewell", waited_for=", ".join(waited) or "the process to finish")
+        finally:
+            await self._shut()
+
+    async def _leave(self) -> None:
+        """Send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
+        process = self.process
+        if process is None or self.failure is not None:
+            return
+        await self.flush()
+        while self._ready:
+            await next(iter(self._ready)).close()
+        for topic in self.topics.values():
+            if topic.joined is not None:
+                topic.outbox = None
+                self._leave_topic(topic)
+        await self._finished(process)
+        process.leave()
+        await self.cluster.leave()
+        await self._finished(process)
+
+    async def _finished(self, process: Process) -> None:
+        while process.unfinished() > 0:
+            await asyncio.sleep(0.005)
+
+    async def _shut(self) -> None:
+        """Close everything, in an order in which nothing that is closed is used."""
+        self._tell_the_end(self.failure or ClosedError("the node has been closed"))
+        if self._trimming is not None:
+            self._trimming.cancel()
+        if self._status is not None:
+            await self._status.close()
+        if self._server is not None:
+            self._server.close()
+        if self.environment is not None:
+            self.environment.cancel_all_timers()
+        if hasattr(self, "cluster"):
+            self.cluster.close()
+        if self._trace is not None:
+            self._trace.close()
+        if self.commit is not None:
+            await self.commit.close()
+
+    def _tell_the_end(self, error: BaseException) -> None:
+        """Whoever waits for something waits in vain."""
+        for outbox in self.outboxes.values():
+            outbox.fail(error)
+        for topic in self.topics.values():
+            for sink in tuple(topic.sinks):
+                sink.fail(error)
+        for task in self._tasks:
+            task.cancel()
+
+    async def __aenter__(self) -> Node:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong that no later step can make good: stop, and say why to whoever waits."""
+        if self.failure is None:
+            self.failure = error
+            log.error("the node stops", cause=error)
+            self.spawn(self.close())
+
+    def fact(self, name: str, default: str) -> str:
+        """Something that an earlier life of this node has kept on its disk."""
+        kept = None if self.store is None else self.store.get(name)
+        return default if kept is None else kept.decode()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside everything else; it ends with the node."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Publishing.
+
+    def open_outbox(self, topic: str) -> Outbox:
+        if self._closing is not None:
+            raise self.failure or ClosedError("the node has been closed; start another one")
+        live = self.topic(checked_name(topic))
+        room, send = partial(self._room, live), partial(self._send_segment, live)
+        outbox = Outbox(
+            live.name, self.default_order, self.loop, self._accepted, room, send, wall_clock_us, self._blocked
+        )
+        live.outbox = outbox
+        self.outboxes[live.name] = outbox
+        self._join_topic(live)
+        live.announced = self.loop.create_task(self.catalogue.announce(live))
+        live.announced.add_done_callback(lambda _: self.settle())
+        return outbox
+
+    def publish_columns(self, topic: str, order: str, columns: Columns) -> Any:
+        """Publish a whole batch, for gateways; the answer is to be awaited, if it is one."""
+        outbox = self.outboxes.get(topic)
+        if outbox is None:
+            outbox = self.open_outbox(topic)
+        choose("order", order, ORDERS)
+        return outbox.post_columns(order, columns, self.with_receipts)
+
+    async def flush(self) -> None:
+        """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
+        while any(len(outbox) for outbox in self.outboxes.values()):
+            for outbox in self.outboxes.values():
+                if not outbox.flush():
+                    await outbox.until_room()
+            await asyncio.sleep(0)
+        if self.commit is not None and self.with_receipts:
+            committed = self.loop.create_future()
+            self.commit.then(partial(set_if_waiting, committed))
+            await committed
+
+    def _room(self, topic: LiveTopic) -> int:
+        process = self.process
+        if process is None or not topic.may_publish():
+            return 0
+        return process.room(topic.number)
+
+    def _send_segment(self, topic: LiveTopic, segment: Segment) -> None:
+        payload = encode_columns(segment.columns)
+        process = self.process
+        assert process is not None, "there is room only where there is a process"
+        # This node delivers it too, and has its columns already.
+        self._own = (payload, segment.columns)
+        process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
+        self._own = None
+        if segment.receipt is not None:
+            if self.commit is not None and self.with_receipts:
+                self.commit.then(partial(set_if_waiting, segment.receipt))
+            else:
+                set_if_waiting(segment.receipt)
+        self.settle()
+
+    # Subscribing.
+
+    def subscribe(
+        self,
+        topic: str,
+        start: Start = "latest",
+        *,
+        callback: Callback | None = None,
+        policy: str = "block",
+        limit: int = DEFAULT_LIMIT,
+    ) -> Subscription:
+        """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
+
+        Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
+        returns when whatever is published from then on will come.
+        """
+        if self._closing is not None:
+            raise self.failure or ClosedError("the node has been closed; start another one")
+        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit)
+        if subscription.start != "latest" and self.store is None:
+            raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
+        topics = self.catalogue.add(subscription)
+        self._ready[subscription] = self.loop.create_task(self._add_all(subscription, topics))
+        return subscription
+
+    async def _add_all(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+        for topic in topics:
+            self._join_topic(topic)
+        for topic in topics:
+            await self.add_to(subscription, topic)
+
+    async def add_to(self, subscription: Subscription, topic: LiveTopic) -> None:
+        """Let a subscription have a topic; done when its messages come."""
+        joined = self._join_topic(topic)
+        if not joined.done():
+            await asyncio.shield(joined)
+        subscription.begin(topic)
+
+    async def subscription_ready(self, subscription: Subscription) -> None:
+        """Wait until a subscription has all its topics."""
+        task = self._ready.get(subscription)
+        if task is not None:
+            await asyncio.shield(task)
+
+    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+        """A subscription has ended; so has the membership of a topic that nobody here wants any more."""
+        task = self._ready.pop(subscription, None)
+        if task is not None:
+            task.cancel()
+        self.catalogue.remove(subscription)
+        for topic in topics:
+            if subscription in topic.sinks:
+                topic.sinks.remove(subscription)
+            if not topic.is_wanted():
+                self._leave_topic(topic)
+
+    def first_offset(self, topic: LiveTopic, start: Start) -> int:
+        """The offset at which a subscription begins."""
+        if isinstance(start, int):
+            return start
+        store = self.store
+        if start == "latest" or store is None or topic.name not in store.topics():
+            return topic.visible_offset
+        if isinstance(start, datetime):
+            return store.offset_at(topic.name, int(start.timestamp() * 1_000_000))
+        return store.earliest(topic.name)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether what was delivered can be read again."""
+        return self.store is not None
+
+    def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
+        """Batches from the log, beginning with the one that holds an offset, up to what subscribers may see."""
+        assert self.store is not None, "only nodes with a log are asked"
+        batches = []
+        for entry in self.store.read(topic.name, offset, max_bytes):
+            if entry.first_offset >= topic.visible_offset:
+                break
+            publication = self.codec.decode(entry.batch)
+            if not isinstance(publication, Publication):
+                raise ProtocolError(f"the log of topic {topic.name!r} holds no publication at offset {offset}")
+            order = ORDER_NAMES[publication.order]
+            batches.append(Batch(topic.name, publication.source, order, entry.first_offset, publication.payload))
+        return batches
+
+    # Topics.
+
+    def topic(self, name: str) -> LiveTopic:
+        """What this node knows about a topic, from now on if not before."""
+        found = self.topics.get(name)
+        if found is None:
+            found = LiveTopic(name)
+            other = self._by_number.setdefault(found.number, found)
+            if other is not found:
+                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
+            self.topics[name] = found
+            if self.store is not None and name in self.store.topics():
+                found.end_offset = found.visible_offset = self.store.latest(name)
+        return found
+
+    def _join_topic(self, topic: LiveTopic) -> asyncio.Future[None]:
+        if topic.joined is None:
+            topic.joined = self.loop.create_future()
+            assert self.process is not None, "a node that is in the cluster has a process"
+            self.process.subscribe(topic.number)
+            self.settle()
+        return topic.joined
+
+    def _leave_topic(self, topic: LiveTopic) -> None:
+        assert self.process is not None, "who joined a topic has a process"
+        topic.joined = None
+        self.process.unsubscribe(topic.number)
+        self.settle()
+
+    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
+        """The application has taken a batch: nothing to do here, clients tell their node."""
+
+    def release_credit(self, topic: LiveTopic, sink: Any) -> None:
+        """A sink that had fallen behind has room again."""
+        if topic.caught_up(sink):
+            self._send_held(self._held_credit.pop(topic, []))
+            self.settle()
+
+    def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
+        for destination, message in held:
+            self._send(destination, message)
+
+    # What peers, clients and admission do.
+
+    def placed(self, identifier: int, members: list[int]) -> None:
+        """This node has its place: there is a process from now on."""
+        self.identifier = identifier
+        self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
+        self.process = new_process(self.settings, self.environment, members)
+        self.process.start()
+        self._keep_highest()
+
+    def peer_joined(self, identifier: int) -> None:
+        """Another node is in the cluster."""
+        assert self.process is not None, "who is told has a place"
+        self.process.joined(identifier)
+        self.catalogue.peer_joined(identifier)
+        self._keep_highest()
+
+    def peer_left(self, identifier: int) -> None:
+        """Another node leaves; it still answers."""
+        assert self.process is not None, "who is told has a place"
+        self.process.left(identifier)
+        self.catalogue.peer_gone(identifier)
+
+    def peer_lost(self, identifier: int) -> None:
+        """Another node is gone without a word."""
+        self.catalogue.peer_gone(identifier)
+
+    def _keep_highest(self) -> None:
+        if self.store is not None and self.commit is not None:
+            self.store.put("highest identifier", str(self.cluster.admission.roster.highest).encode())
+            self.commit.soon()
+
+    def client_connected(self, writer: FrameWriter) -> FrameClient:
+        """A client has opened a connection."""
+        return ClientSession(self, writer)
+
+    def control_received(self, sender: int, message: msgspec.Struct) -> None:
+        """A peer's host has something to say."""
+        if isinstance(message, Publishes):
+            self.catalogue.peer_publishes(sender, message)
+        elif isinstance(message, PublishesHeard):
+            self.catalogue.heard(sender, message.topic)
+        else:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
+
+    def received(self, sender: int, message: ProtocolMessage) -> None:
+        """A message of a peer's process."""
+        process = self.process
+        if process is None:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
+        process.receive(sender, message)
+
+    def expired(self, name: int) -> None:
+        """A timer of the process has run out."""
+        assert self.process is not None, "only a process sets timers"
+        self.process.expire(name)
+        self.settle()
+
+    # What the process does.
+
+    def transmit(self, destination: int, message: ProtocolMessage) -> None:
+        """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
+        if message.is_credit():
+            topic = self._by_number.get(message.topic)
+            if topic is not None and topic.is_behind:
+                self._held_credit.setdefault(topic, []).append((destination, message))
+                return
+            if self.commit is not None and self.with_receipts:
+                self.commit.then(partial(self._send, destination, message))
+                return
+        self._send(destination, message)
+
+    def _send(self, destination: int, message: ProtocolMessage) -> None:
+        link = self.cluster.links.get(destination)
+        if link is not None:
+            self.write(link, self.codec.encode(message))
+
+    def write(self, writer: FrameWriter, frame: bytes) -> None:
+        """Send a frame when the node settles."""
+        writer.send(frame)
+        self._dirty.add(writer)
+
+    def delivered(self, publication: Publication) -> None:
+        """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
+        topic = self._by_number[publication.topic]
+        payload = publication.payload
+        columns = self._own[1] if self._own is not None and self._own[0] is payload else None
+        order = ORDER_NAMES[publication.order]
+        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns)
+        if self.store is not None:
+            try:
+                self.store.append(topic.name, batch.count, wall_clock_us(), self.codec.encode(publication))
+            except AntiphonError as error:
+                self.fail(error)
+                return
+        topic.end_offset = batch.end_offset
+        topic.delivered_messages += batch.count
+        topic.delivered_bytes += len(payload)
+        if self._trace is not None:
+            self._trace.delivered(self.identifier, topic, batch, publication.order)
+        if self.commit is not None and self.with_receipts:
+            self.commit.then(partial(topic.show, batch))
+            return
+        if self.commit is not None:
+            self.commit.soon()
+        self._to_show.append((topic, batch))
+
+    def membership_began(self, number: int) -> None:
+        """A subscription of the process is effective."""
+        topic = self._by_number[number]
+        if self._trace is not None:
+            self._trace.subscribed(self.identifier, topic)
+        if topic.joined is not None:
+            set_if_waiting(topic.joined)
+
+    def membership_ended(self, number: int) -> None:
+        """A subscription of the process has ended."""
+        if self._trace is not None:
+            self._trace.unsubscribed(self.identifier, self._by_number[number])
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while True:
+                shown, self._to_show = self._to_show, []
+                for topic, batch in shown:
+                    topic.show(batch)
+                if not self._fill_room() and not self._to_show:
+                    break
+        except ProtocolError as error:
+            self.fail(error)
+        finally:
+            self._is_settling = False
+        if self._dirty:
+            dirty, self._dirty = self._dirty, set()
+            for writer in dirty:
+                writer.flush()
+
+    def _fill_room(self) -> bool:
+        """Let blocked outboxes send what there is room for now; whether anything was sent."""
+        moved = False
+        for outbox in tuple(self._blocked):
+            before = len(outbox)
+            outbox.flush()
+            moved = moved or len(outbox) != before
+        return moved
+
+    def _trim(self) -> None:
+        """Remove from the log what is not to be kept; from time to time."""
+        assert self.store is not None, "only nodes with a log trim it"
+        self.store.trim(wall_clock_us())
+        self._trimming = self.loop.call_later(TRIM_SECONDS, self._trim)
+
+
+def wall_clock_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000

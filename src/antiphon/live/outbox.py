@@ -1,0 +1,329 @@
+"""Outboxes: where what the application publishes on one topic waits for the turn of the loop to end.
+
+``publish`` is called once per message, so it does next to nothing: it adds the value to a column. The columns become
+one batch when the turn ends or when they are long enough, and only while the protocol has room for another
+publication; until then they go on growing, so the busier a system is, the larger are its batches. When they have
+reached their bound, publishers wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.errors import UsageError
+from antiphon.live.columns import NEVER, Columns
+from antiphon.live.errors import OverloadedError, WrongTypeError
+
+BATCH_MESSAGES: Final = 256
+BATCH_BYTES: Final = 128 << 10
+"""A batch of this size leaves before the turn of the loop ends."""
+
+WAITING_MESSAGES: Final = 4096
+WAITING_BYTES: Final = 256 << 10
+"""When so much waits because the protocol has no room, publishers wait."""
+
+OVERRUN: Final = 16
+"""How many times that much may wait when publishers do not."""
+
+VALUE_BYTES_AT_MOST: Final = 16 << 20
+
+
+ORDERS: Final = ("none", "fifo", "causal")
+
+
+@final
+class Segment:
+    """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted."""
+
+    def __init__(self, order: str, columns: Columns, size: i64, receipt: Any) -> None:
+        self.order: Final[str] = order
+        self.columns: Final[Columns] = columns
+        self.size: Final[i64] = size
+        self.receipt: Final[Any] = receipt
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Outbox:
+    """The publications of this node on one topic that have not left yet.
+
+    ``room`` says how many more publications the protocol takes now; ``send`` hands one over. Both come from the node,
+    as does ``loop``, of which only ``call_soon`` and ``create_future`` are used.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        order: str,
+        loop: Any,
+        accepted: Any,
+        room: Callable[[], int],
+        send: Callable[[Segment], None],
+        clock_us: Callable[[], int],
+        blocked: set[Outbox],
+    ) -> None:
+        self.topic: Final[str] = topic
+        self.order: str = order
+        self.next_sequence: i64 = 1
+        self._loop: Final[Any] = loop
+        self._accepted: Final[Any] = accepted
+        self._room: Final = room
+        self._send: Final = send
+        self.clock_us: Final = clock_us
+        # All outboxes of the node that have more than there was room for.
+        self._blocked: Final = blocked
+        # What has another order than the values below and had to wait before them.
+        self._closed: list[Segment] = []
+        self._closed_count: i64 = 0
+        self._closed_bytes: i64 = 0
+        self._values: list[bytes] = []
+        self._keys: list[bytes | None] | None = None
+        self._headers: list[dict[str, bytes] | None] | None = None
+        self._expires_us: list[int] | None = None
+        self._bytes: i64 = 0
+        self._is_scheduled: bool = False
+        self._receipt: Any = None
+        self._waiting: Any = None
+        self.is_blocked: bool = False
+        self.failure: BaseException | None = None
+        self.waits: i64 = 0
+
+    def __len__(self) -> int:
+        return len(self._values) + self._closed_count
+
+    def post(self, value: bytes, with_receipt: bool) -> Any:
+        """Take a value; the answer is what the publisher is to await."""
+        if self._keys is not None:
+            self._keys.append(None)
+        if self._headers is not None:
+            self._headers.append(None)
+        if self._expires_us is not None:
+            self._expires_us.append(NEVER)
+        return self._take(value, with_receipt)
+
+    def post_with(
+        self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int, with_receipt: bool
+    ) -> Any:
+        """Take a value with more than itself; a column begins with the first message that uses it."""
+        count = len(self._values)
+        if key is not None and self._keys is None:
+            self._keys = [None] * count
+        if headers is not None and self._headers is None:
+            self._headers = [None] * count
+        if expires_us != NEVER and self._expires_us is None:
+            self._expires_us = [NEVER] * count
+        if self._keys is not None:
+            self._keys.append(key)
+        if self._headers is not None:
+            self._headers.append(headers)
+        if self._expires_us is not None:
+            self._expires_us.append(expires_us)
+        return self._take(value, with_receipt)
+
+    def _take(self, value: bytes, with_receipt: bool) -> Any:
+        self._values.append(value)
+        self._bytes += len(value)
+        if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
+            return self._post_full(with_receipt)
+        if not self._is_scheduled and not self.is_blocked:
+            self._is_scheduled = True
+            self._loop.call_soon(self.flush_in_turn)
+        return self._current_receipt() if with_receipt else self._accepted
+
+    def post_columns(self, order: str, columns: Columns, with_receipt: bool) -> Any:
+        """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
+        self._refuse_overrun()
+        if len(self._values) > 0:
+            self._close()
+        size: i64 = 0
+        for value in columns.values:
+            size += len(value)
+        receipt = self._loop.create_future() if with_receipt else None
+        numbered = Columns(
+            int(self.next_sequence),
+            columns.timestamp_us,
+            columns.values,
+            columns.keys,
+            columns.headers,
+            columns.expires_us,
+        )
+        self.next_sequence += len(columns.values)
+        self._add(Segment(order, numbered, size, receipt))
+        self.flush()
+        if with_receipt:
+            return receipt
+        return self.until_room() if self.is_blocked else None
+
+    def _post_full(self, with_receipt: bool) -> Any:
+        receipt = self._current_receipt() if with_receipt else None
+        self.flush()
+        if len(self) < WAITING_MESSAGES and self._bytes + self._closed_bytes < WAITING_BYTES:
+            # Unless the publisher gives up its turn now and then, nothing would be written or read.
+            return receipt if with_receipt else self._a_turn()
+        self._refuse_overrun()
+        self.waits += 1
+        return receipt if with_receipt else self.until_room()
+
+    def _refuse_overrun(self) -> None:
+        if len(self) > WAITING_MESSAGES * OVERRUN or self._bytes + self._closed_bytes > WAITING_BYTES * OVERRUN:
+            raise OverloadedError(
+                f"{len(self)} messages wait on topic {self.topic!r} because it takes them more slowly; "
+                "await what publish returns, which slows the publisher down"
+            )
+
+    def change_order(self, order: str) -> None:
+        """What follows has another order, and so belongs to another batch."""
+        if len(self._values) > 0 and not self.flush():
+            self._close()
+        self.order = order
+
+    def _a_turn(self) -> Any:
+        future = self._loop.create_future()
+        self._loop.call_soon(set_if_waiting, future)
+        return future
+
+    def until_room(self) -> Any:
+        """A future that is done when publishers need not wait any more."""
+        if self._waiting is None:
+            self._waiting = self._loop.create_future()
+        return self._waiting
+
+    def _current_receipt(self) -> Any:
+        if self._receipt is None:
+            self._receipt = self._loop.create_future()
+        return self._receipt
+
+    def flush_in_turn(self) -> None:
+        """What ``call_soon`` calls."""
+        self._is_scheduled = False
+        self.flush()
+
+    def flush(self) -> bool:
+        """Make a batch of what waits and send it; false if the protocol has no room for all of it."""
+        if len(self) == 0:
+            return True
+        if self.failure is not None:
+            self.fail(self.failure)
+            return True
+        while self._room() > 0:
+            if len(self._closed) == 0:
+                if len(self._values) == 0:
+                    break
+                self._close()
+            segment = self._closed.pop(0)
+            self._closed_count -= len(segment.columns.values)
+            self._closed_bytes -= segment.size
+            self._send(segment)
+        self.is_blocked = len(self) > 0
+        if self.is_blocked:
+            self._blocked.add(self)
+        else:
+            self._blocked.discard(self)
+        if self._waiting is not None and not self.is_blocked:
+            waiting = self._waiting
+            self._waiting = None
+            set_if_waiting(waiting)
+        return not self.is_blocked
+
+    def _close(self) -> None:
+        """Nothing more is added to what has been collected."""
+        values = self._values
+        columns = Columns(int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us)
+        self.next_sequence += len(values)
+        self._add(Segment(self.order, columns, self._bytes, self._receipt))
+        self._values = []
+        self._keys = None
+        self._headers = None
+        self._expires_us = None
+        self._bytes = 0
+        self._receipt = None
+
+    def _add(self, segment: Segment) -> None:
+        self._closed.append(segment)
+        self._closed_count += len(segment.columns.values)
+        self._closed_bytes += segment.size
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing can be sent any more: whoever waits is told why."""
+        self.failure = error
+        self._close()
+        futures = [segment.receipt for segment in self._closed]
+        futures.append(self._waiting)
+        self._closed.clear()
+        self._closed_count = 0
+        self._closed_bytes = 0
+        self._waiting = None
+        for future in futures:
+            if future is not None and not future.done():
+                future.set_exception(error)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Publisher:
+    """What nodes and clients share: publishing, one message at a time, as quickly as Python can call a function."""
+
+    def __init__(self, default_order: str) -> None:
+        self.default_order: Final[str] = default_order
+        self.outboxes: dict[str, Outbox] = {}
+        # Whether a message is accepted only later than it is taken, as when it must be on disk.
+        self.with_receipts: bool = False
+
+    def open_outbox(self, topic: str) -> Outbox:
+        """Called for the first message on a topic."""
+        raise NotImplementedError
+
+    def publish(
+        self,
+        topic: str,
+        value: bytes | bytearray | memoryview,
+        *,
+        order: str | None = None,
+        key: bytes | None = None,
+        headers: dict[str, bytes] | None = None,
+        ttl_seconds: float | None = None,
+    ) -> Any:
+        """Publish a message. Await the answer: it is done when the message is accepted.
+
+        The message has been taken when the call returns; several can be in flight. Whoever does not await is not
+        slowed down by a system that cannot keep up, and gets :class:`OverloadedError` in the end.
+        """
+        outbox = self.outboxes.get(topic)
+        if outbox is None:
+            outbox = self.open_outbox(topic)
+        if order is None:
+            order = self.default_order
+        if order != outbox.order:
+            if order not in ORDERS:
+                raise UsageError(f"a message is ordered by {', '.join(ORDERS)}, not {order!r}; choose one of these")
+            outbox.change_order(order)
+        plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
+        if key is None and headers is None and ttl_seconds is None:
+            return outbox.post(plain, self.with_receipts)
+        if ttl_seconds is not None and not ttl_seconds > 0:
+            raise UsageError(f"a time to live is positive, not {ttl_seconds} seconds")
+        expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + int(ttl_seconds * 1_000_000)
+        return outbox.post_with(plain, key, headers, expires_us, self.with_receipts)
+
+
+def set_if_waiting(future: Any) -> None:
+    """Finish a future that nobody may have cancelled."""
+    if not future.done():
+        future.set_result(None)
+
+
+def checked_value(value: object) -> bytes:
+    """What may be published, as bytes."""
+    if isinstance(value, (bytearray, memoryview)):
+        value = bytes(value)
+    if not isinstance(value, bytes):
+        raise WrongTypeError(
+            f"a message holds bytes, not {type(value).__name__}; encode it, for example with .encode()"
+        )
+    if len(value) > VALUE_BYTES_AT_MOST:
+        raise UsageError(
+            f"a message of {len(value)} bytes is too long; at most {VALUE_BYTES_AT_MOST} fit: split it, or store it "
+            "elsewhere and publish where it is"
+        )
+    return value

@@ -1,0 +1,107 @@
+"""What a node is told when it starts: by arguments, by flags, or by a TOML file with the same names."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import UsageError
+from antiphon.live.links import split_address
+from antiphon.live.outbox import ORDERS
+
+FABRICS: Final = ("cube",)
+DURABILITIES: Final = ("memory", "disk")
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a node runs. Everything has a default; nothing can be changed while it runs."""
+
+    listen: str = "127.0.0.1:0"
+    """Where peers and clients connect; port 0 takes a free one."""
+
+    advertise: str | None = None
+    """The address that others are told, if it is not the one to listen at (behind a translation of addresses)."""
+
+    join: list[str] = []
+    """Addresses of nodes of the cluster, any of which will do; none founds a cluster."""
+
+    data: str | None = None
+    """The directory of the durable log; without one, nothing is kept."""
+
+    durability: str | None = None
+    """``disk``: a message is accepted when it is on disk, and seen by subscribers after that. ``memory``: at once; a
+    log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
+
+    fabric: str = "cube"
+    order: str = "causal"
+    """How messages are ordered that do not say it themselves."""
+
+    cluster: str = "antiphon"
+    """Nodes and clients of different clusters do not talk to each other."""
+
+    retention_bytes: int | None = None
+    retention_seconds: float | None = None
+    """How much of each topic the log keeps; None keeps everything. See ``docs/operations.md``."""
+
+    window: int = 64
+    """Batches of one topic that are under way from this node before publishers wait. Memory in flight at a subscriber
+    is at most window * publishers * 256 KiB; the throughput of one publisher over a round trip of t seconds is at
+    most window / t batches per second."""
+
+    maximum_nodes: int = 1024
+    join_seconds: float = 15.0
+    """How long to look for a place in the cluster before giving up."""
+
+    leave_seconds: float = 10.0
+    """How long a node that is closed waits for others to let it go in an orderly way."""
+
+    metrics: str | None = None
+    """Where to answer ``/metrics``, ``/health`` and ``/ready`` over HTTP, for example 127.0.0.1:9464."""
+
+    trace: str | None = None
+    """A file (``.parquet`` or ``.arrow``) for the trace of what this node delivered."""
+
+    def checked(self) -> Settings:
+        """The same with defaults filled in; an error names the setting that cannot be."""
+        for address in (self.listen, self.advertise, self.metrics, *self.join):
+            if address is not None:
+                split_address(address)
+        choose("fabric", self.fabric, FABRICS)
+        choose("order", self.order, ORDERS)
+        durability = self.durability or ("disk" if self.data is not None else "memory")
+        choose("durability", durability, DURABILITIES)
+        if durability == "disk" and self.data is None:
+            raise UsageError("durability 'disk' needs a place: give a data directory (data=..., --data)")
+        for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        return msgspec.structs.replace(self, durability=durability)
+
+
+def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Refuse what is not among the allowed values."""
+    if value not in allowed:
+        raise UsageError(f"{name} is {' or '.join(allowed)}, not {value!r}; choose one of these")
+
+
+def settings_from(values: dict[str, Any], where: str) -> Settings:
+    """Settings from names and values; errors say where they came from."""
+    try:
+        return msgspec.convert(values, Settings).checked()
+    except msgspec.ValidationError as error:
+        known = ", ".join(Settings.__struct_fields__)
+        raise UsageError(f"{where}: {error}; the settings of a node are {known}") from error
+
+
+def read_settings(path: Path, **overrides: Any) -> Settings:
+    """Settings from a TOML file; what is given besides counts more."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; check the name") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    return settings_from({**values, **overrides}, str(path))

@@ -1,0 +1,182 @@
+"""How a node is: as a dictionary, as metrics for Prometheus, and over HTTP.
+
+Nothing is counted for this that costs anything per message: figures are read off the node when somebody asks.
+``/health`` answers 200 while the node runs and its disk works; ``/ready`` answers 200 while it is in the cluster and no
+other node is missing; both say what is wrong otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from antiphon.kernel.errors import UsageError
+from antiphon.live.links import split_address
+from antiphon.live.subscription import Subscription
+from antiphon.live.topics import LiveTopic
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+REQUEST_BYTES_AT_MOST: Final = 8192
+REQUEST_SECONDS: Final = 5.0
+
+
+def status_of(node: Node) -> dict[str, Any]:
+    """All figures of a node, as numbers and strings."""
+    process = node.process
+    links = node.cluster.links.values()
+    return {
+        "node": node.identifier,
+        "address": node.address,
+        "uptime_seconds": time.monotonic() - node.started_at,
+        "durability": node.settings.durability,
+        "peers": [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()],
+        "clients": len(node.clients),
+        "troubles": troubles_of(node),
+        "bytes_sent": sum(link.bytes_sent for link in links),
+        "frames_sent": sum(link.frames_sent for link in links),
+        "bytes_unwritten": sum(link.unwritten_bytes() for link in links),
+        "unfinished": 0 if process is None else int(process.unfinished()),
+        "commits": 0 if node.commit is None else node.commit.commits,
+        "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
+        "topics": {topic.name: topic_status(topic) for topic in node.topics.values()},
+    }
+
+
+def topic_status(topic: LiveTopic) -> dict[str, Any]:
+    """The figures of one topic."""
+    subscriptions = [sink for sink in topic.sinks if isinstance(sink, Subscription)]
+    outbox = topic.outbox
+    return {
+        "delivered_messages": topic.delivered_messages,
+        "delivered_bytes": topic.delivered_bytes,
+        "end_offset": topic.end_offset,
+        "subscriptions": len(subscriptions) + topic.readers,
+        "lag": max((sub.queued for sub in subscriptions), default=0),
+        "dropped": sum(sub.dropped for sub in subscriptions),
+        "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
+        "unsent": 0 if outbox is None else len(outbox),
+        "publisher_waits": 0 if outbox is None else int(outbox.waits),
+    }
+
+
+def troubles_of(node: Node) -> list[str]:
+    """What is wrong, in words; nothing if all is well."""
+    troubles = []
+    if node.failure is not None:
+        troubles.append(f"stopped: {node.failure}")
+    if node.commit is not None and node.commit.trouble:
+        troubles.append(f"disk: {node.commit.trouble}")
+    if node.cluster.lost_nodes:
+        troubles.append(f"lost nodes: {', '.join(map(str, node.cluster.lost_nodes))}")
+    return troubles
+
+
+NODE_METRICS: Final = {
+    "peers": (GaugeMetricFamily, "Other nodes in the cluster"),
+    "clients": (GaugeMetricFamily, "Connected clients"),
+    "bytes_sent": (CounterMetricFamily, "Bytes written to peers"),
+    "frames_sent": (CounterMetricFamily, "Frames written to peers"),
+    "bytes_unwritten": (GaugeMetricFamily, "Bytes sent to peers that the operating system has not taken yet"),
+    "unfinished": (GaugeMetricFamily, "Things that the protocol has begun and waits to finish"),
+    "commits": (CounterMetricFamily, "Group commits of the log"),
+    "bytes_uncommitted": (GaugeMetricFamily, "Bytes that wait for the disk"),
+    "uptime_seconds": (GaugeMetricFamily, "Seconds since the node started"),
+}
+TOPIC_METRICS: Final = {
+    "delivered_messages": (CounterMetricFamily, "Messages delivered"),
+    "delivered_bytes": (CounterMetricFamily, "Bytes of batches delivered"),
+    "published": (CounterMetricFamily, "Messages published by this node"),
+    "dropped": (CounterMetricFamily, "Messages dropped by the policies of slow subscriptions"),
+    "publisher_waits": (CounterMetricFamily, "Times that a publisher was slowed down"),
+    "lag": (GaugeMetricFamily, "Messages that wait for the slowest subscription"),
+    "unsent": (GaugeMetricFamily, "Messages that wait to be sent"),
+    "subscriptions": (GaugeMetricFamily, "Subscriptions of this node's application and clients"),
+    "end_offset": (GaugeMetricFamily, "The offset of the next message"),
+}
+
+
+class NodeCollector(Collector):
+    """Reads the figures when Prometheus asks."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        status = status_of(self._node)
+        for name, (family, text) in NODE_METRICS.items():
+            value = status[name]
+            yield family(f"antiphon_{name}", text, value=len(value) if isinstance(value, list) else value)
+        yield GaugeMetricFamily("antiphon_healthy", "1 while nothing is wrong", value=0 if status["troubles"] else 1)
+        for name, (family, text) in TOPIC_METRICS.items():
+            metric = family(f"antiphon_topic_{name}", text, labels=["topic"])
+            for topic, figures in status["topics"].items():
+                metric.add_metric([topic], figures[name])
+            yield metric
+
+
+class StatusServer:
+    """Answers ``/metrics``, ``/status``, ``/health`` and ``/ready``; nothing else."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node))
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def start(self, address: str) -> StatusServer:
+        """Listen."""
+        host, port = split_address(address)
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST)
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen for metrics at {address}: {error.strerror or error}; choose another address"
+            ) from error
+        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                request = await reader.readuntil(b"\r\n\r\n")
+                method, path = request.split(b" ", 2)[:2]
+                status, kind, body = self._answer(method.decode("latin-1"), path.decode("latin-1").partition("?")[0])
+                head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+                await writer.drain()
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # Whoever asks in another way than HTTP gets no answer.
+            pass
+        finally:
+            writer.close()
+
+    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
+        if method != "GET":
+            return "405 Method Not Allowed", "text/plain", b"only GET is answered\n"
+        if path == "/metrics":
+            return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
+        if path == "/status":
+            return "200 OK", "application/json", json.dumps(status_of(self._node)).encode()
+        troubles = troubles_of(self._node)
+        if path == "/health":
+            troubles = [trouble for trouble in troubles if not trouble.startswith("lost nodes")]
+        elif path != "/ready":
+            return "404 Not Found", "text/plain", b"ask for /metrics, /status, /health or /ready\n"
+        if troubles:
+            return "503 Service Unavailable", "text/plain", ("\n".join(troubles) + "\n").encode()
+        return "200 OK", "text/plain", b"ok\n"

@@ -1,0 +1,331 @@
+"""Subscriptions: messages of a topic, or of all topics that match a pattern, as an iterator or to a callback.
+
+A subscription is *ready* when whatever anybody publishes from then on will come. What comes faster than the
+application takes it waits in a bounded queue; what happens at the bound is the subscription's policy:
+
+* ``block`` (the default): nothing is dropped. The publishers of the topic are slowed; at a node with a log the
+  subscription goes on reading from the log instead, and nobody is slowed.
+* ``drop_oldest``, ``drop_newest``: whole batches are dropped and counted in ``dropped``.
+* ``disconnect``: the subscription ends with :class:`SlowConsumerError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Protocol
+
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.live.batch import Batch, Message
+from antiphon.live.errors import SlowConsumerError
+from antiphon.live.logs import logger
+from antiphon.live.outbox import set_if_waiting
+from antiphon.live.topics import LiveTopic
+
+POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
+DEFAULT_LIMIT: Final = 65_536
+REPLAY_BYTES: Final = 1 << 20
+"""How much of a log is read at a time."""
+
+Start = str | int | datetime
+Callback = Callable[[Message], Awaitable[None] | None]
+
+log = logger("subscription")
+
+
+def checked_start(start: Start) -> Start:
+    """Where a subscription begins: ``latest``, ``earliest``, an offset or a time."""
+    if isinstance(start, str) and start not in ("latest", "earliest"):
+        raise UsageError(f"a subscription starts at 'latest', 'earliest', an offset or a datetime, not at {start!r}")
+    if isinstance(start, int) and start < 0:
+        raise UsageError(f"offsets count from 0; there is no offset {start}")
+    if isinstance(start, datetime) and start.tzinfo is None:
+        raise UsageError("a time to start from needs a time zone; use for example datetime.now(UTC)")
+    return start
+
+
+class SubscriptionHost(Protocol):
+    """What a subscription needs of the node or client that it belongs to."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether what was delivered can be read again."""
+
+    async def subscription_ready(self, subscription: Subscription) -> None:
+        """Wait until a subscription is effective."""
+
+    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+        """A subscription has ended."""
+
+    def first_offset(self, topic: LiveTopic, start: Start) -> int:
+        """The offset at which a subscription begins."""
+
+    def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
+        """Batches from the log."""
+
+    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
+        """The application has taken a batch."""
+
+    def release_credit(self, topic: LiveTopic, subscription: Subscription) -> None:
+        """A subscription that had fallen behind has room again."""
+
+
+class Subscription:
+    """Iterate over it, or give it a callback. Use as an async context manager, or call ``close``."""
+
+    def __init__(
+        self,
+        host: SubscriptionHost,
+        pattern: str,
+        start: Start = "latest",
+        callback: Callback | None = None,
+        policy: str = "block",
+        limit: int = DEFAULT_LIMIT,
+    ) -> None:
+        if policy not in POLICIES:
+            raise UsageError(f"a subscription's policy is {', '.join(POLICIES)}, not {policy!r}")
+        if limit < 1:
+            raise UsageError(f"a subscription holds at least 1 message, not {limit}")
+        self.pattern = pattern
+        self.start = checked_start(start)
+        self.policy = policy
+        self.limit = limit
+        self.dropped = 0
+        self.delivered = 0
+        self.expired = 0
+        self._host = host
+        self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
+        self._queue: deque[tuple[LiveTopic, Batch]] = deque()
+        self._queued = 0
+        self._from_offset: dict[LiveTopic, int] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._topics: list[LiveTopic] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        if callback is not None and self._callback is None:
+            self._spawn(self._call_for_each(callback))
+
+    # What the application does.
+
+    async def ready(self) -> Subscription:
+        """Wait until whatever is published from now on will come."""
+        await self._host.subscription_ready(self)
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        while True:
+            for message in await self._next_batch():
+                yield message
+            if self._is_closed and not self._queue:
+                return
+
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """Iterate over lists of messages, as they come: the quickest way to take many."""
+        while True:
+            messages = await self._next_batch()
+            if messages:
+                yield messages
+            if self._is_closed and not self._queue:
+                return
+
+    async def raw_batches(self) -> AsyncIterator[tuple[Batch, int]]:
+        """Iterate over batches as they are, each with the offset from which on it is wanted: for gateways."""
+        while not (self._is_closed and not self._queue):
+            taken = await self._take()
+            if taken is not None:
+                topic, batch = taken
+                self.delivered += batch.count
+                yield batch, self._from_offset.get(topic, 0)
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait for the application."""
+        return self._queued
+
+    async def close(self) -> None:
+        """End the subscription."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        self._queue.clear()
+        self._queued = 0
+        for topic in self._topics:
+            self._host.release_credit(topic, self)
+        self._host.subscription_closed(self, self._topics)
+        self._topics.clear()
+        self._wake()
+
+    async def __aenter__(self) -> Subscription:
+        return await self.ready()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the node does.
+
+    def begin(self, topic: LiveTopic) -> None:
+        """Start with a topic whose membership is effective: at its end, or with what its log holds."""
+        if self._is_closed or topic in self._topics:
+            return
+        self._topics.append(topic)
+        offset = self._host.first_offset(topic, self.start)
+        if offset >= topic.visible_offset:
+            self._from_offset[topic] = offset
+            topic.sinks.append(self)
+            return
+        topic.readers += 1
+        self._spawn(self._replay(topic, offset))
+
+    def begin_at(self, topic: LiveTopic, offset: int) -> None:
+        """What comes of a topic is wanted from an offset on."""
+        self._from_offset[topic] = offset
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        """A batch has been delivered."""
+        if self._callback is not None:
+            self._call(topic, batch)
+            return
+        if self._queued + batch.count > self.limit and self._queue and not self._make_room(topic, batch):
+            return
+        self._queue.append((topic, batch))
+        self._queued += batch.count
+        if self._queued >= self.limit and self.policy == "block":
+            topic.fell_behind(self)
+        if self._waiter is not None:
+            self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error, after what has come."""
+        self._failure = error
+        self._is_closed = True
+        self._wake()
+
+    def _make_room(self, topic: LiveTopic, batch: Batch) -> bool:
+        """The queue is full: do what the policy says; whether the batch is to be taken."""
+        if self.policy == "block":
+            if not self._host.has_log:
+                return True
+            # The log has it: go on from there when the application has taken what waits.
+            topic.sinks.remove(self)
+            topic.readers += 1
+            self._spawn(self._replay(topic, batch.first_offset))
+            return False
+        if self.policy == "drop_newest":
+            self.dropped += batch.count
+            return False
+        if self.policy == "drop_oldest":
+            while self._queue and self._queued + batch.count > self.limit:
+                _, oldest = self._queue.popleft()
+                self._queued -= oldest.count
+                self.dropped += oldest.count
+            return True
+        error = SlowConsumerError(
+            f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
+            "take them faster, raise its limit or choose another policy"
+        )
+        for held in self._topics:
+            if self in held.sinks:
+                held.sinks.remove(self)
+        self.fail(error)
+        return False
+
+    def _call(self, topic: LiveTopic, batch: Batch) -> None:
+        callback = self._callback
+        assert callback is not None, "only subscriptions with a callback call"
+        messages = self._visible(topic, batch)
+        self.delivered += len(messages)
+        for message in messages:
+            try:
+                callback(message)
+            except Exception as error:
+                # One bad message must not cost the others, nor the node's other subscriptions.
+                log.error("a callback failed", cause=error, topic=topic.name, offset=message.offset)
+
+    async def _call_for_each(self, callback: Callback) -> None:
+        async for message in self:
+            try:
+                await callback(message)  # type: ignore[misc]
+            except Exception as error:
+                log.error("a callback failed", cause=error, topic=message.topic, offset=message.offset)
+
+    async def _next_batch(self) -> list[Message]:
+        taken = await self._take()
+        if taken is None:
+            return []
+        messages = self._visible(*taken)
+        self.delivered += len(messages)
+        return messages
+
+    async def _take(self) -> tuple[LiveTopic, Batch] | None:
+        """The next batch, when there is one; None when there will be no more."""
+        while not self._queue:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_closed:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        topic, batch = self._queue.popleft()
+        self._queued -= batch.count
+        self._host.taken(self, batch, self._from_offset.get(topic, 0))
+        if self._queued * 2 <= self.limit:
+            for held in self._topics:
+                if held.is_behind:
+                    self._host.release_credit(held, self)
+            if self._room is not None:
+                set_if_waiting(self._room)
+        return topic, batch
+
+    def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
+        messages = batch.messages(self._from_offset.get(topic, 0), time.time_ns() // 1000)
+        if batch.columns.expires_us is not None:
+            self.expired += batch.count - len(messages)
+        return messages
+
+    async def _replay(self, topic: LiveTopic, offset: int) -> None:
+        """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
+        self._from_offset[topic] = offset
+        try:
+            while offset < topic.visible_offset:
+                while self._queued * 2 > self.limit:
+                    self._room = asyncio.get_running_loop().create_future()
+                    await self._room
+                for batch in self._host.read_log(topic, offset, REPLAY_BYTES):
+                    if self._callback is not None:
+                        self._call(topic, batch)
+                    else:
+                        self._queue.append((topic, batch))
+                        self._queued += batch.count
+                    offset = batch.end_offset
+                self._wake()
+                await asyncio.sleep(0)
+            topic.sinks.append(self)
+        except PeerError as error:
+            self.fail(error)
+        finally:
+            topic.readers -= 1
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            set_if_waiting(waiter)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

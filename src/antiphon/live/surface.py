@@ -1,0 +1,82 @@
+"""The public functions: start a node, connect a client, run a program on the fastest event loop there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from antiphon.live.client import Client
+from antiphon.live.node import Node
+from antiphon.live.settings import Settings, settings_from
+
+Result = TypeVar("Result")
+
+
+class Startable(Protocol):
+    """A node or a client."""
+
+    async def close(self) -> None:
+        """Stop."""
+
+
+Thing = TypeVar("Thing", bound=Startable)
+
+
+class Starting(Generic[Thing]):
+    """Something that is started by ``await`` or by ``async with``, which also closes it."""
+
+    def __init__(self, start: Coroutine[Any, Any, Thing]) -> None:
+        self._start = start
+        self._thing: Thing | None = None
+
+    def __await__(self) -> Generator[Any, Any, Thing]:
+        return self._start.__await__()
+
+    async def __aenter__(self) -> Thing:
+        self._thing = await self._start
+        return self._thing
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._thing is not None:
+            await self._thing.close()
+
+
+def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
+    """Start a node in this program: ``async with antiphon.start(join=["127.0.0.1:7400"]) as node``.
+
+    The arguments are the settings of :class:`antiphon.live.settings.Settings`.
+    """
+    chosen = settings.checked() if settings is not None else settings_from(values, "antiphon.start")
+
+    async def begin() -> Node:
+        return await Node(chosen).start()
+
+    return Starting(begin())
+
+
+def connect(address: str, *, cluster: str = "antiphon", order: str = "causal") -> Starting[Client]:
+    """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``."""
+
+    async def begin() -> Client:
+        client = Client(address, cluster, order)
+        try:
+            return await client.start()
+        except BaseException:
+            await client.abandon()
+            raise
+
+    return Starting(begin())
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """Run a program, like ``asyncio.run``, on uvloop where it is available."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)

@@ -1,0 +1,75 @@
+"""What one live node knows about one topic: who here publishes and subscribes, and how far it has delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from antiphon.live.batch import Batch
+from antiphon.live.names import topic_number
+from antiphon.live.outbox import Outbox
+
+
+class Sink(Protocol):
+    """Something here that wants the messages of a topic: a subscription, or a client's."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        """Take a batch. It never waits: a sink that cannot keep up says so through ``LiveTopic.fell_behind``."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more will come, for this reason."""
+
+
+class LiveTopic:
+    """One topic at one node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.number = topic_number(name)
+        self.outbox: Outbox | None = None
+        self.sinks: list[Sink] = []
+        # Subscriptions that read the log and will be sinks when they have caught up.
+        self.readers = 0
+        # Done when this node's membership is effective, and when everybody has heard that it publishes here.
+        self.joined: asyncio.Future[None] | None = None
+        self.announced: asyncio.Task[None] | None = None
+        # Messages up to the first have got their offset; up to the second, subscribers may see them.
+        self.end_offset = 0
+        self.visible_offset = 0
+        self._behind: set[int] = set()
+        self.delivered_messages = 0
+        self.delivered_bytes = 0
+
+    def is_member(self) -> bool:
+        """Whether the membership is effective."""
+        return self.joined is not None and self.joined.done() and not self.joined.cancelled()
+
+    def may_publish(self) -> bool:
+        """Whether whoever must know that this node publishes here knows it."""
+        return self.is_member() and self.announced is not None and self.announced.done()
+
+    def is_wanted(self) -> bool:
+        """Whether anybody here still publishes or subscribes."""
+        return self.outbox is not None or bool(self.sinks) or self.readers > 0
+
+    def show(self, batch: Batch) -> None:
+        """Let the subscribers see a batch."""
+        self.visible_offset = batch.end_offset
+        for sink in tuple(self.sinks):
+            sink.push(self, batch)
+
+    def fell_behind(self, sink: Sink) -> None:
+        """A sink has as much as it may hold; the publishers are slowed until it has caught up."""
+        self._behind.add(id(sink))
+
+    def caught_up(self, sink: Sink) -> bool:
+        """A sink has room again; true if it was the last to wait for."""
+        if id(sink) not in self._behind:
+            return False
+        self._behind.discard(id(sink))
+        return not self._behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some sink of this topic holds as much as it may."""
+        return bool(self._behind)

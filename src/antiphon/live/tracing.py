@@ -1,0 +1,54 @@
+"""The trace of a live node: the same rows as a simulated run, so that the same judges read both.
+
+One file per node, complete when the node has been closed. Times are microseconds of the monotonic clock, which all
+processes of one machine share. Rows are about messages, not batches. The number of a topic in a trace is 31 bits of the
+one that protocols use.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from antiphon.live.batch import Batch
+from antiphon.live.topics import LiveTopic
+from antiphon.trace.recorder import DELIVER, SUBSCRIBED, UNSUBSCRIBED
+from antiphon.trace.store import TraceWriter
+
+CHUNK_ROWS: Final = 1 << 16
+TOPIC_MASK: Final = (1 << 31) - 1
+
+
+class LiveTrace:
+    """Writes what one node's application could see."""
+
+    def __init__(self, path: str) -> None:
+        self._writer = TraceWriter(Path(path), "deliveries", {"host": "live", "unit": "microseconds"}, CHUNK_ROWS)
+        self._writer.__enter__()
+
+    def delivered(self, node: int, topic: LiveTopic, batch: Batch, order: int) -> None:
+        """A batch was delivered."""
+        recorder = self._writer.recorder
+        latency_us = max(0, time.time_ns() // 1000 - batch.columns.timestamp_us)
+        first = batch.columns.first_sequence
+        number = topic.number & TOPIC_MASK
+        recorder.record_run(now_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order)
+        recorder.flush_if_full()
+
+    def subscribed(self, node: int, topic: LiveTopic) -> None:
+        """A membership is effective."""
+        self._writer.recorder.record_topic(now_us(), SUBSCRIBED, node, topic.number & TOPIC_MASK)
+
+    def unsubscribed(self, node: int, topic: LiveTopic) -> None:
+        """A membership has ended."""
+        self._writer.recorder.record_topic(now_us(), UNSUBSCRIBED, node, topic.number & TOPIC_MASK)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.__exit__(None, None, None)
+
+
+def now_us() -> int:
+    """The monotonic clock in microseconds."""
+    return time.monotonic_ns() // 1000

@@ -21,7 +21,9 @@ OPTIONS = AdmissionOptions(maximum_nodes=16, retry_ticks=10, attempts=6)
 class Node:
     """One life of a node: its admission, and what its host was told."""
 
-    def __init__(self, world: World, name: str, address: str, options: AdmissionOptions, wanted: int | None, former: str):
+    def __init__(
+        self, world: World, name: str, address: str, options: AdmissionOptions, wanted: int | None, former: str
+    ):
         self.world = world
         self.name = name
         self.contacts: list[str] = []

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
 
 import antiphon
 from antiphon.lab.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
-
-SURFACE: Any = antiphon
 
 
 class Antiphon(Contender):
@@ -21,9 +18,6 @@ class Antiphon(Contender):
     published = "the node has accepted the message; it waits while the nodes behind it are behind"
     settings = "one node in every process, causal order, nothing on disk, uvloop"
 
-    def missing(self) -> str:
-        return "" if hasattr(antiphon, "start") else "this version has no live nodes"
-
     def side(self, place: Place) -> Side:
         return AntiphonSide(place)
 
@@ -34,7 +28,7 @@ class AntiphonSide(Side):
     def __init__(self, place: Place) -> None:
         self._place = place
         self._open = AsyncExitStack()
-        self._node: Any = None
+        self._node: antiphon.Node | None = None
         self._receiving: asyncio.Task[None] | None = None
 
     async def open(self, arrived: Arrived) -> None:
@@ -42,17 +36,18 @@ class AntiphonSide(Side):
         first = place.index == 0
         listen = f"{HOST}:{place.own_port if first else 0}"
         join = [] if first else [f"{HOST}:{place.publisher_ports[0]}"]
-        self._node = await self._open.enter_async_context(SURFACE.start(listen=listen, join=join))
+        self._node = await self._open.enter_async_context(antiphon.start(listen=listen, join=join))
         if place.receives:
             subscription = self._node.subscribe(TOPIC)
             self._receiving = asyncio.create_task(self._receive(subscription, arrived))
             await subscription.ready()
 
-    async def _receive(self, subscription: Any, arrived: Arrived) -> None:
+    async def _receive(self, subscription: antiphon.Subscription, arrived: Arrived) -> None:
         async for message in subscription:
             arrived(message.value)
 
     async def publish(self, payload: bytes, count: int) -> None:
+        assert self._node is not None, "the conductor opens first"
         publish = self._node.publish
         for _ in range(count):
             await publish(TOPIC, payload, order="causal")

@@ -12,10 +12,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Callable
 
+import antiphon
 from antiphon.lab.peers.contender import Arrived, Side
 from antiphon.lab.peers.control import (
     LINE_MOST_BYTES,
@@ -240,22 +239,13 @@ def end_with(parent: int) -> None:
     os._exit(1)
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it is installed, which makes every client with a loop faster."""
-    if find_spec("uvloop") is None:
-        asyncio.run(main)
-        return
-    import uvloop
-
-    uvloop.run(main)
-
-
 def main() -> None:
     """Take over standard input and output; what clients print goes to standard error."""
     inward, outward = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
-    run(work(inward, outward))
+    # On uvloop where it is installed, which makes every client with a loop faster.
+    antiphon.run(work(inward, outward))
     sys.stderr.flush()
     # Threads of the clients may still be alive; nothing that they hold matters any more.
     os._exit(0)

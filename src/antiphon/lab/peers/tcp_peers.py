@@ -14,6 +14,7 @@ from antiphon.lab.peers.contender import HOST, Arrived, Contender, Place, Side
 
 LENGTH = struct.Struct("<I")
 JOINED_BYTES = 64 * 1024
+BUFFERED_BYTES = 1024 * 1024
 CONNECT_SECONDS = 10.0
 RETRY_SECONDS = 0.05
 
@@ -47,6 +48,8 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # The transports of uvloop are no subclasses of those of asyncio.
         self.transport = cast(asyncio.Transport, transport)
+        # Room for several writes: the loop does something else while the kernel takes one.
+        self.transport.set_write_buffer_limits(high=BUFFERED_BYTES)
         self._links.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -44,6 +44,14 @@ def test_the_causal_variant_for_programs(command: Command) -> None:
     assert (found["sum_latency"], found["held_total"], found["held_peak"]) == (27_746_018, 539, 4)
 
 
+def test_the_whole_protocol_for_programs(command: Command) -> None:
+    found = json.loads(
+        command("bench", "simulator", "--nodes", "256", "--seed", "1", "--whole-protocol", "--json").said
+    )
+    assert list(found) == [*KEYS, "held_total", "held_peak"]
+    assert (found["events"], found["sum_latency"]) == (130_816, 27_746_018)
+
+
 def test_simpy_for_programs(command: Command) -> None:
     ours, theirs = (
         json.loads(command("bench", "simulator", "--nodes", "64", "--json", *rival).said)
@@ -76,6 +84,16 @@ def test_the_causal_variant_is_compared_with_simpy_by_the_plain_one(command: Com
     ]
 
 
+def test_the_whole_protocol_stands_beside_the_plain_broadcast(command: Command) -> None:
+    called = command("bench", "simulator", "--nodes", "32", "--whole-protocol")
+    lines = [" ".join(line.split()) for line in called.said.splitlines()]
+    assert [line.split(" 32 ")[0] for line in lines[1:4]] == [
+        "VCube-PS, everybody publishes",
+        "SimPy",
+        "everybody broadcasts",
+    ]
+
+
 def test_sizes_that_simpy_cannot_do_are_not_compared(command: Command) -> None:
     called = command("bench", "simulator", "--nodes", "100", "--publishers", "1")
     assert "one broadcast" in called.said
@@ -88,6 +106,8 @@ def test_sizes_that_simpy_cannot_do_are_not_compared(command: Command) -> None:
         (("--nodes", "1", "--json"), "needs at least 2 nodes, not 1; raise --nodes"),
         (("--nodes", "1"), "needs at least 2 nodes, not 1; raise --nodes"),
         (("--rival", "--causal", "--json"), "the SimPy program knows neither --causal nor --publishers"),
+        (("--whole-protocol", "--causal", "--json"), "the whole protocol has an order of its own"),
+        (("--whole-protocol", "--nodes", "1", "--json"), "needs at least 2 nodes, not 1; raise --nodes"),
         (("--nodes", "8", "--publishers", "9", "--json"), "from 1 to 8 of 8 nodes can publish, not 9"),
     ],
 )
@@ -103,10 +123,12 @@ def test_the_default_table() -> None:
         Line(1024),
         Line(2048),
         Line(1024, causal=True),
+        Line(1024, whole_protocol=True),
         Line(100_000, publishers=1),
     ]
     assert set(default_lines(large=True)) - set(default_lines(large=False)) == {
         Line(4096),
+        Line(4096, whole_protocol=True),
         Line(1_000_000, publishers=1),
     }
 
@@ -115,6 +137,7 @@ def test_a_line_is_run_in_a_process_of_its_own_by_the_command_it_names() -> None
     assert Line(64, causal=True, publishers=3).arguments(9) == [
         "bench", "simulator", "--json", "--nodes", "64", "--seed", "9", "--causal", "--publishers", "3",
     ]  # fmt: skip
+    assert Line(64, whole_protocol=True).arguments(2)[-1] == "--whole-protocol"
     ballast = bytearray(b"x") * 300_000_000
     apart = bench.measure_apart(Line(16), 1)
     assert apart.events == 16 + 2 * 16 * 15

@@ -49,7 +49,8 @@ def without_hint(text: str) -> str:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_example_runs(antiphon: Antiphon, path: Path) -> None:
     code, said, complained = antiphon("simulate", path)
-    assert (code, complained) == (0, "")
+    # One of them shows a protocol that breaks its promises, and the exit code says so.
+    assert (code, complained) == (1 if path.stem == "published" else 0, "")
     for label in ("system", "seed", "stopped", "published", "deliveries", "messages", "waiting", "speed"):
         assert label in said
 

@@ -6,11 +6,13 @@ After every step the world checks what must always hold, at the end what must ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from antiphon.fabrics.admission import PLACED, Admission, AdmissionOptions, Peer, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage
+from antiphon.kernel import Message
 
 Step = tuple[str, str, str]
 """What happens, at which node, and for a message from whom."""
@@ -83,6 +85,8 @@ class Node:
 class World:
     """All nodes, and what is on its way between them."""
 
+    node_class: type[Node] = Node
+
     def __init__(self, options: AdmissionOptions = OPTIONS) -> None:
         self.options = options
         self.nodes: dict[str, Node] = {}
@@ -90,8 +94,8 @@ class World:
         self.time = 0
         self.lively_timers = False
         """Whether timers may run out while messages are on their way."""
-        # In order per pair of sender and receiver; None is the news that the sender is gone.
-        self.links: dict[tuple[str, str], list[AdmissionMessage | Peer]] = {}
+        # In order per pair of sender and receiver; a peer is the news that it is gone.
+        self.links: dict[tuple[str, str], list[AdmissionMessage | Message | Peer]] = {}
         self.to_start: list[str] = []
         self.to_leave: list[str] = []
         self.to_crash: list[str] = []
@@ -103,7 +107,7 @@ class World:
         self, name: str, contacts: Iterable[str] = (), address: str = "", wanted: int | None = None, former: str = ""
     ) -> Node:
         """A node that will start; contacts are names of addresses, which are those of nodes unless said otherwise."""
-        node = Node(self, name, f"@{address or name}", self.options, wanted, former)
+        node = self.node_class(self, name, f"@{address or name}", self.options, wanted, former)
         node.contacts = [f"@{contact}" for contact in contacts]
         self.nodes[name] = node
         self.to_start.append(name)
@@ -166,7 +170,7 @@ class World:
             self.log.append(f"{other} -> {name}: {item if not isinstance(item, Peer) else 'lost'}")
             if isinstance(item, Peer):
                 node.admission.lost(item)
-            else:
+            elif not isinstance(item, Message):
                 node.admission.receive(item)
         else:
             self.log.append(f"{what} {name} {other}")
@@ -249,6 +253,54 @@ class World:
         todo = f"{self.to_start} {self.to_leave} {self.to_crash} {sorted(self.owners.items())}"
         return "\n".join([*nodes, str(flying), todo])
 
+    def keep(self) -> bytes | None:
+        """The world for later, if it can be kept; otherwise its steps must be taken again."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
     def story(self) -> str:
         """What happened, for a failing test."""
         return "\n".join(self.log)
+
+
+def explore(build: Callable[[], World], state_limit: int = 1_000_000) -> tuple[int, int]:
+    """Follow all schedules of a world, depth first; the answer is the number of states and of ends."""
+    world: World | None = build()
+    assert world is not None
+    seen = {hash(world.state())}
+    path: list[Step] = []
+    stack = [(world.keep(), world.steps())]
+    ends = 0
+    while stack:
+        kept, choices = stack[-1]
+        if not choices:
+            stack.pop()
+            del path[-1:]
+            world = None
+            continue
+        assert len(seen) < state_limit, "more states than allowed"
+        step = choices.pop()
+        if world is None:
+            world = replay(build, path) if kept is None else pickle.loads(kept)
+            assert world is not None
+        world.take(step)
+        fingerprint = hash(world.state())
+        if fingerprint in seen:
+            world = None
+            continue
+        seen.add(fingerprint)
+        following = world.steps()
+        if not following:
+            world.check_at_the_end()
+            ends += 1
+        path.append(step)
+        # Where there is only one way to go on, nobody comes back.
+        stack.append((world.keep() if len(following) > 1 else None, following))
+    return len(seen), ends
+
+
+def replay(build: Callable[[], World], path: Sequence[Step]) -> World:
+    """A world that has gone through a schedule."""
+    world = build()
+    for step in path:
+        world.take(step)
+    return world

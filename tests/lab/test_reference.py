@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.reference import Measurement, peak_memory_bytes, run_reference, start_ticks
+from antiphon.lab.reference import Measurement, peak_memory_bytes, run_reference, run_whole_protocol, start_ticks
 from antiphon.lab.simpy_rival import run_rival
 
 
@@ -27,6 +27,15 @@ def test_the_check_figures_in_causal_order() -> None:
     measurement = run_reference(256, 1, causal=True)
     assert (measurement.events, measurement.sum_latency) == (130_816, 27_746_018)
     assert (measurement.held_total, measurement.held_peak) == (539, 4)
+
+
+def test_the_whole_protocol_delivers_when_vector_clocks_do() -> None:
+    """Barriers name less than vectors do, and mean the same."""
+    for nodes, publishers in ((256, None), (100, 7)):
+        vectors, barriers = run_reference(nodes, 1, True, publishers), run_whole_protocol(nodes, 1, publishers)
+        assert figures(barriers) == figures(vectors)
+        assert barriers.publishers == publishers
+        assert (barriers.held_total, barriers.held_peak) == (vectors.held_total, vectors.held_peak)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -12,6 +12,7 @@ import pytest
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.log import MAXIMAL_BATCH_BYTES, DurableLog, Entry, OffsetRemovedError, Retention, TopicSize
 from antiphon.live.log import durable as durable_module
+from antiphon.live.log.store import Row
 
 SECOND = 1_000_000
 PLENTY = 1 << 30
@@ -259,10 +260,10 @@ def test_appending_and_reading_do_not_wait_for_a_running_commit(
 
         write = log._store.write
 
-        def slow_write(entries: object, records: object) -> None:
+        def slow_write(rows: list[Row]) -> None:
             inside.set()
             assert go_on.wait(60)
-            write(entries, records)  # type: ignore[arg-type]
+            write(rows)
 
         for name, slow in (("write", slow_write), ("promise", slow_promise)):
             inside.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import random
@@ -177,6 +178,38 @@ def test_closing_on_a_full_disk_says_so_and_keeps_what_was_committed(tmp_path: P
         log.close()
     with DurableLog.open(tmp_path / "log") as log:
         assert [entry.batch for entry in log.read("room", 0, PLENTY)] == [b"before"]
+
+
+def test_a_mark_that_cannot_be_written_is_written_by_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with DurableLog.open(tmp_path / "log") as log:
+        before = (tmp_path / "log" / "promised").read_bytes()
+        log.append("room", 1, 1, b"stored")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", full)
+            with pytest.raises(PeerError, match="No space left on device"):
+                log.commit()
+        assert (log.pending_bytes, log.read("room", 0, PLENTY)) == (0, [Entry(0, 1, 1, b"stored")])
+        assert (tmp_path / "log" / "promised").read_bytes() == before
+        assert log.commit() == 0
+        assert (tmp_path / "log" / "promised").read_bytes() != before
+
+
+def test_without_sync_nothing_is_promised_before_closing(tmp_path: Path) -> None:
+    """A machine that loses power may keep nothing of the write-ahead log; that was the choice."""
+    with DurableLog.open(tmp_path / "log", sync=False) as log:
+        log.append("room", 1, 1, b"at risk")
+        log.commit()
+        shutil.copytree(tmp_path / "log", tmp_path / "process died")
+        shutil.copytree(tmp_path / "log", tmp_path / "machine died")
+    os.truncate(tmp_path / "machine died" / "log.sqlite-wal", 0)
+    for name, latest in (("process died", 1), ("machine died", 0), ("log", 1)):
+        with DurableLog.open(tmp_path / name) as log:
+            assert log.latest("room") == latest, name
 
 
 def open_and_say(directory: Path, answers: multiprocessing.Queue[str]) -> None:

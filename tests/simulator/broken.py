@@ -5,7 +5,7 @@ Each variant wraps an honest process and its environment and lies in one place. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
+from antiphon.fabrics.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
@@ -205,8 +206,8 @@ def break_vcube_ps(monkeypatch: pytest.MonkeyPatch, variant: Variant, order: str
         build = honest.prepare(setting if order is None else replace(setting, order=order))
         return lambda environment: Face(variant(environment, build))
 
-    def orders_of(process: Process) -> list[Order]:
+    def orders_of(process: Process) -> Sequence[Order | PublishedDelivery]:
         assert isinstance(process, Face)
-        return list(honest.orders_of(process.broken.inner))
+        return honest.orders_of(process.broken.inner)
 
     monkeypatch.setitem(PROTOCOLS, "vcube-ps", replace(honest, prepare=prepare, orders_of=orders_of))

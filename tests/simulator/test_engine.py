@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import PartialCube
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication, UsageError
+from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.actions import Admit, Expel, Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Action, Application, Engine
 from antiphon.simulator.network import ConstantDelay, LinkDelay, MatrixDelay, Network, NormalDelay
@@ -393,6 +394,24 @@ def test_a_run_in_pieces_is_the_same_run(stops: list[int]) -> None:
 def test_a_simulation_needs_a_node() -> None:
     with pytest.raises(UsageError, match="needs at least one node, not 0"):
         Run(0)
+
+
+class Misdirected(Post):
+    """Asks nobody whether there is a node to send to."""
+
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
+        self.environment.send(NO_NODE, self.letter(payload))
+        return 1
+
+
+@pytest.mark.parametrize("can_fail", [False, True])
+def test_nothing_can_be_sent_to_no_node(can_fail: bool) -> None:
+    """In a list it would be the last one."""
+    engine = Engine(3, Network(ConstantDelay(1)), Misdirected, can_fail=can_fail)
+    engine.at(0, Publish(0))
+    with pytest.raises(AssertionError, match="sends to a node, not to NO_NODE"):
+        engine.run()
+    assert engine.sent == 0
 
 
 def test_processes_are_started_before_anything_happens_each_after_all_are_built() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
@@ -409,6 +410,18 @@ def test_the_example_of_topics_does_what_its_comments_say() -> None:
     assert result.violations == dict.fromkeys(
         ("duplicates", "validity", "fifo", "causal", "membership", "completeness", "requests", "stuck"), 0
     )
+
+
+def test_the_example_of_the_published_protocol_does_what_its_comments_say() -> None:
+    scenario = load_scenario(EXAMPLES["published"])
+    published, repaired = (
+        run_scenario(msgspec.structs.replace(scenario, protocol=name)) for name in (scenario.protocol, "vcube-ps")
+    )
+    assert published.violations is not None and repaired.violations is not None
+    assert published.violations["completeness"] > 0
+    assert published.held_at_end > 0
+    assert published.violations["stuck"] >= published.held_at_end
+    assert not any(repaired.violations.values())
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])

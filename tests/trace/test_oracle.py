@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from antiphon.kernel import UsageError
+from antiphon.kernel import CAUSAL, FIFO, NONE, UsageError
 from antiphon.trace.oracle import KINDS, Findings, Oracle, TopicOracle, judge
 
 
@@ -163,3 +163,79 @@ def test_judging_a_trace_is_judging_its_rows() -> None:
     assert judge(table.slice(0, 4), 2).counts["completeness"] == 1
     assert judge(table.slice(0, 4), 2, complete=False).clean
     assert judge(table.slice(2), 2, everybody=True).clean
+
+
+# Publications with orders of their own: what was published, what is delivered then, and what is wrong with it.
+
+QUESTION, ANSWER, LATER = (0, 1), (1, 1), (0, 2)
+MIXED: list[tuple[str, dict[tuple[int, int], int], list[tuple[int, int]], dict[str, int]]] = [
+    ("no order overtakes all", {QUESTION: CAUSAL, LATER: NONE, ANSWER: NONE}, [ANSWER, LATER, QUESTION], {}),
+    ("fifo does not overtake its source", {QUESTION: NONE, LATER: FIFO, ANSWER: NONE}, [LATER, QUESTION], {"fifo": 1}),
+    ("fifo overtakes other sources", {QUESTION: CAUSAL, LATER: NONE, ANSWER: FIFO}, [ANSWER, LATER, QUESTION], {}),
+    ("causal does not", {QUESTION: NONE, LATER: NONE, ANSWER: CAUSAL}, [ANSWER, QUESTION], {"causal": 1}),
+    ("causal overtakes what its source lacked", {QUESTION: NONE, LATER: NONE, ANSWER: CAUSAL}, [LATER, ANSWER], {}),
+]
+
+
+@pytest.mark.parametrize(("orders", "sequence", "wrong"), [row[1:] for row in MIXED], ids=[row[0] for row in MIXED])
+def test_each_publication_is_judged_by_its_own_order(
+    orders: dict[tuple[int, int], int], sequence: list[tuple[int, int]], wrong: dict[str, int]
+) -> None:
+    """Node 1 has what comes first for node 2 too, or else the question, before it answers."""
+    oracle, topic = members(0, 1, 2)
+    for publication, order in orders.items():
+        topic.published(*publication, order)
+    topic.delivered(0, *QUESTION, orders[QUESTION])
+    topic.delivered(0, *LATER, orders[LATER])
+    topic.delivered(1, *(LATER if sequence[0] == LATER and ANSWER in sequence else QUESTION))
+    topic.delivered(1, *ANSWER, orders[ANSWER])
+    for publication in [*sequence, *({QUESTION, LATER, ANSWER} - set(sequence))]:
+        topic.delivered(2, *publication)
+    found = {kind: count for kind, count in oracle.findings.counts.items() if count}
+    assert found == wrong
+
+
+def test_what_a_weaker_publication_follows_is_not_passed_on_by_it() -> None:
+    """The publisher of the last one has delivered the answer without order, but not the question."""
+    oracle, topic = members(0, 1, 2, 3)
+    for publication, order in {(0, 1): CAUSAL, (1, 1): NONE, (2, 1): CAUSAL}.items():
+        topic.published(*publication, order)
+    for node, source in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 0)]:
+        topic.delivered(node, source, 1)
+    assert oracle.findings.clean
+
+
+def test_in_fifo_order_what_the_source_followed_before_counts() -> None:
+    """Node 1 answers in causal order and adds something in fifo order, which node 2 gets first, as a newcomer might."""
+    oracle, topic = members(0, 1, 2)
+    for publication, order in {(0, 1): NONE, (1, 1): CAUSAL, (1, 2): FIFO}.items():
+        topic.published(*publication, order)
+    for node, publication in [(0, (0, 1)), (1, (0, 1)), (1, (1, 1)), (1, (1, 2)), (2, (1, 2)), (2, (0, 1))]:
+        topic.delivered(node, *publication)
+    assert oracle.findings.counts["causal"] == 1
+
+
+def test_an_order_that_was_not_asked_for_is_found() -> None:
+    oracle, topic = members(0)
+    topic.published(0, 1, CAUSAL)
+    topic.delivered(0, 0, 1, NONE)
+    assert oracle.findings.counts["validity"] == 1
+    assert "published in order causal, not none" in str(oracle.findings)
+
+
+def test_a_trace_says_which_order_was_asked_for() -> None:
+    """Without a word about it a publication is judged as causal, or as the default that is given."""
+    events = [("publish", 0, 1), ("publish", 0, 2), ("deliver", 0, 1), ("deliver", 0, 2), ("deliver", 1, 2)]
+    events.append(("deliver", 1, 1))
+    columns = {
+        "event": [event for event, _, _ in events],
+        "node": [node for _, node, _ in events],
+        "source": [0] * len(events),
+        "sequence": [sequence for _, _, sequence in events],
+        "topic": [0] * len(events),
+    }
+    table = pa.table(columns)
+    named = table.append_column("order", pa.array(["none", "none", None, None, None, None], pa.string()))
+    assert judge(table, 2, everybody=True).counts["fifo"] == 1
+    assert judge(table, 2, everybody=True, default=NONE).clean
+    assert judge(named, 2, everybody=True).clean

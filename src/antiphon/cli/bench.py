@@ -13,7 +13,7 @@ from rich.table import Table
 
 from antiphon.cli import bench_peers, output
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.lab.reference import Measurement, run_reference
+from antiphon.lab.reference import Measurement, run_reference, run_whole_protocol
 
 app = typer.Typer(name="bench", help="Benchmarks, on work that others can repeat.", no_args_is_help=True)
 
@@ -29,6 +29,7 @@ class Line(msgspec.Struct, frozen=True):
     causal: bool = False
     publishers: int | None = None
     rival: bool = False
+    whole_protocol: bool = False
 
     def arguments(self, seed: int) -> list[str]:
         """The command line that runs it."""
@@ -37,6 +38,8 @@ class Line(msgspec.Struct, frozen=True):
             found.append("--causal")
         if self.rival:
             found.append("--rival")
+        if self.whole_protocol:
+            found.append("--whole-protocol")
         if self.publishers is not None:
             found += ["--publishers", str(self.publishers)]
         return found
@@ -44,6 +47,10 @@ class Line(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.rival:
             return "SimPy"
+        if self.whole_protocol:
+            return (
+                "VCube-PS, everybody publishes" if self.publishers is None else f"VCube-PS, {self.publishers} publish"
+            )
         if self.publishers is not None:
             return "one broadcast" if self.publishers == 1 else f"{self.publishers} broadcasts"
         return "everybody broadcasts, causal order" if self.causal else "everybody broadcasts"
@@ -71,7 +78,13 @@ def simulator(
         int | None, typer.Option("--publishers", metavar="P", help="Only the first P nodes broadcast; default all.")
     ] = None,
     rival: Annotated[bool, typer.Option("--rival", help="Run the same work on SimPy instead.")] = False,
-    large: Annotated[bool, typer.Option("--large", help="Also 4096 nodes, and a million with one broadcast.")] = False,
+    whole_protocol: Annotated[
+        bool,
+        typer.Option("--whole-protocol", help="Run VCube-PS instead: a topic, causal barriers, acknowledgements."),
+    ] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="Also 4096 nodes, and a million with one broadcast; takes minutes.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Run one size and print the result as JSON.")] = False,
 ) -> None:
     """Run the reference workload: every node broadcasts once over its own tree, and the tree acknowledges.
@@ -81,14 +94,14 @@ def simulator(
     """
     output.warn_if_not_compiled()
     if json:
-        line = Line(nodes or DEFAULT_NODES, causal, publishers, rival)
+        line = Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol)
         output.print_json(measure(line, seed))
         return
-    if nodes is None and not (causal or rival or publishers):
+    if nodes is None and not (causal or rival or publishers or whole_protocol):
         lines = default_lines(large)
         rival_nodes = RIVAL_NODES
     else:
-        lines = [Line(nodes or DEFAULT_NODES, causal, publishers, rival)]
+        lines = [Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol)]
         rival_nodes = min(lines[0].nodes, RIVAL_NODES)
     compares = find_spec("simpy") is not None and not rival and rival_nodes & (rival_nodes - 1) == 0
     if compares:
@@ -110,12 +123,21 @@ def simulator(
 def default_lines(large: bool) -> list[Line]:
     """The table that is printed when no size is asked for."""
     sizes = [256, 1024, 2048, 4096] if large else [256, 1024, 2048]
-    lines = [*(Line(nodes) for nodes in sizes), Line(DEFAULT_NODES, causal=True), Line(100_000, publishers=1)]
-    return [*lines, Line(1_000_000, publishers=1)] if large else lines
+    lines = [
+        *(Line(nodes) for nodes in sizes),
+        Line(DEFAULT_NODES, causal=True),
+        Line(DEFAULT_NODES, whole_protocol=True),
+        Line(100_000, publishers=1),
+    ]
+    return [*lines, Line(4096, whole_protocol=True), Line(1_000_000, publishers=1)] if large else lines
 
 
 def measure(line: Line, seed: int) -> Measurement:
     """Run one line in this process."""
+    if line.whole_protocol and (line.causal or line.rival):
+        raise UsageError("the whole protocol has an order of its own; leave out --causal and --rival")
+    if line.whole_protocol:
+        return run_whole_protocol(line.nodes, seed, line.publishers)
     if not line.rival:
         return run_reference(line.nodes, seed, line.causal, line.publishers)
     if line.causal or line.publishers is not None:

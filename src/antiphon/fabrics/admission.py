@@ -48,7 +48,7 @@ from antiphon.fabrics.admission_messages import (
     Wait,
     Withdraw,
 )
-from antiphon.fabrics.roster import Roster
+from antiphon.fabrics.roster import Roster, forget_oldest
 from antiphon.kernel.errors import UsageError
 
 __all__ = ["Admission", "AdmissionHost", "AdmissionOptions", "Peer", "Phase"]
@@ -146,8 +146,9 @@ class Admission:
         # Whose answers are missing: accepts, confirmations or farewells, by phase. Who has accepted the claim.
         self._awaited: dict[str, None] = {}
         self._accepted: set[str] = set()
-        # Goodbyes that wait until this node is in, and its own wish to leave.
+        # Goodbyes that wait until this node is in; leavers that have not closed their links; the own wish to leave.
         self._goodbyes: dict[str, None] = {}
+        self._leavers: dict[str, Peer] = {}
         self._wants_to_leave = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Ask: self._receive_ask,
@@ -181,14 +182,10 @@ class Admission:
         self._take_place()
 
     def receive(self, message: AdmissionMessage) -> None:
-        """A message has arrived. Those of a life that is over are not heard."""
-        sender = message.sender.instance
-        if sender == self.me.instance or self.roster.is_gone(sender):
-            return
-        if self.phase is Phase.GONE and not isinstance(message, (Ask, Goodbye)):
-            # A newcomer that hears of this node too late must go on without it, which it does when the link is closed.
-            return
-        self._handlers[type(message)](message)
+        """A message has arrived."""
+        # A newcomer that hears of a departed node too late must go on without it, which it does when the link closes.
+        if self.phase is not Phase.GONE or isinstance(message, (Ask, Goodbye)):
+            self._handlers[type(message)](message)
 
     def lost(self, peer: Peer) -> None:
         """Somebody is gone for good, or could not be reached; nothing that it sent will be handed in any more."""
@@ -198,6 +195,7 @@ class Admission:
             return
         self._awaited.pop(peer.instance, None)
         self._goodbyes.pop(peer.instance, None)
+        self._leavers.pop(peer.instance, None)
         self._end(peer.instance, self._host.crashed)
         self._go_on()
 
@@ -229,12 +227,12 @@ class Admission:
 
     def awaited(self) -> list[Peer]:
         """Whose answers are missing now, for those who want to see what a join or a leave waits for."""
-        return [peer for peer in self.roster if peer.instance in self._awaited]
+        return [peer for peer in [*self.roster, *self._leavers.values()] if peer.instance in self._awaited]
 
     def state(self) -> str:
         """All that decides what happens next but the time, as text, for those who compare states."""
         asked = None if self._asked is None else (self._asked.instance, self._asked.address)
-        waiting = (sorted(self._awaited), sorted(self._accepted), sorted(self._goodbyes))
+        waiting = (sorted(self._awaited), sorted(self._accepted), sorted(self._goodbyes), sorted(self._leavers))
         return (
             f"{self.phase.value} {self.me.identifier} {self._wanted} {asked} {self._tries} "
             f"{self.is_waiting()} {self._wants_to_leave} {waiting} [{self.roster.state()}]"
@@ -464,6 +462,8 @@ class Admission:
 
     def _part_from(self, leaver: Peer) -> None:
         self._end(leaver.instance, self._host.left)
+        self._leavers[leaver.instance] = leaver
+        forget_oldest(self._leavers, self.options.maximum_nodes)
         self._host.send(leaver, Farewell(self.me))
 
     def _end(self, instance: str, tell: Callable[[Peer], None]) -> None:
@@ -494,7 +494,8 @@ class Admission:
             self._go_on()
         elif self.phase is Phase.IN and self._wants_to_leave:
             self.phase = Phase.LEAVING
-            for peer in self.roster:
+            # Other leavers may still hand on to this node what they were asked before.
+            for peer in [*self.roster, *self._leavers.values()]:
                 self._say_goodbye(peer)
             self._go_on()
         elif self.phase is Phase.LEAVING:

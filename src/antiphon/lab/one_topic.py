@@ -100,6 +100,8 @@ def as_repaired(group: Group, options: Options | None = None) -> Build:
 
     def build(environment: Environment) -> Process:
         process = VCubePs(environment, cube, chosen)
+        if chosen.directory:
+            process.begin_as_home(TOPIC, group.members)
         if view.contains(environment.identifier):
             process.begin_as_member(TOPIC, view)
         return process

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.better import BETTER
 from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
@@ -32,6 +33,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_5_10,
     FIG_5_12,
     TABLE_II,
+    BETTER,
 )
 
 

@@ -51,14 +51,14 @@ class ClientConnection(FrameReader):
     """The connection of a client to its node."""
 
     def __init__(
-        self, received: Callable[[bytes], None], settled: Callable[[], None], lost: Callable[[], None]
+        self, received: Callable[[memoryview], None], settled: Callable[[], None], lost: Callable[[], None]
     ) -> None:
         super().__init__()
         self._received = received
         self._settled = settled
         self._lost = lost
 
-    def frame_received(self, frame: bytes) -> None:
+    def frame_received(self, frame: memoryview) -> None:
         self._received(frame)
 
     def input_ended(self) -> None:
@@ -236,7 +236,7 @@ class Client(Publisher):
 
     # What the node says.
 
-    def _frame(self, frame: bytes) -> None:
+    def _frame(self, frame: memoryview) -> None:
         message = self._codec.decode(frame)
         if isinstance(message, Delivery):
             self._delivered(message)

@@ -207,13 +207,15 @@ class IncomingConnection(FrameReader):
     def input_ended(self) -> None:
         self._node.settle()
 
-    def frame_received(self, frame: bytes) -> None:
+    def frame_received(self, frame: memoryview) -> None:
         if self._client is not None:
             self._client.frame_received(frame)
             return
-        message = self._node.codec.decode(frame)
+        codec = self._node.codec
+        message = codec.decode(frame)
         if isinstance(message, Message):
             self._receive(message)
+            codec.forget()
         elif isinstance(message, Admit):
             self._node.cluster.admission.receive(message.message)
         elif isinstance(message, Hello):
@@ -276,7 +278,7 @@ class IncomingConnection(FrameReader):
 class FrameClient:
     """A client at the other end of an incoming connection."""
 
-    def frame_received(self, frame: bytes) -> None:
+    def frame_received(self, frame: memoryview) -> None:
         """A frame of the client."""
         raise NotImplementedError
 

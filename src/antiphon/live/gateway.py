@@ -55,7 +55,7 @@ class ClientSession(FrameClient):
         self._tasks: set[asyncio.Task[None]] = set()
         node.clients.add(self)
 
-    def frame_received(self, frame: bytes) -> None:
+    def frame_received(self, frame: memoryview) -> None:
         message = self._node.codec.decode(frame)
         if isinstance(message, Publish):
             self._spawn(self._publish(message))

@@ -40,8 +40,8 @@ class FrameReader(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.bytes_received = 0
 
-    def frame_received(self, frame: bytes) -> None:
-        """A whole frame has arrived."""
+    def frame_received(self, frame: memoryview) -> None:
+        """A whole frame has arrived; it is overwritten after the call."""
         raise NotImplementedError
 
     def input_ended(self) -> None:
@@ -76,10 +76,8 @@ class FrameReader(asyncio.BufferedProtocol):
             if end > filled:
                 needed = LENGTH_BYTES + length
                 break
-            frame = bytes(view[start + LENGTH_BYTES : end])
+            self.frame_received(view[start + LENGTH_BYTES : end])
             start = end
-            self._filled = filled
-            self.frame_received(frame)
         self._keep(start, needed)
 
     def _keep(self, start: int, needed: int) -> None:
@@ -160,7 +158,7 @@ class OutgoingProtocol(FrameReader):
         super().__init__()
         self._when_lost = when_lost
 
-    def frame_received(self, frame: bytes) -> None:
+    def frame_received(self, frame: memoryview) -> None:
         # The other end writes nothing here but the reason for closing.
         try:
             reason = msgspec.msgpack.decode(frame)[-1]

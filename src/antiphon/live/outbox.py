@@ -18,7 +18,7 @@ from antiphon.live.columns import NEVER, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 
 BATCH_MESSAGES: Final = 256
-BATCH_BYTES: Final = 128 << 10
+BATCH_BYTES: Final = 64 << 10
 """A batch of this size leaves before the turn of the loop ends."""
 
 WAITING_MESSAGES: Final = 4096

@@ -6,7 +6,8 @@ constructors, so a new message needs one line in ``KINDS``; what a field may hol
 the same in all messages. msgspec refuses whatever does not fit, so a process never sees a malformed message.
 
 Copies of one message are one object (:mod:`antiphon.kernel.message`), and what is handed on is what came in. So the
-codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies nothing.
+codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies once. What
+is not handed on is never copied as a whole.
 """
 
 from __future__ import annotations
@@ -178,22 +179,35 @@ class Codec:
         shapes = (*self._by_shape, *controls)
         self._decode = msgspec.msgpack.Decoder(Union[shapes]).decode  # noqa: UP007 (made at run time)
         self._last: Message | None = None
-        self._last_bytes = b""
+        self._last_bytes: bytes | memoryview = b""
 
     def encode(self, message: Message) -> bytes:
         """A message as bytes."""
         if message is self._last:
-            return self._last_bytes
-        self._last_bytes = self._encode(self._kinds[type(message)].to_shape(message))
-        self._last = message
-        return self._last_bytes
+            encoded = self._last_bytes
+            if isinstance(encoded, bytes):
+                return encoded
+            encoded = bytes(encoded)
+        else:
+            encoded = self._encode(self._kinds[type(message)].to_shape(message))
+            self._last = message
+        self._last_bytes = encoded
+        return encoded
+
+    def forget(self) -> None:
+        """The bytes of the last message are about to be overwritten."""
+        self._last = None
+        self._last_bytes = b""
 
     def encode_control(self, control: msgspec.Struct) -> bytes:
         """A message of hosts as bytes."""
         return self._encode(control)
 
-    def decode(self, data: bytes) -> Message | msgspec.Struct:
-        """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none."""
+    def decode(self, data: bytes | memoryview) -> Message | msgspec.Struct:
+        """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none.
+
+        Who passes a view of bytes that change later calls ``forget`` before they do.
+        """
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))

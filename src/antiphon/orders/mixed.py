@@ -10,9 +10,10 @@ published or delivered, whatever order that had. This is causal order by barrier
 * A publication without order is delivered out of sequence. So what counts as past is, per source, a number up to which
   it is complete, and single publications beyond.
 * Such single publications are named one by one until the gap below them is closed. To name "all up to here" instead
-  would name something that the publisher has not delivered itself: what counts as past there would not be closed under
-  what its own publications name, and a newcomer that starts from it would deliver in the wrong order
-  (``docs/architecture.md`` has the argument and ``tests/orders/test_mixed.py`` the schedule).
+  would name something that the publisher has not delivered itself. What counts as past there would not be closed under
+  what its own publication names; others rely on that when they name this publication and nothing before it, and the
+  publisher, of all nodes, would deliver in the wrong order. (``docs/architecture.md`` has the argument,
+  ``tests/fabrics/cube/test_vcube_ps_mixed.py`` the schedule.)
 
 Where all publications are causal it does what causal barriers do and costs one comparison more per arrival.
 """

@@ -23,7 +23,10 @@ class Calendar:
 
     def __init__(self) -> None:
         self.now: i64 = 0
-        self._ring: list[list[object]] = [[] for _ in range(RING_SIZE)]
+        # All empty buckets are the same list, which is never changed: thousands of them would cost a small run more
+        # than all that happens in it.
+        self._empty: Final[list[object]] = []
+        self._ring: list[list[object]] = [self._empty] * RING_SIZE
         self._far: dict[i64, list[object]] = {}
         self._times: list[int] = []
 
@@ -33,6 +36,8 @@ class Calendar:
         if time - self.now < RING_SIZE:
             bucket = self._ring[time & RING_MASK]
             if len(bucket) == 0:
+                bucket = []
+                self._ring[time & RING_MASK] = bucket
                 heappush(self._times, time)
         else:
             bucket = self._far_bucket(time)
@@ -71,4 +76,4 @@ class Calendar:
 
     def clear_bucket(self, time: i64) -> None:
         """Forget the bucket of the present, which has been worked through."""
-        self._ring[time & RING_MASK] = []
+        self._ring[time & RING_MASK] = self._empty

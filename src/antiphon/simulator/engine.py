@@ -127,6 +127,8 @@ class Node(Environment):
         return self._engine.calendar.now
 
     def send(self, destination: i64, message: Message) -> None:
+        # Without this NO_NODE would be the last node, as in any list.
+        assert destination >= 0, "a process sends to a node, not to NO_NODE; it must look whether there is one"
         engine = self._engine
         if not engine.simple:
             engine.transmit(self, destination, message)

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.directory import Directory
+from antiphon.fabrics.cube.published_delivery import PublishedDelivery
+from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
+from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
@@ -62,11 +66,56 @@ class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
 
 
+class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of VCube-PS as published: a preset, and switches that differ from it."""
+
+    preset: Literal["minimal", "as-printed"] = "minimal"
+    """The listing with minimal corrections, or at its word."""
+    single_sender: Flag | None = None
+    prunes_barriers: Flag | None = None
+    waits_for_unheard: Flag | None = None
+    inner_nodes_introduce_themselves: Flag | None = None
+    whole_view_in_acknowledgements: Flag | None = None
+    leaves_keep_payload: Flag | None = None
+    matches_acknowledgements: Flag | None = None
+    forgets_last_deliveries: Flag | None = None
+    updates_whole_view: Flag | None = None
+    keeps_tombstones: Flag | None = None
+    joins_when_started: Flag | None = None
+    leaves_when_started: Flag | None = None
+    forgets_barrier: Flag | None = None
+    relays_learn: Flag | None = None
+
+
+class SrptTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a single root per topic."""
+
+    roots: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[5, 9]])] | None = None
+    """The roots of the topics, one after the other and from the beginning again; without it they are scattered."""
+    largest_first: Flag = False
+    """Whether the child with the largest subtree is served first instead of last."""
+
+
+class BrokerOptions(SrptTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a single root per topic where the trees consist of brokers."""
+
+    brokers: Annotated[int, Meta(ge=1, le=1 << 22, description="a power of two", examples=[32])] = 32
+    """How many of the nodes, from 0 up, are brokers."""
+
+
+class Mistake(NamedTuple):
+    """What is wrong with an option, and where in the table."""
+
+    place: tuple[str | int, ...]
+    complaint: str
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all processes of a run have in common."""
 
     cube: Cube
+    nodes: int
     order: str
     options: Any
     members: Sequence[Sequence[int]]
@@ -86,12 +135,14 @@ class Protocol:
     fabric: str
     options: type[msgspec.Struct]
     prepare: Callable[[Setting], Builder]
-    orders_of: Callable[[Process], Sequence[Order]]
+    orders_of: Callable[[Process], Sequence[Order | PublishedDelivery]]
     """The orders at one node, to ask them what had to wait."""
     orders: tuple[str, ...]
     """The orders that it can be run with."""
     node_options: tuple[str, ...] = ()
     """The options that name a node, which must exist."""
+    mistake: Callable[[Any, int], Mistake | None] | None = None
+    """Finds what the types of the options cannot exclude in a system of so many nodes."""
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
@@ -174,6 +225,79 @@ def orders_of_vcube_ps(process: Process) -> list[Order]:
     return [topic.order for topic in process.topics()]
 
 
+def prepare_published(setting: Setting) -> Builder:
+    """VCube-PS as published; those that are members from the start know all others that are."""
+    chosen: PublishedVCubePsOptions = setting.options
+    preset = PublishedOptions.minimal() if chosen.preset == "minimal" else PublishedOptions.as_printed()
+    switches: dict[str, bool] = {}
+    for field in msgspec.structs.fields(PublishedVCubePsOptions):
+        if field.name != "preset":
+            wanted = getattr(chosen, field.name)
+            switches[field.name] = getattr(preset, field.name) if wanted is None else wanted
+    options = PublishedOptions(**switches)
+    views = [View(setting.cube.dimension, members) for members in setting.members]
+
+    def build(environment: Environment) -> PublishedVCubePs:
+        process = PublishedVCubePs(environment, setting.cube, options)
+        for topic, view in enumerate(views):
+            if view.contains(environment.identifier):
+                process.begin_as_member(topic, view)
+        return process
+
+    return build
+
+
+def deliveries_of_published(process: Process) -> list[PublishedDelivery]:
+    """What decides about deliveries of each topic that a node has ever heard of."""
+    assert isinstance(process, PublishedVCubePs), "asked about VCube-PS as published"
+    return [topic.delivery for topic in process.topics()]
+
+
+def prepare_srpt(setting: Setting) -> Builder:
+    """A single root per topic; everybody knows from the start which members are below him."""
+    chosen: SrptTableOptions = setting.options
+    tree = brokers(chosen.brokers) if isinstance(chosen, BrokerOptions) else setting.cube
+    homes = Directory(tree)
+    scattered = [int(homes.home_of(topic)) for topic in range(len(setting.members))]
+    options = SrptOptions(tree, setting.nodes, chosen.roots or scattered, chosen.largest_first)
+    views = [View(setting.cube.dimension, members) for members in setting.members]
+
+    def build(environment: Environment) -> SingleRootPerTopic:
+        process = SingleRootPerTopic(environment, options)
+        for topic, view in enumerate(views):
+            if view.contains(environment.identifier):
+                process.begin_as_member(topic, view)
+            else:
+                process.begin_as_relay(topic, view)
+        return process
+
+    return build
+
+
+def mistake_in_srpt(options: SrptTableOptions, nodes: int) -> Mistake | None:
+    """Brokers are a power of two and exist; roots are among those who form trees."""
+    in_tree, who = nodes, "nodes"
+    if isinstance(options, BrokerOptions):
+        in_tree, who = options.brokers, "brokers"
+        if in_tree & (in_tree - 1) or in_tree > nodes:
+            fitting = 1 << (min(in_tree, nodes).bit_length() - 1)
+            complaint = f"expected a power of two, at most the {nodes} nodes, not {in_tree}"
+            return Mistake(("brokers",), f"{complaint}; for example: brokers = {fitting}")
+    if options.roots is not None and not options.roots:
+        return Mistake(("roots",), "expected at least one node; leave this out to have the roots scattered")
+    for number, root in enumerate(options.roots or ()):
+        if root >= in_tree:
+            complaint = f"node {root} cannot be a root: it is none of the {in_tree} {who}"
+            return Mistake(("roots", number), f"{complaint}; choose from 0 to {in_tree - 1}")
+    return None
+
+
+def no_orders(process: Process) -> list[Order]:
+    """Nothing ever waits where nothing is ordered."""
+    assert isinstance(process, SingleRootPerTopic), "asked about SRPT"
+    return []
+
+
 FABRICS = ("cube",)
 
 PROTOCOLS = {
@@ -189,6 +313,35 @@ PROTOCOLS = {
         VCUBE_PS_ORDERS,
         has_topics=True,
         mixes_orders=True,
+        tolerates_faults=False,
+    ),
+    "vcube-ps-published": Protocol(
+        "cube",
+        PublishedVCubePsOptions,
+        prepare_published,
+        deliveries_of_published,
+        ("causal",),
+        has_topics=True,
+        tolerates_faults=False,
+    ),
+    "srpt-s": Protocol(
+        "cube",
+        SrptTableOptions,
+        prepare_srpt,
+        no_orders,
+        ("none",),
+        mistake=mistake_in_srpt,
+        has_topics=True,
+        tolerates_faults=False,
+    ),
+    "srpt-b": Protocol(
+        "cube",
+        BrokerOptions,
+        prepare_srpt,
+        no_orders,
+        ("none",),
+        mistake=mistake_in_srpt,
+        has_topics=True,
         tolerates_faults=False,
     ),
 }

@@ -102,9 +102,8 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
-        self._build = self._protocol.prepare(
-            Setting(self.cube, scenario.order, options, members, scenario.mixes_orders())
-        )
+        setting = Setting(self.cube, scenario.nodes, scenario.order, options, members, scenario.mixes_orders())
+        self._build = self._protocol.prepare(setting)
         # Every process there ever was; what it counted outlives its node's crash.
         self._processes: list[Process] = []
         self.engine = Engine(
@@ -119,9 +118,8 @@ class Simulation:
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
-        for publication in plan(scenario):
-            at, *rest = publication
-            self.engine.at(at, actions.Publish(*rest))
+        for at, node, payload, topic, order in plan(scenario):
+            self.engine.at(at, actions.Publish(node, payload, topic, order))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:

@@ -96,6 +96,9 @@ def check_names(scenario: Scenario, document: Document) -> None:
     options = document.convert(scenario.protocol_options, protocol.options, ("protocol-options",))
     for key in protocol.node_options:
         check_exists(document, ("protocol-options", key), getattr(options, key), scenario.nodes)
+    mistake = None if protocol.mistake is None else protocol.mistake(options, scenario.nodes)
+    if mistake is not None:
+        raise document.error(("protocol-options", *mistake.place), mistake.complaint)
 
 
 def check_own_orders(scenario: Scenario, document: Document) -> None:

@@ -65,6 +65,8 @@ class Membership(Process):
         self._is_leaving: bool = False
         self.options: Final[Options] = options
         self._topics: dict[i64, Topic] = {}
+        # The topic that was asked for last: mostly the next message is about the same one.
+        self._recent: Topic | None = None
         self._surveys: dict[i64, Survey] = {}
         self._directory: Final = Directory(cube)
         self._counter: i64 = 0
@@ -431,10 +433,14 @@ class Membership(Process):
 
     def find_topic(self, name: i64) -> Topic:
         """What this node knows about a topic, from now on if not before."""
+        recent = self._recent
+        if recent is not None and recent.name == name:
+            return recent
         found = self._topics.get(name)
         if found is None:
             found = Topic(name, self.options.new_order(self.me))
             self._topics[name] = found
+        self._recent = found
         return found
 
 

@@ -59,6 +59,9 @@ class PublishedDelivery:
         self._parked: dict[i64, list[Parked]] = {}
         self._to_check: list[Parked] = []
         self._waiting: i64 = 0
+        # Over all memberships: how many publications had to wait, and the most that did at one time.
+        self.held_total: i64 = 0
+        self.held_peak: i64 = 0
 
     def first(self, source: i64) -> i64:
         """The counter of the first publication received from ``source``, or ``NOTHING``."""
@@ -101,6 +104,10 @@ class PublishedDelivery:
             position += 1
         if position > 0:
             self._to_check = []
+        if self._waiting > 0 and publication not in released:
+            self.held_total += 1
+            if self._waiting > self.held_peak:
+                self.held_peak = self._waiting
         return released
 
     def source_left(self, source: i64) -> None:

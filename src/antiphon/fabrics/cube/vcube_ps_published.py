@@ -180,7 +180,7 @@ class PublishedVCubePs(Process):
     def __init__(self, environment: Environment, cube: Cube, options: PublishedOptions) -> None:
         super().__init__(environment)
         self._cube: Final[Cube] = cube
-        self._options: Final[PublishedOptions] = options
+        self.options: Final[PublishedOptions] = options
         self._topics: dict[i64, PublishedTopic] = {}
         self._counter: i64 = 1
         # The variable acks: who is to be told and how many are missing; what was gathered; what this node began itself.
@@ -196,9 +196,9 @@ class PublishedVCubePs(Process):
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first to start anew")
         state.wants_membership = True
         operation = self._operation(SUBSCRIBING, b"")
-        if not self._options.joins_when_started:
+        if not self.options.joins_when_started:
             self._join(state, operation)
-        if state.senders == 0 or not self._options.single_sender:
+        if state.senders == 0 or not self.options.single_sender:
             state.senders += 1
             state.idle_senders += 1
         self._enqueue(state, operation)
@@ -207,9 +207,9 @@ class PublishedVCubePs(Process):
         state = self._topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before unsubscribing")
-        found = self._options.leaves_under_any_counter or state.joined_counter == self._counter
+        found = self.options.leaves_under_any_counter or state.joined_counter == self._counter
         state.wants_membership = not found
-        if found and not self._options.leaves_when_started:
+        if found and not self.options.leaves_when_started:
             state.is_member = False
         self._enqueue(state, self._operation(UNSUBSCRIBING, b"", found))
 
@@ -253,6 +253,10 @@ class PublishedVCubePs(Process):
         """What this node knows about a topic, for inspection."""
         return self._topics.get(name)
 
+    def topics(self) -> list[PublishedTopic]:
+        """What this node knows about each topic that it has heard of, for inspection."""
+        return list(self._topics.values())
+
     # Algorithm 4: CO_BROADCAST and the sender task.
 
     def _operation(self, kind: i64, payload: bytes, ends_membership: bool = False) -> Operation:
@@ -274,7 +278,7 @@ class PublishedVCubePs(Process):
 
     def _begin(self, topic: PublishedTopic, operation: Operation) -> bool:
         """Send an operation down this node's tree; false if there is nobody to wait for."""
-        options = self._options
+        options = self.options
         changes_when_started = options.joins_when_started or options.leaves_when_started
         if operation.kind == PUBLISHING:
             message: Message = self._publication(topic, operation)
@@ -309,7 +313,7 @@ class PublishedVCubePs(Process):
         if operation.kind == SUBSCRIBING:
             self.environment.subscribed(topic.name)
         elif operation.kind == UNSUBSCRIBING:
-            topic.delivery.leave(self._options.forgets_last_deliveries, self._options.forgets_barrier)
+            topic.delivery.leave(self.options.forgets_last_deliveries, self.options.forgets_barrier)
             if len(topic.queue) == 0:
                 topic.senders -= 1
                 topic.idle_senders -= 1
@@ -342,7 +346,7 @@ class PublishedVCubePs(Process):
         if topic is None or not topic.is_member:
             self.environment.unwanted(publication)
             return
-        if is_leaf and not self._options.leaves_keep_payload:
+        if is_leaf and not self.options.leaves_keep_payload:
             publication = publication.without_payload()
         for released in topic.delivery.received(publication):
             self.environment.deliver(released)
@@ -353,13 +357,13 @@ class PublishedVCubePs(Process):
         if topic is None:
             return
         is_subscription = isinstance(message, Sub)
-        if topic.is_member or self._options.relays_learn:
+        if topic.is_member or self.options.relays_learn:
             topic.view.update(message.source, message.sequence, is_subscription)
         if topic.is_member and not is_subscription:
             topic.delivery.source_left(message.source)
 
     def _receive_acknowledgement(self, ack: Ack) -> None:
-        if not self._options.matches_acknowledgements and ack.sequence != ack.topic:
+        if not self.options.matches_acknowledgements and ack.sequence != ack.topic:
             return  # (s, c, t) finds what is registered as (s, t, c) only where c and t are the same number.
         key = publication_key(ack.source, ack.sequence)
         parent = self._waves.answered(key)
@@ -422,7 +426,7 @@ class PublishedVCubePs(Process):
 
     def _acknowledge(self, parent: i64, about: Message, topic: PublishedTopic | None, entries: vec[i64]) -> None:
         """SENDACKS: a member adds what it knows if it had not received a publication of the source before."""
-        options = self._options
+        options = self.options
         if topic is not None and topic.is_member:
             first = topic.delivery.first(about.source)
             if first == NOTHING or (options.inner_nodes_introduce_themselves and first == about.sequence):
@@ -433,7 +437,7 @@ class PublishedVCubePs(Process):
         self.environment.send(parent, Ack(about.source, about.sequence, about.topic, entries))
 
     def _united(self, some: vec[i64], others: vec[i64]) -> vec[i64]:
-        if self._options.whole_view_in_acknowledgements:
+        if self.options.whole_view_in_acknowledgements:
             return merged_entries(some, others)
         # Everybody is in one subtree only, so nobody speaks twice for himself.
         return append_all(some, others)
@@ -441,14 +445,14 @@ class PublishedVCubePs(Process):
     def _topic(self, name: i64) -> PublishedTopic:
         found = self._topics.get(name)
         if found is None:
-            options = self._options
+            options = self.options
             delivery = PublishedDelivery(self.me, options.prunes_barriers, options.waits_for_unheard)
             found = PublishedTopic(name, self._view_of(View(self._cube.dimension)), delivery)
             self._topics[name] = found
         return found
 
     def _view_of(self, members: View) -> PublishedView:
-        return PublishedView(members, self._options.keeps_tombstones, not self._options.updates_whole_view)
+        return PublishedView(members, self.options.keeps_tombstones, not self.options.updates_whole_view)
 
 
 def update_with(view: PublishedView, entries: vec[i64]) -> None:

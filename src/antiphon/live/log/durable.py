@@ -4,10 +4,10 @@ Offsets count the messages of a topic from 0 and never change; a batch is read a
 backwards within a topic: a batch that claims to be older than its predecessor gets the predecessor's time, so that the
 first offset at or after a time is one well-defined place.
 
-Two threads may work on it. One appends and reads (the event loop), one commits and trims. ``append``, ``put`` and the
-reads never wait for a running commit: what is not stored yet is in memory, and what is stored is read through a
-connection that does not wait for the writer. Between them is a guard that is held for a few steps, never across input
-or output.
+Two threads may work on it. One appends and reads (the event loop), one commits and trims; others may read too.
+``append``, ``put`` and the reads never wait for a running commit: what is not stored yet is in memory, and what is
+stored is read through a connection that does not wait for the writer. Between them is a guard that is held for a few
+steps, never across input or output.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from antiphon.live.log.formats import (
     checked_entry,
     key_of,
     packed_header,
-    packed_record,
+    record_row,
     unpacked_header,
     unpacked_record,
 )
-from antiphon.live.log.store import EntryRow, RecordRow, Store, errors_of
+from antiphon.live.log.store import Row, Store, errors_of
 
 MAXIMAL_BATCH_BYTES = 16 * 1024 * 1024
 MAXIMAL_NAME_BYTES = 1024
@@ -106,7 +106,7 @@ class Pending(NamedTuple):
 
     topic: Topic
     entry: Entry
-    row: EntryRow
+    row: Row
 
 
 class DurableLog:
@@ -144,7 +144,8 @@ class DurableLog:
         """Open the log in a directory, or make one in an empty or new directory.
 
         With ``sync=False`` a commit is written but not synced: a process that dies loses nothing, a machine that does
-        may lose the last commits. A log that is damaged is refused and left as it is.
+        may lose the last commits, and a loss of them is not told from damage. A log that is damaged is refused and left
+        as it is.
         """
         store = Store(Path(directory))
         try:
@@ -291,12 +292,11 @@ class DurableLog:
         topics = {topic: with_entries(topic.stored, entries) for topic, entries in by_topic.items()}
         topic_count = max((topic.number for topic in topics), default=0)
         topic_count = max(topic_count, self._stored_topic_count)
-        records = [(topic.number, packed_record(topic.number, record)) for topic, record in topics.items()]
-        for key, value in facts.items():
-            number = self._fact_numbers[key]
-            records.append((number, packed_record(number, FactRecord(key, value))))
-        records.append(self._next_head(topic_count, fact_count))
-        self._store.write([pending.row for pending in group], records)
+        rows = [self._next_head(topic_count, fact_count)]
+        rows += [record_row(topic.number, record) for topic, record in topics.items()]
+        rows += [record_row(self._fact_numbers[key], FactRecord(key, value)) for key, value in facts.items()]
+        rows += [pending.row for pending in group]
+        self._store.write(rows)
         self._commit += 1
         self._stored_topic_count = topic_count
         self._stored_fact_count = fact_count
@@ -312,8 +312,8 @@ class DurableLog:
                 if self._changed_facts[key] is value:
                     del self._changed_facts[key]
 
-    def _next_head(self, topic_count: int, fact_count: int) -> RecordRow:
-        return 0, packed_record(0, HeadRecord(self._commit + 1, topic_count, fact_count))
+    def _next_head(self, topic_count: int, fact_count: int) -> Row:
+        return record_row(0, HeadRecord(self._commit + 1, topic_count, fact_count))
 
     def trim(self, now_us: int) -> int:
         """Remove what the retention does not keep, in whole committed batches; how many. Offsets stay as they are."""
@@ -339,11 +339,9 @@ class DurableLog:
             with self._guard:
                 # Before they go, so that who reads them is told that they were removed and not that they are missing.
                 topic.earliest = record.earliest
-            records = [
-                (topic.number, packed_record(topic.number, record)),
-                self._next_head(self._stored_topic_count, self._stored_fact_count),
-            ]
-            self._store.remove([(topic.key(stored.earliest), topic.key(record.earliest))], records)
+            head = self._next_head(self._stored_topic_count, self._stored_fact_count)
+            rows = [head, record_row(topic.number, record)]
+            self._store.remove(topic.key(stored.earliest), topic.key(record.earliest), rows)
             self._commit += 1
             topic.stored = record
             topic.oldest_at_us = oldest_at_us

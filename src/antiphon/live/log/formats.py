@@ -30,6 +30,9 @@ MAXIMAL_TOPIC_COUNT = (1 << (63 - OFFSET_BITS)) - 1
 FIRST_FACT = MAXIMAL_TOPIC_COUNT + 1
 """Records 1, 2, ... are topics by their number; facts begin here."""
 
+FIRST_RECORD_KEY = -(1 << 40)
+"""Records have keys below those of all entries."""
+
 HEADER = Layout("<qqII")
 """Of an entry: time in microseconds, number of messages, bytes of the batch, checksum of the batch."""
 
@@ -140,10 +143,10 @@ class FactRecord(msgspec.Struct, array_like=True, frozen=True):
 Record = TypeVar("Record", HeadRecord, TopicRecord, FactRecord)
 
 
-def packed_record(number: int, record: HeadRecord | TopicRecord | FactRecord) -> bytes:
-    """A record as it is stored: a checksum over its number and its body, and the body."""
+def record_row(number: int, record: HeadRecord | TopicRecord | FactRecord) -> tuple[int, bytes, bytes]:
+    """A record as it is stored: its key, no header, and a checksum over its number and its body before the body."""
     body = msgspec.msgpack.encode(record)
-    return CHECKSUM.pack(crc32(body, crc32(NUMBER.pack(number)))) + body
+    return FIRST_RECORD_KEY + number, b"", CHECKSUM.pack(crc32(body, crc32(NUMBER.pack(number)))) + body
 
 
 def unpacked_record(number: int, packed: bytes | None, kind: type[Record]) -> Record:

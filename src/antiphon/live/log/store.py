@@ -26,12 +26,13 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.log.formats import (
+    FIRST_RECORD_KEY,
     SLOT_BYTES,
     DamagedError,
     HeadRecord,
     marked_commit,
-    packed_record,
     packed_slot,
+    record_row,
     unpacked_record,
 )
 
@@ -43,26 +44,27 @@ APPLICATION_ID = 0x416E7469
 """``Anti``, in the place where SQLite files say whose they are."""
 
 VERSION = 1
+SQLITE_MAGIC = b"SQLite format 3\0"
+SQLITE_HEADER_BYTES = 100
 PAGE_BYTES = 16384
 """Measured: a batch of 7 KB costs a third less processor time than with pages of 4 KB."""
 
 CHECKPOINT_PAGES = 1024
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-ROWS_PER_STATEMENT = (64, 16, 4, 1)
-"""Rows are inserted in few statements: after each one the thread has to ask for the interpreter again."""
+ROWS_PER_STATEMENT = 256
+"""A commit is one statement if it can be: after each one the thread has to ask for the interpreter again, which takes
+longer than writing beside a busy event loop. Some builds of SQLite take no more than 999 values."""
 
-SCHEMA = {
-    "entry": "CREATE TABLE entry (key INTEGER PRIMARY KEY, header BLOB NOT NULL, batch BLOB NOT NULL)",
-    "record": "CREATE TABLE record (number INTEGER PRIMARY KEY, body BLOB NOT NULL)",
-}
+SCHEMA = {"item": "CREATE TABLE item (key INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT NULL)"}
+"""One table, so that one statement can write to it: entries by their key, records below zero and without a header."""
 
 RESTORE = (
     "nothing was changed or removed; restore the directory from a copy, or move it away and start with an empty one, "
     "which is filled from other nodes as far as they have it"
 )
 
-EntryRow = tuple[int, bytes, bytes]
-RecordRow = tuple[int, bytes]
+Row = tuple[int, bytes, bytes]
+"""Key, header, body."""
 
 
 @contextmanager
@@ -116,9 +118,11 @@ class Store:
         with errors_of(self.directory, "opening"):
             if not (self.directory / DATABASE_NAME).exists():
                 create_database(self.directory)
+            refuse_other_format(self.directory / DATABASE_NAME)
             self.reader = connect(self.directory / DATABASE_NAME, read_only=True)
             check_schema(self.directory, self.reader)
-            head = unpacked_record(0, self.record(0), HeadRecord)
+            ((number, body),) = self.records(0, 1)
+            head = unpacked_record(number, body, HeadRecord)
             self.mark = self._open_mark(head)
         return head
 
@@ -172,20 +176,20 @@ class Store:
 
     # Writing
 
-    def write(self, entries: Sequence[EntryRow], records: Sequence[RecordRow]) -> None:
-        """Add entries and put records, in one transaction; durable on return if the log was opened with ``sync``."""
-        with self._transaction() as writer:
-            for rows in in_statements(entries):
-                slots = ",".join(["(?,?,?)"] * len(rows))
-                writer.execute(f"insert into entry values {slots}", [value for row in rows for value in row])
-            self._put_records(writer, records)
+    def write(self, rows: Sequence[Row]) -> None:
+        """Put rows, all or none; durable on return if the log was opened with ``sync``."""
+        if len(rows) <= ROWS_PER_STATEMENT:
+            with errors_of(self.directory, "writing to"):
+                self._put(rows)  # one statement is a transaction of its own
+        else:
+            with self._transaction():
+                self._put(rows)
 
-    def remove(self, ranges: Sequence[tuple[int, int]], records: Sequence[RecordRow]) -> None:
-        """Remove the entries with these first keys (included) to last keys (not included), and put records."""
+    def remove(self, first_key: int, end_key: int, rows: Sequence[Row]) -> None:
+        """Remove the rows from the first key to the end, which stays, and put others in the same transaction."""
         with self._transaction() as writer:
-            for first_key, end_key in ranges:
-                writer.execute("delete from entry where key >= ? and key < ?", (first_key, end_key))
-            self._put_records(writer, records)
+            writer.execute("delete from item where key >= ? and key < ?", (first_key, end_key))
+            self._put(rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -202,10 +206,12 @@ class Store:
                         self.writer.execute("rollback")
                 raise
 
-    def _put_records(self, writer: sqlite3.Connection, records: Sequence[RecordRow]) -> None:
-        for rows in in_statements(records):
-            slots = ",".join(["(?,?)"] * len(rows))
-            writer.execute(f"insert or replace into record values {slots}", [value for row in rows for value in row])
+    def _put(self, rows: Sequence[Row]) -> None:
+        assert self.writer is not None
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            part = rows[start : start + ROWS_PER_STATEMENT]
+            slots = ",".join(["(?,?,?)"] * len(part))
+            self.writer.execute(f"insert or replace into item values {slots}", [value for row in part for value in row])
 
     def promise(self, commit: int) -> None:
         """Note that a commit is durable. Without a sync: a process that dies loses nothing of it, and a machine that
@@ -215,21 +221,16 @@ class Store:
 
     # Reading
 
-    def record(self, number: int) -> bytes | None:
-        """One record."""
-        row = self._reader().execute("select body from record where number = ?", (number,)).fetchone()
-        return None if row is None or not isinstance(row[0], bytes) else row[0]
-
     def records(self, first: int, count: int) -> Iterator[tuple[int, bytes | None]]:
         """All numbers from ``first`` on, with their records or with none where there should be one."""
-        query = "select number, body from record where number >= ? and number < ? order by number"
-        rows = self._reader().execute(query, (first, first + count))
-        found = {number: body for number, body in rows if isinstance(body, bytes)}
+        query = "select key, body from item where key >= ? and key < ? order by key"
+        rows = self._reader().execute(query, (FIRST_RECORD_KEY + first, FIRST_RECORD_KEY + first + count))
+        found = {key - FIRST_RECORD_KEY: body for key, body in rows if isinstance(body, bytes)}
         return ((number, found.get(number)) for number in range(first, first + count))
 
     def header_at(self, first_key: int, key: int) -> tuple[int, bytes] | None:
         """Key and header of the last entry from ``first_key`` to ``key``, both included."""
-        query = "select key, header from entry where key >= ? and key <= ? order by key desc limit 1"
+        query = "select key, header from item where key >= ? and key <= ? order by key desc limit 1"
         row: tuple[int, bytes] | None = self._reader().execute(query, (first_key, key)).fetchone()
         return row
 
@@ -237,14 +238,14 @@ class Store:
         """Keys and headers of the entries from ``key`` on, without their batches; for the thread that writes."""
         assert self.writer is not None
         return self.writer.execute(
-            "select key, header from entry where key >= ? and key < ? order by key", (key, end_key)
+            "select key, header from item where key >= ? and key < ? order by key", (key, end_key)
         )
 
     def entries(self, first_key: int, key: int, end_key: int) -> sqlite3.Cursor:
         """Entries in order, from the last one between ``first_key`` and ``key`` on; none if there is none between."""
         query = (
-            "select key, header, batch from entry "
-            "where key >= (select max(key) from entry where key >= ? and key <= ?) and key < ? order by key"
+            "select key, header, body from item "
+            "where key >= (select max(key) from item where key >= ? and key <= ?) and key < ? order by key"
         )
         return self._reader().execute(query, (first_key, key, end_key))
 
@@ -252,15 +253,6 @@ class Store:
         if self.reader is None:
             raise UsageError("the log is closed; open it again")
         return self.reader
-
-
-def in_statements(rows: Sequence[tuple[object, ...]]) -> Iterator[Sequence[tuple[object, ...]]]:
-    """The rows in as few pieces as there are sizes for; a few sizes, so that statements are prepared once."""
-    start = 0
-    for size in ROWS_PER_STATEMENT:
-        while len(rows) - start >= size:
-            yield rows[start : start + size]
-            start += size
 
 
 def connect(path: Path, read_only: bool) -> sqlite3.Connection:
@@ -309,6 +301,14 @@ def refuse_foreign(directory: Path) -> None:
         )
 
 
+def refuse_other_format(path: Path) -> None:
+    """Look at the first bytes ourselves: next to an empty file SQLite would throw the write-ahead log away."""
+    with path.open("rb") as file:
+        header = file.read(SQLITE_HEADER_BYTES)
+    if len(header) < SQLITE_HEADER_BYTES or not header.startswith(SQLITE_MAGIC):
+        raise DamagedError(f"{DATABASE_NAME} does not begin as it should")
+
+
 def create_database(directory: Path) -> None:
     """Make an empty log. The file gets its name when it is complete, so an interrupted creation starts again."""
     for path in directory.glob(f"{UNFINISHED_NAME}*"):
@@ -322,7 +322,7 @@ def create_database(directory: Path) -> None:
         connection.execute(f"pragma user_version={VERSION}")
         for statement in SCHEMA.values():
             connection.execute(statement)
-        connection.execute("insert into record values (0, ?)", (packed_record(0, HeadRecord(0, 0, 0)),))
+        connection.execute("insert into item values (?, ?, ?)", record_row(0, HeadRecord(0, 0, 0)))
     finally:
         connection.close()
     descriptor = os.open(path, os.O_RDONLY)

@@ -557,8 +557,8 @@ class Node(Publisher):
 
     def _trim(self) -> None:
         """Remove from the log what is not to be kept; from time to time."""
-        assert self.store is not None, "only nodes with a log trim it"
-        self.store.trim(wall_clock_us())
+        assert self.commit is not None, "only nodes with a log trim it"
+        self.commit.trim(wall_clock_us())
         self._trimming = self.loop.call_later(TRIM_SECONDS, self._trim)
 
 

@@ -7,8 +7,9 @@ What section 5.6.6 leaves open, and how it is read here:
 
 * **The rate.** It says "per minute" but all its pairs of median session and rate, such as 69 s and 1 %, are those of
   ``ln 2 / median`` per *second*. So a session lasts ``median / ln 2`` on average.
-* **When a session begins.** When the subscription has taken effect. An overloaded system then slows down those who
-  change it, as it must have: at twice what a root can send, a queue that nothing holds back would be an hour long.
+* **What holds changes back.** At twice the load that a root can send, a queue that nothing holds back would be an hour
+  long; the text says 10 s. So nodes cannot have changed faster than the system let them, and there are three rules for
+  what that means (``rule`` of a case). They differ only where a system is overloaded.
 * **How many nodes there are.** The next power of two above the number of members: the text wants a pool of candidates
   and the same dimension throughout.
 * **Who publishes.** Somebody who has been told to subscribe, perhaps not effectively yet. Latency counts from the call;
@@ -23,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log
 
+from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.one_topic import (
@@ -52,6 +54,16 @@ PUBLISHED_SECONDS = 120 * 60
 WARM_UP_SHARE = 4
 """One part in so many of a run is not measured."""
 
+SUCCESSOR = "successors free"
+EFFECTIVE = "sessions from effect"
+CALL = "sessions from call"
+RULES = {
+    SUCCESSOR: "who leaves waits for a successor who has left before and is told so; sessions begin with their effect",
+    EFFECTIVE: "successors may still be leaving, and begin when they have; sessions begin with their effect",
+    CALL: "successors may still be leaving; sessions begin with the call, and ends wait until a beginning took effect",
+}
+"""In every one of them a node has at most one change on its way, and changes wait their turn at the node."""
+
 SESSION_STREAM = 110
 CHOICE_STREAM = 111
 PUBLISHER_STREAM = 112
@@ -67,6 +79,7 @@ class Churn:
     seconds: int
     charged: bool = False
     judged: bool = False
+    rule: str = SUCCESSOR
 
     @property
     def nodes(self) -> int:
@@ -79,10 +92,13 @@ class Churn:
         return 0.0 if self.median_ticks is None else self.members * log(2) * TICKS_PER_SECOND / self.median_ticks
 
     def __str__(self) -> str:
-        charged = ", acknowledgements charged" if self.charged else ""
-        if self.median_ticks is None:
-            return f"{self.system}, {self.members} members, static{charged}"
-        return f"{self.system}, {self.members} members, {self.median_ticks / TICKS_PER_SECOND:g} s{charged}"
+        name = f"{self.system}, {self.members} members"
+        name += ", static" if self.median_ticks is None else f", median {self.median_ticks / TICKS_PER_SECOND:.3g} s"
+        return (
+            name
+            + (", acknowledgements charged" if self.charged else "")
+            + ("" if self.rule == SUCCESSOR else f", {self.rule}")
+        )
 
 
 @dataclass(frozen=True)
@@ -101,46 +117,71 @@ class Endured:
     root_wait: float
     false_positives: float
     changes_per_second: float
-    root_load: float
     stuck: int
     violations: int
 
 
 class Sessions(Application):
-    """Lets members leave when their sessions end, and others take their places."""
+    """Lets members leave when their sessions end, and others take their places; by the application's word, at once."""
 
-    def __init__(self, group: Group, median_ticks: int | None, end: int, seed: int) -> None:
-        self._mean_ticks = 0 if median_ticks is None else round(median_ticks / log(2))
+    def __init__(self, case: Churn, group: Group, end: int, seed: int) -> None:
+        self._mean_ticks = 0 if case.median_ticks is None else round(case.median_ticks / log(2))
+        self._rule = case.rule
         self._end = end
         self._times = RandomStream(seed, SESSION_STREAM)
         self._choices = RandomStream(seed, CHOICE_STREAM)
         self.members = list(group.members)
         self._place = {member: place for place, member in enumerate(self.members)}
-        self._outsiders = group.outsiders
+        self._candidates = group.outsiders
+        self._waiting: list[int] = []
         self.changes = 0
-
-    def begin(self, engine: Engine) -> None:
-        """Members from the start have been there for long: what is left of their sessions is as long as a session."""
-        for member in self.members:
-            self.subscribed(engine, member, TOPIC)
+        # Deliveries at nodes that had been told to leave and had not done so yet.
+        self.late = 0
 
     def subscribed(self, engine: Engine, node: int, topic: int) -> None:
+        # Members from the start have been there for long, but what is left of an exponential time is as long as all.
+        if self._rule != CALL or engine.calendar.now == 0:
+            self._begin_session(engine, node)
+
+    def _begin_session(self, engine: Engine, node: int) -> None:
         if self._mean_ticks > 0:
             ends = engine.calendar.now + (draw_exponential(self._times) * self._mean_ticks >> WORD_BITS)
             if ends < self._end:
                 engine.at(ends, SessionEnd(self, node))
 
-    def replace(self, engine: Engine, node: int) -> None:
-        """A member leaves; one of those that are no members takes its place."""
-        chosen = int(self._choices.below(len(self._outsiders)))
-        newcomer = self._outsiders[chosen]
-        self._outsiders[chosen] = node
-        place = self._place.pop(node)
-        self._place[newcomer] = place
-        self.members[place] = newcomer
+    def unsubscribed(self, engine: Engine, node: int, topic: int) -> None:
+        if self._rule == SUCCESSOR:
+            self._candidates.append(node)
+            if self._waiting and engine.calendar.now < self._end:
+                engine.at(engine.calendar.now, SessionEnd(self, self._waiting.pop(0)))
+
+    def end_session(self, engine: Engine, node: int) -> None:
+        """A member leaves, and one of the candidates takes its place; where there is none it has to stay for now."""
+        if not self._candidates:
+            self._waiting.append(node)
+            return
         self.changes += 1
+        position = int(self._choices.below(len(self._candidates)))
+        successor = self._candidates[position]
+        self._candidates[position] = self._candidates[-1]
+        self._candidates.pop()
+        place = self._place.pop(node)
+        self._place[successor] = place
+        self.members[place] = successor
+        if self._rule != SUCCESSOR:
+            self._candidates.append(node)
         engine.unsubscribe(node, TOPIC)
-        engine.subscribe(newcomer, TOPIC)
+        engine.subscribe(successor, TOPIC)
+        if self._rule == CALL:
+            self._begin_session(engine, successor)
+
+
+class WatchedSessions(Sessions):
+    """Counts what nodes deliver on their way out of SRPT. VCube-PS ends a membership with the call."""
+
+    def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
+        if node not in self._place:
+            self.late += 1
 
 
 class SessionEnd(Action):
@@ -151,7 +192,7 @@ class SessionEnd(Action):
         self._node = node
 
     def run(self, engine: Engine) -> None:
-        self._sessions.replace(engine, self._node)
+        self._sessions.end_session(engine, self._node)
 
 
 class Announcements(Action):
@@ -171,28 +212,39 @@ class Announcements(Action):
         if engine.calendar.now + PUBLICATION_GAP_TICKS < self._end:
             engine.at(engine.calendar.now + PUBLICATION_GAP_TICKS, self)
 
+    def root_wait(self) -> float:
+        """How long a copy would have waited at the root, on average over the measured part of the run."""
+        measured = self.root_waits[len(self.root_waits) // WARM_UP_SHARE :]
+        return sum(measured) / len(measured)
 
-@dataclass
+
+COUNTERS = (
+    "receptions",
+    "reception_ticks",
+    "deliveries",
+    "own_deliveries",
+    "latency_sum",
+    "start_ticks",
+    "charged",
+    "queue_ticks",
+    "unwanted",
+)
+
+
 class Mark(Action):
-    """The counters of an engine at one moment."""
+    """Remembers the counters of an engine, and what was delivered late, at one moment."""
 
-    receptions: int = 0
-    reception_ticks: int = 0
-    deliveries: int = 0
-    latency_sum: int = 0
-    own_deliveries: int = 0
-    start_ticks: int = 0
-    charged: int = 0
-    queue_ticks: int = 0
-    unwanted: int = 0
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self.counters: dict[str, int] = {}
 
     def run(self, engine: Engine) -> None:
-        for name in self.__dataclass_fields__:
-            setattr(self, name, int(getattr(engine, name)))
+        self.counters = {name: int(getattr(engine, name)) for name in COUNTERS}
+        self.counters["late"] = self._sessions.late
 
-    def since(self, earlier: Mark) -> Mark:
+    def since(self, earlier: Mark) -> dict[str, int]:
         """What has been added."""
-        return Mark(*(getattr(self, name) - getattr(earlier, name) for name in self.__dataclass_fields__))
+        return {name: count - earlier.counters[name] for name, count in self.counters.items()}
 
 
 def build_of(case: Churn, group: Group) -> Build:
@@ -206,7 +258,7 @@ def measure(case: Churn, seed: int) -> Endured:
     """Let members come and go for the time of the case, then let everything come to rest."""
     group = draw_group(case.nodes, case.members, seed)
     end = case.seconds * TICKS_PER_SECOND
-    sessions = Sessions(group, case.median_ticks, end, seed)
+    sessions = (WatchedSessions if case.system == ONE_ROOT else Sessions)(case, group, end, seed)
     trace = MemoryTrace("deliveries") if case.judged else None
     network = Network(
         ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=case.charged
@@ -220,36 +272,36 @@ def measure(case: Churn, seed: int) -> Endured:
 
     recorder = None if trace is None else trace.recorder
     engine = Engine(case.nodes, network, build_and_keep, seed, recorder, application=sessions)
-    announcements, first, last = Announcements(sessions, group.root, end, seed), Mark(), Mark()
+    announcements, first, last = Announcements(sessions, group.root, end, seed), Mark(sessions), Mark(sessions)
     engine.at(end // WARM_UP_SHARE, first)
     engine.at(0, announcements)
     engine.run(until=end)
     last.run(engine)
     engine.run()
-    return outcome(case, sessions, announcements, last.since(first), processes, trace)
-
-
-def outcome(
-    case: Churn,
-    sessions: Sessions,
-    announcements: Announcements,
-    counted: Mark,
-    processes: list[Process],
-    trace: MemoryTrace | None,
-) -> Endured:
-    """What the counters say."""
-    latency = counted.reception_ticks / counted.receptions
+    counted = last.since(first)
+    latency = counted["reception_ticks"] / counted["receptions"]
     if case.system == REPAIRED:
-        latency = counted.latency_sum / (counted.deliveries - counted.own_deliveries)
-    waits = announcements.root_waits[len(announcements.root_waits) // WARM_UP_SHARE :]
+        latency = counted["latency_sum"] / (counted["deliveries"] - counted["own_deliveries"])
     return Endured(
         latency=latency,
-        start_wait=counted.start_ticks / counted.own_deliveries,
-        queue_wait=counted.queue_ticks / counted.charged,
-        root_wait=sum(waits) / len(waits),
-        false_positives=100 * counted.unwanted / counted.receptions,
+        start_wait=counted["start_ticks"] / counted["own_deliveries"],
+        queue_wait=counted["queue_ticks"] / counted["charged"],
+        root_wait=announcements.root_wait(),
+        false_positives=100 * (counted["unwanted"] + counted["late"]) / counted["receptions"],
         changes_per_second=sessions.changes / case.seconds,
-        root_load=0.0,
         stuck=sum(int(process.unfinished()) for process in processes),
         violations=0 if trace is None else sum(judge(trace.table(), case.nodes).counts.values()),
     )
+
+
+def events_per_second(case: Churn) -> float:
+    """About how many events a second of simulated time has, if nothing is overloaded.
+
+    A publication, a subscription or its end is received by about every node, and each of them acknowledges; SRPT does
+    not. VCube-PS repaired asks everybody twice when somebody subscribes, and tells without acknowledgement when
+    somebody leaves.
+    """
+    publications = TICKS_PER_SECOND / PUBLICATION_GAP_TICKS
+    per_publication = 1 if case.system == ONE_ROOT else 2
+    per_change = {ONE_ROOT: 2, PUBLISHED: 4, REPAIRED: 5}[case.system]
+    return case.nodes * (publications * per_publication + case.changes_per_second * per_change)

@@ -69,6 +69,13 @@ CHOICE_STREAM = 111
 PUBLISHER_STREAM = 112
 
 
+def seconds_text(ticks: int) -> str:
+    """A time as people write it: 30 min, 69.3 s."""
+    if ticks % (60 * TICKS_PER_SECOND) == 0:
+        return f"{ticks // (60 * TICKS_PER_SECOND)} min"
+    return f"{ticks / TICKS_PER_SECOND:.3g} s"
+
+
 @dataclass(frozen=True)
 class Churn:
     """One simulation. ``median_ticks`` is that of sessions, None where nobody comes or goes."""
@@ -79,7 +86,7 @@ class Churn:
     seconds: int
     charged: bool = False
     judged: bool = False
-    rule: str = SUCCESSOR
+    rule: str = EFFECTIVE
 
     @property
     def nodes(self) -> int:
@@ -93,11 +100,11 @@ class Churn:
 
     def __str__(self) -> str:
         name = f"{self.system}, {self.members} members"
-        name += ", static" if self.median_ticks is None else f", median {self.median_ticks / TICKS_PER_SECOND:.3g} s"
+        name += ", static" if self.median_ticks is None else f", median {seconds_text(self.median_ticks)}"
         return (
             name
             + (", acknowledgements charged" if self.charged else "")
-            + ("" if self.rule == SUCCESSOR else f", {self.rule}")
+            + ("" if self.rule == EFFECTIVE else f", {self.rule}")
         )
 
 
@@ -275,9 +282,8 @@ def measure(case: Churn, seed: int) -> Endured:
     announcements, first, last = Announcements(sessions, group.root, end, seed), Mark(sessions), Mark(sessions)
     engine.at(end // WARM_UP_SHARE, first)
     engine.at(0, announcements)
-    engine.run(until=end)
-    last.run(engine)
     engine.run()
+    last.run(engine)
     counted = last.since(first)
     latency = counted["reception_ticks"] / counted["receptions"]
     if case.system == REPAIRED:
@@ -292,6 +298,11 @@ def measure(case: Churn, seed: int) -> Endured:
         stuck=sum(int(process.unfinished()) for process in processes),
         violations=0 if trace is None else sum(judge(trace.table(), case.nodes).counts.values()),
     )
+
+
+def median_ticks(percent: float) -> int:
+    """The median session if so many percent of the members leave per second."""
+    return round(log(2) * TICKS_PER_SECOND * 100 / percent)
 
 
 def events_per_second(case: Churn) -> float:

@@ -401,8 +401,8 @@ def why_queues_are_short(figure: Figure) -> str:
     return (
         f"A root can send {capacity:.0f} copies per second. With {height} children it has to send, if nothing holds "
         f"changes back: {loads}. A node of VCube-PS has {rates[MOST] + publications:.0f} to send at {MOST} %, and "
-        "twice that with acknowledgements. So the root is overloaded from 5 % on, as the text says, and waits of 28 ms are "
-        f"far from what VCube-PS needs. The published 10 s are nearly what a root has to send if every node has one "
+        "twice that with acknowledgements. So the root is overloaded from 5 % on, as the text says, and waits of 28 ms "
+        "are far from what VCube-PS needs. The published 10 s are nearly what a root has to send if every node has one "
         f"change in its queue: {longest_queue(nodes) / TICKS_PER_SECOND:.1f} s."
     )
 

@@ -177,7 +177,7 @@ def test_contention_at_half_the_churn_would_be_told() -> None:
             else endured
         )
     )
-    assert verdicts["SRPT, least churn with latency 1.2 times that of 1 %"] == DIFFERS
+    assert verdicts["SRPT, least churn with latency 1.1 times that of 1 %"] == DIFFERS
 
 
 def test_a_wait_at_the_root_beyond_the_longest_queue_is_not_explained() -> None:

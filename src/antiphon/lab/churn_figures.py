@@ -48,7 +48,7 @@ DEFAULT_PERCENTS = (1, 4, 5, 10)
 LEAST, MOST = PERCENTS[0], PERCENTS[-1]
 RATE_NODES = 1024
 OVERLOADED_PERCENTS = (5, MOST)
-CONTENTION = 1.2
+CONTENTION = 1.1
 """Latency above this many times that of the least churn is called contention."""
 
 EVENT_COST = {PUBLISHED: 1.0, ONE_ROOT: 0.5, REPAIRED: 2.0}
@@ -77,7 +77,7 @@ class Budget:
 
 FULL_BUDGET = Budget(40e6)
 DEFAULT_BUDGET_A = Budget(3e6, 1000)
-DEFAULT_BUDGET_B = Budget(16.5e6, 80)
+DEFAULT_BUDGET_B = Budget(12e6, 60)
 
 
 def members_of(nodes: int) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from antiphon.lab.churn import (
     CALL,
@@ -241,7 +242,7 @@ def depends_on_rule(by_rule: dict[str, Sample], published: float, unit: str, lim
     means = {rule: sample.mean for rule, sample in by_rule.items()}
     spoken = "; ".join(f"{mean:.3g} {unit} with '{rule}'" for rule, mean in means.items())
     if limit > 0:
-        spoken += f", which grows up to {limit:.0f} when every node has a change in the queue"
+        spoken += f", which grows up to {limit:.3g} when every node has a change in the queue"
     return Explanation(
         f"the root is overloaded, so this depends on what holds changes back, which the text does not say: {spoken}. "
         "No rule that was tried gives all three numbers that the text has on overloaded roots.",
@@ -373,16 +374,21 @@ def compare_root(figure: Figure) -> Iterator[Row]:
         numbers["fig-5.11b/srpt-contention"],
     )
     for percent, nearest in zip(OVERLOADED_PERCENTS, (EFFECTIVE, CALL), strict=True):
-        by_rule = {
-            rule: figure.of(budget.case(ONE_ROOT, nodes, median_ticks(percent), rule), root_wait) for rule in RULES
-        }
         number = numbers[f"fig-5.11b/srpt-wait-{percent}"]
+        ticks_per_unit = TICKS_PER_SECOND if number.unit == "s" else 1
+        wait = partial(root_wait_in, ticks_per_unit)
+        by_rule = {rule: figure.of(budget.case(ONE_ROOT, nodes, median_ticks(percent), rule), wait) for rule in RULES}
         yield compared(
             f"SRPT, wait at the root, {percent} %, {nearest}",
             by_rule[nearest],
             number,
-            depends_on_rule(by_rule, number.value, "ticks", longest_queue(nodes)),
+            depends_on_rule(by_rule, number.value, number.unit, longest_queue(nodes) / ticks_per_unit),
         )
+
+
+def root_wait_in(ticks_per_unit: int, endured: Endured) -> float:
+    """How long a publication would wait at the root, in units of so many ticks."""
+    return endured.root_wait / ticks_per_unit
 
 
 def longest_queue(nodes: int) -> float:

@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 
-from antiphon.kernel import Environment, Process
+from antiphon.kernel import UNSPECIFIED, Environment, Process
 from antiphon.kernel.message import Message
 from antiphon.lab.churn import (
     CALL,
@@ -44,7 +44,7 @@ class Slow(Process):
     def unsubscribe(self, topic: int) -> None:
         self._enqueue(False)
 
-    def publish(self, payload: bytes, topic: int = 0) -> int:
+    def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         return 1
 
     def _enqueue(self, subscribes: bool) -> None:
@@ -147,7 +147,7 @@ def test_publications_come_at_even_gaps_from_members() -> None:
     published: list[tuple[int, int]] = []
 
     class Listening(Slow):
-        def publish(self, payload: bytes, topic: int = 0) -> int:
+        def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
             published.append((int(self.environment.now()), self.me))
             return 1
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import antiphon
 from antiphon.cli.output import is_compiled
 from antiphon.fabrics.cube import Cube, PartialCube, SingleTreeBroadcast, TreeBroadcast, full_or_partial
+from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
+from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
 from antiphon.orders import CausalBarriers, CausalVectors, Fifo, Unordered
 from antiphon.simulator.actions import (
@@ -26,6 +28,8 @@ from antiphon.simulator.actions import (
     Publish,
     Restart,
     Resume,
+    Subscribe,
+    Unsubscribe,
 )
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, MatrixDelay, Network, NormalDelay
@@ -98,6 +102,29 @@ def one_tree_for_all(recorder: Recorder, seed: int) -> Engine:
     return engine
 
 
+def orders_are_mixed(recorder: Recorder, seed: int) -> Engine:
+    """Publications of all orders on one topic, which some leave and others join, while copies overtake each other."""
+    cube = full_or_partial(12)
+    members = range(8)
+    view = View(cube.dimension, members)
+    options = Options(mixed=True)
+
+    def build(environment: Environment) -> Process:
+        process = VCubePs(environment, cube, options)
+        if environment.identifier in members:
+            process.begin_as_member(0, view)
+        return process
+
+    network = Network(NormalDelay(50, 80), reordering=0.4, reordering_window=300)
+    engine = Engine(12, network, build, seed=seed, recorder=recorder)
+    for number in range(90):
+        engine.at(9 * number, Publish(number % 5, b"", 0, number * 7 % 11 % 3))
+    for node in range(4):
+        engine.at(120 * node, Subscribe(8 + node))
+        engine.at(170 * node, Unsubscribe(5 + node % 3) if node < 3 else Subscribe(5))
+    return engine
+
+
 def publish_in_turn(engine: Engine, nodes: int, publications: int, interval: int) -> None:
     """Node after node publishes, one every ``interval`` ticks."""
     for number in range(publications):
@@ -109,6 +136,7 @@ SET_UPS: dict[str, tuple[str, Callable[[Recorder, int], Engine]]] = {
     "lossy.arrow": ("everything", everything_goes_wrong_on_the_way),
     "faults.parquet": ("everything", nodes_come_and_go),
     "single.arrow": ("deliveries", one_tree_for_all),
+    "mixed.parquet": ("everything", orders_are_mixed),
 }
 
 

@@ -279,6 +279,22 @@ def test_somebody_leaves_at_every_step_of_two_joins(leaver: str, moment: int) ->
             assert node.refusal is None or leaver == "a", "only those whose contact has gone may be refused"
 
 
+def test_a_leaver_stays_until_the_newcomers_that_it_accepted_are_in() -> None:
+    """Otherwise a newcomer would serve a part of the cube without knowing the leaver, nor what the leaver leaves."""
+    world = scene("ab", {"x": "a"})()
+    while "x" not in world.nodes["b"].admission.roster:
+        world.take(world.steps()[0])
+    world.to_leave = ["b"]
+    world.take(("leave", "b", ""))
+    while any(isinstance(item, Goodbye) for item in world.links["b", "x"]):
+        world.take(("arrive", "x", "b"))
+    assert not world.nodes["x"].is_in
+    assert not any(isinstance(item, Farewell) for item in world.links["x", "b"])
+    world.run_until_quiet()
+    assert world.nodes["x"].farewells == ["b"], "it had the leaver in its fabric until it was in"
+    assert not world.nodes["b"].is_alive
+
+
 def test_random_schedules_with_deaths_and_leaves() -> None:
     placed = 0
     for seed in range(400):

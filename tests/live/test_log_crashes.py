@@ -26,7 +26,7 @@ CHILD = Path(__file__).with_name("log_child.py")
 PLENTY = 1 << 30
 
 
-def run_and_kill(directory: Path, seed: int, promises: int, delay_us: int) -> tuple[int, int, int]:
+def run_and_kill(directory: Path, seed: int, promises: int, turns: int) -> tuple[int, int, int]:
     """Run the child until it made so many promises and a little longer, kill it, and give its last promise."""
     environment = {**os.environ, "PYTHONPATH": str(Path(antiphon.__file__).parent.parent)}
     child = subprocess.Popen(
@@ -34,7 +34,7 @@ def run_and_kill(directory: Path, seed: int, promises: int, delay_us: int) -> tu
     )
     assert child.stdout is not None
     lines = [child.stdout.readline() for _ in range(promises)]
-    for _ in range(delay_us):
+    for _ in range(turns):  # die anywhere in a commit, not always right behind one
         pass
     child.send_signal(signal.SIGKILL)
     lines += list(child.stdout)

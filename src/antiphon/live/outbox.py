@@ -28,7 +28,8 @@ WAITING_BYTES: Final = 256 << 10
 OVERRUN: Final = 16
 """How many times that much may wait when publishers do not."""
 
-VALUE_BYTES_AT_MOST: Final = 16 << 20
+VALUE_BYTES_AT_MOST: Final = 8 << 20
+"""So that a batch with such a value and all that may wait beside it still fits the log."""
 
 
 ORDERS: Final = ("none", "fifo", "causal")

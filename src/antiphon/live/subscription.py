@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Final, Protocol
@@ -102,6 +102,7 @@ class Subscription:
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
         self._queue: deque[tuple[LiveTopic, Batch]] = deque()
         self._queued = 0
+        self._current: Iterator[Message] = iter(())
         self._from_offset: dict[LiveTopic, int] = {}
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -124,15 +125,17 @@ class Subscription:
 
     async def _messages(self) -> AsyncIterator[Message]:
         while True:
-            for message in await self._next_batch():
+            # Whoever stops in the middle of a batch and iterates again goes on with the next message.
+            for message in self._current:
                 yield message
             if self._is_closed and not self._queue:
                 return
+            self._current = iter(await self._next_batch())
 
     async def batches(self) -> AsyncIterator[list[Message]]:
         """Iterate over lists of messages, as they come: the quickest way to take many."""
         while True:
-            messages = await self._next_batch()
+            messages = list(self._current) or await self._next_batch()
             if messages:
                 yield messages
             if self._is_closed and not self._queue:

@@ -95,6 +95,8 @@ class ProcessCluster:
         except BaseException:
             await self.kill()
             raise
+        # They join all at once, so places in the cluster need not follow the order of the processes.
+        self.members.sort(key=lambda member: int(member.about["node"]))
         self._tasks += [asyncio.ensure_future(self._watch(member)) for member in self.members]
 
     async def _spawn(self, index: int, join: str | None) -> Member:

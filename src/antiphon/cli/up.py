@@ -96,7 +96,7 @@ async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
 
 def announce(cluster: ProcessCluster, as_json: bool) -> None:
     """Say where the nodes are, for people or for programs."""
-    members = sorted(cluster.members, key=lambda member: int(member.about["node"]))
+    members = cluster.members
     servers = ",".join(member.address for member in members)
     if as_json:
         nodes = [{**member.about, "process": member.index, "pid": member.process.pid} for member in members]

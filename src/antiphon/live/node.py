@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIM_SECONDS: Final = 30.0
+CREDIT_SECONDS: Final = 0.001
+"""How long acknowledgements wait for others to travel with. At full speed a publisher is not slowed by it as long as
+``window`` batches take longer than this for every level of its tree; at low rates it halves the number of packets."""
 
 log = logger("node")
 
@@ -492,7 +495,7 @@ class Node(Publisher):
         if not message.is_credit():
             self._dirty.add(link)
             return
-        # Nobody waits for credit as an application waits for its messages: it is written after those are handed over.
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
         self._unhurried.add(link)
 
     def _write_unhurried(self) -> None:
@@ -565,9 +568,8 @@ class Node(Publisher):
             for writer in dirty:
                 writer.flush()
         if self._unhurried and not self._is_unhurried_scheduled:
-            # Whoever was woken by what was shown has its turn before this.
             self._is_unhurried_scheduled = True
-            self.loop.call_soon(self._write_unhurried)
+            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

@@ -96,6 +96,7 @@ class Node(Publisher):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ready: dict[Subscription, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
         self._trimming: asyncio.TimerHandle | None = None
 
     # Starting and stopping.
@@ -153,6 +154,17 @@ class Node(Publisher):
         finally:
             await self._shut()
 
+    async def until_stopped(self) -> None:
+        """Wait until the node runs no more; raises what stopped it, if it did not stop because it was closed."""
+        await self._stopped.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served; empty if they are not."""
+        return "" if self._status is None else self._status.address
+
     async def _leave(self) -> None:
         """Send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
         process = self.process
@@ -191,6 +203,7 @@ class Node(Publisher):
             self._trace.close()
         if self.commit is not None:
             await self.commit.close()
+        self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
@@ -399,6 +412,8 @@ class Node(Publisher):
     def _leave_topic(self, topic: LiveTopic) -> None:
         assert self.process is not None, "who joined a topic has a process"
         topic.joined = None
+        if self._trace is not None:
+            self._trace.leaving(self.identifier, topic)
         self.process.unsubscribe(topic.number)
         self.settle()
 

@@ -374,7 +374,7 @@ def check_beside_value(key: object, headers: object) -> None:
     size = size_beside_value(key, headers)
     if size > BESIDE_BYTES_AT_MOST:
         raise UsageError(
-            f"a key and headers of {size} bytes are too long; at most {BESIDE_BYTES_AT_MOST} fit: put more into the value"
+            f"a key and headers of {size} bytes are too long; at most {BESIDE_BYTES_AT_MOST} fit: put it into the value"
         )
 
 

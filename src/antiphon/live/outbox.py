@@ -360,22 +360,27 @@ def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i6
 
 def check_beside_value(key: object, headers: object) -> None:
     """Keys and headers that subscribers can read: what one node sends in another form stops others."""
-    if key is not None and not isinstance(key, bytes):
-        raise WrongTypeError(f"a key holds bytes, not {type(key).__name__}; encode it, for example with .encode()")
-    if headers is None:
-        return
-    if not isinstance(headers, dict):
-        raise WrongTypeError(f"headers are a dictionary of names and bytes, not {type(headers).__name__}")
-    for name, content in headers.items():
-        if not isinstance(name, str) or not isinstance(content, bytes):
-            raise WrongTypeError(
-                f"a header has a name and bytes, not {type(name).__name__} and {type(content).__name__}; encode it"
-            )
-    size = size_beside_value(key, headers)
+    size: i64 = 0
+    if key is not None:
+        size += len(checked_part(key, "a key"))
+    if headers is not None:
+        if not isinstance(headers, dict):
+            raise WrongTypeError(f"headers are a dictionary of names and bytes, not {type(headers).__name__}")
+        for name, content in headers.items():
+            if not isinstance(name, str):
+                raise WrongTypeError(f"the name of a header is a string, not {type(name).__name__}")
+            size += len(name) + len(checked_part(content, "a header"))
     if size > BESIDE_BYTES_AT_MOST:
         raise UsageError(
             f"a key and headers of {size} bytes are too long; at most {BESIDE_BYTES_AT_MOST} fit: put it into the value"
         )
+
+
+def checked_part(part: object, what: str) -> bytes:
+    """What holds bytes beside the value."""
+    if not isinstance(part, bytes):
+        raise WrongTypeError(f"{what} holds bytes, not {type(part).__name__}; encode it, for example with .encode()")
+    return part
 
 
 def checked_ttl_us(ttl_seconds: float) -> int:

@@ -28,7 +28,7 @@ WAITING_BYTES: Final = 256 << 10
 OVERRUN: Final = 16
 """How many times that much may wait when publishers do not."""
 
-VALUE_BYTES_AT_MOST: Final = 8 << 20
+VALUE_BYTES_AT_MOST: Final = 10 << 20
 BESIDE_BYTES_AT_MOST: Final = 64 << 10
 """A message's value, and its key and headers together: so much that a batch with all that may wait beside it still fits
 the log."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -58,9 +59,11 @@ class FrameReader(asyncio.BufferedProtocol):
         self._filled += nbytes
         try:
             self._cut()
+            self.input_ended()
         except ProtocolError as error:
             self.refuse(error)
-        self.input_ended()
+        except Exception as error:
+            self.broken(error)
 
     def _cut(self) -> None:
         view, filled, start = self._view, self._filled, 0
@@ -91,6 +94,10 @@ class FrameReader(asyncio.BufferedProtocol):
         elif start and rest:
             self._view[:rest] = bytes(self._view[start : self._filled])
         self._filled = rest
+
+    def broken(self, error: Exception) -> None:
+        """Something here that should not fail has failed."""
+        raise error
 
     def refuse(self, error: Exception) -> None:
         """Close the connection because of what came over it."""
@@ -154,9 +161,10 @@ class FrameWriter:
 class OutgoingProtocol(FrameReader):
     """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
 
-    def __init__(self, when_lost: Callable[[], None]) -> None:
+    def __init__(self, when_lost: Callable[[], None], when_refused: Callable[[str], None]) -> None:
         super().__init__()
         self._when_lost = when_lost
+        self._when_refused = when_refused
 
     def frame_received(self, frame: memoryview) -> None:
         # The other end writes nothing here but the reason for closing.
@@ -165,6 +173,7 @@ class OutgoingProtocol(FrameReader):
         except (msgspec.DecodeError, TypeError, IndexError) as error:
             raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
         log.warning("a peer refused the connection", reason=reason)
+        self._when_refused(str(reason))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._when_lost()
@@ -173,12 +182,20 @@ class OutgoingProtocol(FrameReader):
 class OutgoingLink(FrameWriter):
     """The connection to one peer. It is opened when the first frame is sent."""
 
-    def __init__(self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        instance: str,
+        hello: bytes,
+        when_lost: Callable[[OutgoingLink], None],
+        when_refused: Callable[[OutgoingLink, str], None],
+    ) -> None:
         super().__init__()
         self.address = address
         self.instance = instance
         self._hello = hello
         self._when_lost = when_lost
+        self._when_refused = when_refused
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, frame: bytes) -> None:
@@ -191,7 +208,9 @@ class OutgoingLink(FrameWriter):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                transport, _ = await loop.create_connection(lambda: OutgoingProtocol(self._lost), host, port)
+                transport, _ = await loop.create_connection(
+                    lambda: OutgoingProtocol(self._lost, partial(self._when_refused, self)), host, port
+                )
         except (OSError, TimeoutError) as error:
             log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
             self._lost()

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIM_SECONDS: Final = 30.0
+CREDIT_SECONDS: Final = 0.001
+"""How long acknowledgements wait for others to travel with. At full speed a publisher is not slowed by it as long as
+``window`` batches take longer than this for every level of its tree; at low rates it halves the number of packets."""
 
 log = logger("node")
 
@@ -87,6 +90,7 @@ class Node(Publisher):
         self._unhurried: set[FrameWriter] = set()
         self._is_unhurried_scheduled = False
         self._blocked: set[Outbox] = set()
+        self._draining: list[Outbox] = []
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
         self._is_settling = False
@@ -106,6 +110,7 @@ class Node(Publisher):
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
                 self.store = DurableLog.open(settings.data, retention=retention)
                 self.commit = GroupCommit(self.store, self.settle)
+                self.catalogue.names.update(self.store.topics())
                 self._trim()
             await self._listen()
             if settings.trace is not None:
@@ -167,6 +172,7 @@ class Node(Publisher):
         process = self.process
         if process is None or self.failure is not None:
             return
+        self._stop_taking()
         await self.flush()
         while self._ready:
             await next(iter(self._ready)).close()
@@ -204,13 +210,21 @@ class Node(Publisher):
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
-        for outbox in self.outboxes.values():
+        self._stop_taking()
+        for outbox in self._draining:
             outbox.fail(error)
-        for topic in self.topics.values():
-            for sink in tuple(topic.sinks):
-                sink.fail(error)
+        # Also those that read the log, or have no topic yet.
+        for subscription, ready in self._ready.items():
+            subscription.fail(error)
+            ready.cancel()
+        self._ready.clear()
         for task in self._tasks:
             task.cancel()
+
+    def _stop_taking(self) -> None:
+        """Whoever publishes from now on is told that it is too late."""
+        self._draining += self.outboxes.values()
+        self.outboxes.clear()
 
     async def __aenter__(self) -> Node:
         return self
@@ -265,8 +279,8 @@ class Node(Publisher):
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
-        while any(len(outbox) for outbox in self.outboxes.values()):
-            for outbox in self.outboxes.values():
+        while any(len(outbox) for outbox in self._open_outboxes()):
+            for outbox in self._open_outboxes():
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
@@ -274,6 +288,9 @@ class Node(Publisher):
             committed = self.loop.create_future()
             self.commit.then(partial(set_if_waiting, committed))
             await committed
+
+    def _open_outboxes(self) -> list[Outbox]:
+        return [*self.outboxes.values(), *self._draining]
 
     def _room(self, topic: LiveTopic) -> int:
         process = self.process
@@ -338,8 +355,12 @@ class Node(Publisher):
     async def subscription_ready(self, subscription: Subscription) -> None:
         """Wait until a subscription has all its topics."""
         task = self._ready.get(subscription)
-        if task is not None:
-            await asyncio.shield(task)
+        if task is None:
+            return
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise self.failure or ClosedError("the subscription was ended before it was ready")
+        task.result()
 
     def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         """A subscription has ended; so has the membership of a topic that nobody here wants any more."""
@@ -507,7 +528,7 @@ class Node(Publisher):
         if not message.is_credit():
             self._dirty.add(link)
             return
-        # Nobody waits for credit as an application waits for its messages: it is written after those are handed over.
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
         self._unhurried.add(link)
 
     def _write_unhurried(self) -> None:
@@ -580,9 +601,8 @@ class Node(Publisher):
             for writer in dirty:
                 writer.flush()
         if self._unhurried and not self._is_unhurried_scheduled:
-            # Whoever was woken by what was shown has its turn before this.
             self._is_unhurried_scheduled = True
-            self.loop.call_soon(self._write_unhurried)
+            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

@@ -23,7 +23,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ORDER_NAMES, Message
 from antiphon.orders.order import Ordered
 
 LENGTH_BYTES: Final = 4
@@ -59,7 +59,7 @@ FIELDS: Final[dict[str, Any]] = {
     "topic": Number,
     "timestamp": Integer,
     "payload": bytes,
-    "order": Annotated[int, msgspec.Meta(ge=0, le=3)],
+    "order": Annotated[int, msgspec.Meta(ge=0, lt=len(ORDER_NAMES))],
     "dependencies": Integers,
     "counter": Number,
     "was_leaf": bool,
@@ -107,7 +107,7 @@ class Kind:
         self.shape: type[msgspec.Struct] = msgspec.defstruct(
             f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True, forbid_unknown_fields=True
         )
-        self._values_of = attrgetter(*self.names)
+        self._values_of = values_getter(self.names)
         self._is_plain = not any(self._writers)
 
     def to_shape(self, message: Message) -> msgspec.Struct:
@@ -127,6 +127,14 @@ class Kind:
         return self.message(
             *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
         )
+
+
+def values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads several attributes at once; the standard one gives no tuple for a single name."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    read = attrgetter(names[0])
+    return lambda holder: (read(holder),)
 
 
 def list_or_none(integers: Any) -> list[int] | None:

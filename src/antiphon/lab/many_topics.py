@@ -186,16 +186,22 @@ def message_counts(nodes: int) -> list[int]:
     return [max(1, int(share * nodes)) for share in SHARES]
 
 
+def counts_of(plan: Plan) -> list[int]:
+    """How many messages are simulated: all points of the figure, or every other one up to the last."""
+    counts = message_counts(plan.sizes[0])
+    return counts if plan.full else counts[1::2]
+
+
 def cases(plan: Plan) -> list[Topics]:
     """The four curves, where the roots of the hottest topics could be, and what the documents do not show."""
     nodes = plan.sizes[0]
     found = [
         Topics(system, nodes, messages, law)
-        for messages in message_counts(nodes)
+        for messages in counts_of(plan)
         for system in (PUBLISHED, ONE_ROOT)
         for law in (UNIFORM, ZIPF)
     ]
-    most = message_counts(nodes)[-1]
+    most = counts_of(plan)[-1]
     found += [Topics(ONE_ROOT, nodes, most, ZIPF, roots) for roots in (APART, SHARED)]
     return found + variants(nodes)
 
@@ -220,7 +226,7 @@ class Curves:
     def __init__(self, plan: Plan, results: Results[Topics, Latency]) -> None:
         self.plan = plan
         self.nodes = plan.sizes[0]
-        self.counts = message_counts(self.nodes)
+        self.counts = counts_of(plan)
         self._results = results
 
     def of(self, case: Topics, quantity: Callable[[Latency], float] = from_call) -> Sample:
@@ -325,6 +331,8 @@ def waiting_at_publishers(curves: Curves) -> Explanation:
 
 def beliefs(curves: Curves) -> Iterator[Note]:
     """What was tried, and what acknowledgements cost."""
+    if not curves.plan.full:
+        yield Note("Every other number of messages was simulated, so means are over these; a full run has all of them.")
     yield Note(
         "Tried for both laws: gaps that are exponential, constant, uniform and Poisson, publishers in step and not, "
         "messages shared out evenly and drawn, roots drawn with and without repetition, acknowledgements free and "

@@ -10,6 +10,7 @@ from antiphon.lab.better import BETTER
 from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
+from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
 from antiphon.lab.many_topics import FIG_5_10
@@ -31,6 +32,8 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     TABLE_5_1,
     FIG_5_9,
     FIG_5_10,
+    FIG_5_11A,
+    FIG_5_11B,
     FIG_5_12,
     TABLE_II,
     BETTER,

@@ -103,7 +103,6 @@ class Batch:
         self.payload: Final[bytes] = payload
         self.count: Final[i64] = count_messages(payload)
         self._columns: Columns | None = columns
-        self._messages: list[Message] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -122,14 +121,15 @@ class Batch:
         return self.first_offset + self.count
 
     def messages(self, from_offset: int = 0, now_us: int = 0) -> list[Message]:
-        """The messages from an offset on that have not expired at ``now_us``. The list is shared: do not change it."""
-        messages = self._messages
-        if messages is None:
-            values = self.columns.values
-            messages = self._messages = [Message(self, index, values[index]) for index in range(len(values))]
-        if from_offset > self.first_offset:
-            messages = messages[from_offset - self.first_offset :]
-        expires = self.columns.expires_us
+        """The messages from an offset on that have not expired at ``now_us``, as new objects.
+
+        They hold the batch and it does not hold them: in a circle they would never be freed.
+        """
+        columns = self.columns
+        values = columns.values
+        first: i64 = max(0, from_offset - self.first_offset)
+        messages = [Message(self, index, values[index]) for index in range(first, len(values))]
+        expires = columns.expires_us
         if expires is None:
             return messages
         return [message for message in messages if not NEVER < expires[message._index] <= now_us]

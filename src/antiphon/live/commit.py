@@ -73,6 +73,19 @@ class GroupCommit:
                 await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
                 failures += 1
 
+    def trim(self, now_us: int) -> None:
+        """Remove from the log what is not to be kept, behind the commit that may be under way."""
+        self._thread.submit(self._trim, now_us)
+
+    def _trim(self, now_us: int) -> None:
+        try:
+            removed = self._store.trim(now_us)
+        except PeerError as error:
+            log.error("cannot remove old entries", reason=str(error))
+        else:
+            if removed:
+                log.info("removed old entries", batches=removed)
+
     async def close(self) -> None:
         """Finish what waits and close the log."""
         if self._task is not None and not self.trouble:

@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -43,8 +43,10 @@ from antiphon.live.settings import Settings, choose
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
 from antiphon.live.topics import LiveTopic
-from antiphon.live.tracing import LiveTrace
 from antiphon.live.wire import Codec
+
+if TYPE_CHECKING:
+    from antiphon.live.tracing import LiveTrace
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIM_SECONDS: Final = 30.0
@@ -82,6 +84,8 @@ class Node(Publisher):
         self._accepted.set_result(None)
         self._to_show: list[tuple[LiveTopic, Batch]] = []
         self._dirty: set[FrameWriter] = set()
+        self._unhurried: set[FrameWriter] = set()
+        self._is_unhurried_scheduled = False
         self._blocked: set[Outbox] = set()
         self._draining: list[Outbox] = []
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
@@ -106,6 +110,9 @@ class Node(Publisher):
                 self._trim()
             await self._listen()
             if settings.trace is not None:
+                # Columns and their libraries take time and memory that a node without a trace has no use for.
+                from antiphon.live.tracing import LiveTrace
+
                 self._trace = LiveTrace(settings.trace)
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = Cluster(self, self.instance, self.address, highest)
@@ -497,8 +504,20 @@ class Node(Publisher):
 
     def _send(self, destination: int, message: ProtocolMessage) -> None:
         link = self.cluster.links.get(destination)
-        if link is not None:
-            self.write(link, self.codec.encode(message))
+        if link is None:
+            return
+        link.send(self.codec.encode(message))
+        if not message.is_credit():
+            self._dirty.add(link)
+            return
+        # Nobody waits for credit as an application waits for its messages: it is written after those are handed over.
+        self._unhurried.add(link)
+
+    def _write_unhurried(self) -> None:
+        unhurried, self._unhurried = self._unhurried, set()
+        self._is_unhurried_scheduled = False
+        for writer in unhurried:
+            writer.flush()
 
     def write(self, writer: FrameWriter, frame: bytes) -> None:
         """Send a frame when the node settles."""
@@ -553,7 +572,7 @@ class Node(Publisher):
                 shown, self._to_show = self._to_show, []
                 for topic, batch in shown:
                     topic.show(batch)
-                if not self._fill_room() and not self._to_show:
+                if not self._to_show and not (self._blocked and self._fill_room()):
                     break
         except ProtocolError as error:
             self.fail(error)
@@ -563,6 +582,10 @@ class Node(Publisher):
             dirty, self._dirty = self._dirty, set()
             for writer in dirty:
                 writer.flush()
+        if self._unhurried and not self._is_unhurried_scheduled:
+            # Whoever was woken by what was shown has its turn before this.
+            self._is_unhurried_scheduled = True
+            self.loop.call_soon(self._write_unhurried)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""
@@ -575,8 +598,8 @@ class Node(Publisher):
 
     def _trim(self) -> None:
         """Remove from the log what is not to be kept; from time to time."""
-        assert self.store is not None, "only nodes with a log trim it"
-        self.store.trim(wall_clock_us())
+        assert self.commit is not None, "only nodes with a log trim it"
+        self.commit.trim(wall_clock_us())
         self._trimming = self.loop.call_later(TRIM_SECONDS, self._trim)
 
 

@@ -30,7 +30,8 @@ OVERRUN: Final = 16
 
 VALUE_BYTES_AT_MOST: Final = 16 << 20
 BESIDE_BYTES_AT_MOST: Final = 64 << 10
-"""A message's value, and its key and headers together."""
+"""A message's value, and its key and headers together. A batch with such a message and all that may wait beside it
+still fits a frame and the log."""
 
 TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 

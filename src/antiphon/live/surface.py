@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -73,7 +74,13 @@ def connect(address: str, *, cluster: str = "antiphon", order: str = "causal") -
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Run a program, like ``asyncio.run``, on uvloop where it is available."""
+    """Run a program, like ``asyncio.run``, on uvloop where it is available.
+
+    What was imported before stays for good, so the garbage collector is told not to look at it any more: otherwise it
+    stops the program for milliseconds now and then.
+    """
+    gc.collect()
+    gc.freeze()
     try:
         import uvloop
     except ImportError:

@@ -13,7 +13,7 @@ from typing import Final
 
 from antiphon.live.batch import Batch
 from antiphon.live.topics import LiveTopic
-from antiphon.trace.recorder import DELIVER, SUBSCRIBED, UNSUBSCRIBED
+from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBED
 from antiphon.trace.store import TraceWriter
 
 CHUNK_ROWS: Final = 1 << 16
@@ -33,6 +33,9 @@ class LiveTrace:
         latency_us = max(0, time.time_ns() // 1000 - batch.columns.timestamp_us)
         first = batch.columns.first_sequence
         number = topic.number & TOPIC_MASK
+        if node == batch.publisher:
+            size = len(batch.payload)
+            recorder.record_run(now_us(), PUBLISH, node, node, first, batch.count, number, size, order)
         recorder.record_run(now_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order)
         recorder.flush_if_full()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Annotated, Any, Final, Union
 
 import msgspec
@@ -106,27 +107,26 @@ class Kind:
         self.shape: type[msgspec.Struct] = msgspec.defstruct(
             f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True, forbid_unknown_fields=True
         )
+        self._values_of = attrgetter(*self.names)
         self._is_plain = not any(self._writers)
 
     def to_shape(self, message: Message) -> msgspec.Struct:
         """The message as msgspec writes it."""
+        values = self._values_of(message)
         if self._is_plain:
-            return self.shape(*[getattr(message, name) for name in self.names])
-        values = [
-            getattr(message, name) if write is None else write(getattr(message, name))
-            for name, write in zip(self.names, self._writers, strict=True)
-        ]
-        return self.shape(*values)
+            return self.shape(*values)
+        return self.shape(
+            *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
+        )
 
     def to_message(self, shape: msgspec.Struct) -> Message:
         """The message that msgspec has read."""
+        values = self._values_of(shape)
         if self._is_plain:
-            return self.message(*[getattr(shape, name) for name in self.names])
-        values = [
-            getattr(shape, name) if read is None else read(getattr(shape, name))
-            for name, read in zip(self.names, self._readers, strict=True)
-        ]
-        return self.message(*values)
+            return self.message(*values)
+        return self.message(
+            *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
+        )
 
 
 def list_or_none(integers: Any) -> list[int] | None:

@@ -43,6 +43,8 @@ class CausalOrder(Order):
         self.me: Final[i64] = me
         # Per source, the number up to which its publications count as past.
         self._past: Final = Counters()
+        # Computed when it is asked for and forgotten with the next change: newcomers ask more often than it changes.
+        self._frontier: vec[i64] = vec[i64]()
         # Keyed by the one delivery that each of the listed publications waits for.
         self._waiting_for: dict[i64, list[Waiting]] = {}
         self._held: set[i64] = set()
@@ -75,19 +77,24 @@ class CausalOrder(Order):
         return self._past.get(source)
 
     def frontier(self) -> vec[i64]:
-        return frontier_of(self._past.sorted_items())
+        if len(self._frontier) == 0:
+            self._frontier = frontier_of(self._past.sorted_items())
+        return self._frontier
 
     def start_from(self, frontier: vec[i64]) -> None:
         assert len(self._held) == 0, "a frontier is set before anything arrives"
         raise_to(self._past, frontier)
+        self._frontier = vec[i64]()
 
     def count_own(self, sequence: i64) -> None:
         """An own publication is past from now on."""
         assert sequence == self._past.get(self.me) + 1, "own publications are stamped in sequence"
         self._past.put(self.me, sequence)
+        self._frontier = vec[i64]()
 
     def _count(self, publication: Ordered) -> None:
         self._past.put(publication.source, publication.sequence)
+        self._frontier = vec[i64]()
         self.noticed(publication)
 
     def _missing(self, publication: Ordered, start: i64) -> i64:

@@ -79,6 +79,9 @@ class Application:
     def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has taken effect."""
 
+    def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
+        """A subscription has ended."""
+
 
 @final
 class Timer:
@@ -169,7 +172,10 @@ class Node(Environment):
             engine.application.subscribed(engine, self.identifier, topic)
 
     def unsubscribed(self, topic: i64) -> None:
-        self._engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
+        engine = self._engine
+        engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
+        if engine.application is not None:
+            engine.application.unsubscribed(engine, self.identifier, topic)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
         timers = self._timers

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from collections import deque
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
+from typing import ClassVar
 
 import antiphon
 from antiphon.lab.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
+
+IN_FLIGHT_CHUNKS = 64
+"""On disk a message is accepted some milliseconds after it was published: so many chunks wait for that."""
 
 
 class Antiphon(Contender):
@@ -17,16 +24,48 @@ class Antiphon(Contender):
     distribution = "antiphon"
     published = "the node has accepted the message; it waits while the nodes behind it are behind"
     settings = "one node in every process, causal order, nothing on disk, uvloop"
+    order: ClassVar[str] = "causal"
+    on_disk: ClassVar[bool] = False
 
     def side(self, place: Place) -> Side:
-        return AntiphonSide(place)
+        return DurableSide(place, self.order) if self.on_disk else AntiphonSide(place, self.order)
+
+
+class AntiphonFifo(Antiphon):
+    """Per-publisher order."""
+
+    name = "antiphon-fifo"
+    title = "Antiphon, fifo"
+    order = "fifo"
+
+
+class AntiphonUnordered(Antiphon):
+    """No order."""
+
+    name = "antiphon-none"
+    title = "Antiphon, no order"
+    order = "none"
+
+
+class AntiphonOnDisk(Antiphon):
+    """Accepted, seen and acknowledged when it is on the disk of each node."""
+
+    name = "antiphon-disk"
+    title = "Antiphon, causal order, on disk"
+    published = "the message is on the publisher's disk"
+    settings = "one node in every process, causal order, synced to disk at every node, uvloop"
+    on_disk = True
+
+
+VARIANTS: tuple[Contender, ...] = (Antiphon(), AntiphonFifo(), AntiphonUnordered(), AntiphonOnDisk())
 
 
 class AntiphonSide(Side):
     """A node that joins the one of the first publisher."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, order: str) -> None:
         self._place = place
+        self._order = order
         self._open = AsyncExitStack()
         self._node: antiphon.Node | None = None
         self._receiving: asyncio.Task[None] | None = None
@@ -36,11 +75,17 @@ class AntiphonSide(Side):
         first = place.index == 0
         listen = f"{HOST}:{place.own_port if first else 0}"
         join = [] if first else [f"{HOST}:{place.publisher_ports[0]}"]
-        self._node = await self._open.enter_async_context(antiphon.start(listen=listen, join=join))
+        self._node = await self._open.enter_async_context(
+            antiphon.start(listen=listen, join=join, data=self.data_directory())
+        )
         if place.receives:
             subscription = self._node.subscribe(TOPIC)
             self._receiving = asyncio.create_task(self._receive(subscription, arrived))
             await subscription.ready()
+
+    def data_directory(self) -> str | None:
+        """Where the log is, if there is one."""
+        return None
 
     async def _receive(self, subscription: antiphon.Subscription, arrived: Arrived) -> None:
         async for message in subscription:
@@ -48,11 +93,30 @@ class AntiphonSide(Side):
 
     async def publish(self, payload: bytes, count: int) -> None:
         assert self._node is not None, "the conductor opens first"
-        publish = self._node.publish
+        publish, order = self._node.publish, self._order
         for _ in range(count):
-            await publish(TOPIC, payload, order="causal")
+            await publish(TOPIC, payload, order=order)
 
     async def close(self) -> None:
         if self._receiving is not None:
             self._receiving.cancel()
         await self._open.aclose()
+
+
+class DurableSide(AntiphonSide):
+    """The same with a log in a directory of its own, which goes with it."""
+
+    def __init__(self, place: Place, order: str) -> None:
+        super().__init__(place, order)
+        self._receipts: deque[Awaitable[None]] = deque()
+
+    def data_directory(self) -> str | None:
+        return self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-data-"))
+
+    async def publish(self, payload: bytes, count: int) -> None:
+        assert self._node is not None, "the conductor opens first"
+        for _ in range(count):
+            receipt = self._node.publish(TOPIC, payload, order=self._order)
+        self._receipts.append(receipt)
+        if len(self._receipts) > IN_FLIGHT_CHUNKS:
+            await self._receipts.popleft()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.peers.antiphon_peers import Antiphon
+from antiphon.lab.peers.antiphon_peers import VARIANTS, Antiphon
 from antiphon.lab.peers.contender import Contender
 from antiphon.lab.peers.mosquitto_peers import Mosquitto
 from antiphon.lab.peers.nats_peers import Nats
@@ -18,9 +18,14 @@ CONTENDERS: dict[str, Contender] = {
     contender.name: contender for contender in (Antiphon(), ZeroMq(), Zenoh(), Nats(), Redis(), Mosquitto(), BareTcp())
 }
 
+OURS: dict[str, Contender] = {contender.name: contender for contender in VARIANTS}
+"""Antiphon in different settings, for `antiphon bench live`."""
+
 
 def contender_named(name: str) -> Contender:
     """The contender with this name."""
+    if name in OURS:
+        return OURS[name]
     if name not in CONTENDERS:
         raise UsageError(f"there is no contender named {name!r}; choose among {', '.join(CONTENDERS)}")
     return CONTENDERS[name]

@@ -23,6 +23,9 @@ def test_the_tour(command: Command, directory: Path) -> None:
     assert called.code == 0
     for number, (title, _) in enumerate(demo.STAGES, 1):
         assert f"{number}. {title}" in called.said
+    assert "  node 0: why?\n  node 1: because you asked: why?\n" in called.said
+    assert "80,000 deliveries" in called.said
+    assert "20,002 messages, " in called.said
     assert "4,096 deliveries" in called.said
     assert "nothing violated" in called.said
     assert "SRPT / VCube-PS, 256 nodes" in called.said

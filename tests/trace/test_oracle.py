@@ -239,3 +239,42 @@ def test_a_trace_says_which_order_was_asked_for() -> None:
     assert judge(table, 2, everybody=True).counts["fifo"] == 1
     assert judge(table, 2, everybody=True, default=NONE).clean
     assert judge(named, 2, everybody=True).clean
+
+
+@pytest.mark.parametrize(("lost", "violations"), [(1, 1), (2, 1), (3, 0)])
+def test_who_leaves_may_lack_what_was_on_its_way_and_nothing_else(lost: int, violations: int) -> None:
+    oracle, topic = members(0, 1)
+    for sequence in (1, 2, 3):
+        topic.delivered(0, 0, sequence)
+    for sequence in (1, 2, 3):
+        if sequence != lost:
+            topic.delivered(1, 0, sequence)
+    topic.leaving(1)
+    topic.unsubscribed(1)
+    findings = oracle.finish()
+    assert findings.counts == dict.fromkeys(KINDS, 0) | {"completeness": violations}
+    if violations:
+        assert "never delivered, though something that follows it was" in findings.examples["completeness"]
+
+
+def test_who_joins_and_leaves_is_not_owed_what_was_before() -> None:
+    oracle, topic = members(0)
+    topic.delivered(0, 0, 1)
+    topic.subscribed(1)
+    topic.delivered(0, 0, 2)
+    topic.delivered(1, 0, 2)
+    topic.leaving(1)
+    topic.unsubscribed(1)
+    assert oracle.finish().clean
+
+
+def test_who_asks_to_leave_is_not_owed_what_starts_afterwards() -> None:
+    """Publisher 0 has heard of the leave and does not send to node 2; publisher 1, who answers, has not."""
+    oracle, topic = members(0, 1, 2)
+    topic.leaving(2)
+    topic.delivered(0, 0, 1)
+    topic.delivered(1, 0, 1)
+    for node in (1, 0, 2):
+        topic.delivered(node, 1, 1)
+    topic.unsubscribed(2)
+    assert oracle.finish().clean

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import bench, demo, output, reproduce, simulate, torture
+from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, top, torture, up
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -45,6 +45,12 @@ def common(
 
 
 app.command("demo")(demo.demo)
+app.command("up")(up.up)
+app.command("node")(node.node)
+app.command("pub")(pub.pub)
+app.command("sub")(sub.sub)
+app.command("top")(top.top)
+app.command("audit")(audit.audit)
 app.command("simulate")(simulate.simulate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("torture")(torture.torture)

@@ -47,6 +47,12 @@ def print_json(result: object) -> None:
     sys.stdout.buffer.flush()
 
 
+def print_line(result: object) -> None:
+    """Print one of many results for machines: JSON on a line of its own, at once."""
+    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+    sys.stdout.buffer.flush()
+
+
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Steps]:
     """Progress of long work: a bar on a terminal, a plain line now and then elsewhere; always on standard error."""

@@ -265,6 +265,10 @@ class IncomingConnection(FrameReader):
             writer.attach(self.transport)
             self._client = self._node.client_connected(writer)
 
+    def broken(self, error: Exception) -> None:
+        """The process may be in no defined state any more: better no node than a wrong one."""
+        self._node.fail(error)
+
     def refuse(self, error: Exception) -> None:
         """Tell the other end why, and close."""
         if self.transport is not None and not self.transport.is_closing():

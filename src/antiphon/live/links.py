@@ -59,9 +59,11 @@ class FrameReader(asyncio.BufferedProtocol):
         self._filled += nbytes
         try:
             self._cut()
+            self.input_ended()
         except ProtocolError as error:
             self.refuse(error)
-        self.input_ended()
+        except Exception as error:
+            self.broken(error)
 
     def _cut(self) -> None:
         view, filled, start = self._view, self._filled, 0
@@ -92,6 +94,10 @@ class FrameReader(asyncio.BufferedProtocol):
         elif start and rest:
             self._view[:rest] = bytes(self._view[start : self._filled])
         self._filled = rest
+
+    def broken(self, error: Exception) -> None:
+        """Something here that should not fail has failed."""
+        raise error
 
     def refuse(self, error: Exception) -> None:
         """Close the connection because of what came over it."""

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIM_SECONDS: Final = 30.0
+CREDIT_SECONDS: Final = 0.001
+"""How long acknowledgements wait for others to travel with. At full speed a publisher is not slowed by it as long as
+``window`` batches take longer than this for every level of its tree; at low rates it halves the number of packets."""
 
 log = logger("node")
 
@@ -96,6 +99,7 @@ class Node(Publisher):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ready: dict[Subscription, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
         self._trimming: asyncio.TimerHandle | None = None
 
     # Starting and stopping.
@@ -154,6 +158,17 @@ class Node(Publisher):
         finally:
             await self._shut()
 
+    async def until_stopped(self) -> None:
+        """Wait until the node runs no more; raises what stopped it, if it did not stop because it was closed."""
+        await self._stopped.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served; empty if they are not."""
+        return "" if self._status is None else self._status.address
+
     async def _leave(self) -> None:
         """Send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
         process = self.process
@@ -193,6 +208,7 @@ class Node(Publisher):
             self._trace.close()
         if self.commit is not None:
             await self.commit.close()
+        self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
@@ -441,6 +457,8 @@ class Node(Publisher):
     def _leave_topic(self, topic: LiveTopic) -> None:
         assert self.process is not None, "who joined a topic has a process"
         topic.joined = None
+        if self._trace is not None:
+            self._trace.leaving(self.identifier, topic)
         self.process.unsubscribe(topic.number)
         self.settle()
 
@@ -537,7 +555,7 @@ class Node(Publisher):
         if not message.is_credit():
             self._dirty.add(link)
             return
-        # Nobody waits for credit as an application waits for its messages: it is written after those are handed over.
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
         self._unhurried.add(link)
 
     def _write_unhurried(self) -> None:
@@ -610,9 +628,8 @@ class Node(Publisher):
             for writer in dirty:
                 writer.flush()
         if self._unhurried and not self._is_unhurried_scheduled:
-            # Whoever was woken by what was shown has its turn before this.
             self._is_unhurried_scheduled = True
-            self.loop.call_soon(self._write_unhurried)
+            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

@@ -28,10 +28,10 @@ WAITING_BYTES: Final = 256 << 10
 OVERRUN: Final = 16
 """How many times that much may wait when publishers do not."""
 
-VALUE_BYTES_AT_MOST: Final = 16 << 20
+VALUE_BYTES_AT_MOST: Final = 10 << 20
 BESIDE_BYTES_AT_MOST: Final = 64 << 10
-"""A message's value, and its key and headers together. A batch with such a message and all that may wait beside it
-still fits a frame and the log."""
+"""A message's value, and its key and headers together: so much that a batch with all that may wait beside it still fits
+the log."""
 
 TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 

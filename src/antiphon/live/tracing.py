@@ -13,7 +13,7 @@ from typing import Final
 
 from antiphon.live.batch import Batch
 from antiphon.live.topics import LiveTopic
-from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBED
+from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED
 from antiphon.trace.store import TraceWriter
 
 CHUNK_ROWS: Final = 1 << 16
@@ -42,6 +42,10 @@ class LiveTrace:
     def subscribed(self, node: int, topic: LiveTopic) -> None:
         """A membership is effective."""
         self._writer.recorder.record_topic(now_us(), SUBSCRIBED, node, topic.number & TOPIC_MASK)
+
+    def leaving(self, node: int, topic: LiveTopic) -> None:
+        """The end of a membership is asked for."""
+        self._writer.recorder.record_topic(now_us(), UNSUBSCRIBE, node, topic.number & TOPIC_MASK)
 
     def unsubscribed(self, node: int, topic: LiveTopic) -> None:
         """A membership has ended."""

@@ -107,7 +107,7 @@ class Kind:
         self.shape: type[msgspec.Struct] = msgspec.defstruct(
             f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True, forbid_unknown_fields=True
         )
-        self._values_of = attrgetter(*self.names)
+        self._values_of = values_getter(self.names)
         self._is_plain = not any(self._writers)
 
     def to_shape(self, message: Message) -> msgspec.Struct:
@@ -127,6 +127,14 @@ class Kind:
         return self.message(
             *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
         )
+
+
+def values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads several attributes at once; the standard one gives no tuple for a single name."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    read = attrgetter(names[0])
+    return lambda holder: (read(holder),)
 
 
 def list_or_none(integers: Any) -> list[int] | None:

@@ -9,13 +9,15 @@ clock per node and publication and reports
 * ``causal``: a node delivered a publication after one that follows it in some other way;
 * ``validity``: a node delivered what nobody published, or before it was published, or as of another order;
 * ``membership``: a node delivered something of a topic of which it was no member;
-* ``completeness``: a node that was a member when a publication started, and stayed one, never delivered it.
+* ``completeness``: a node that was a member when a publication started, and stayed one, never delivered it; or, where
+  it is known when nodes ask to leave, it left later and delivered only something that follows it.
 
 A publication starts when its own publisher delivers it. What it follows depends on its order, which is the one that the
 application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
 what these follow; in causal order it follows everything that its publisher had delivered before it started, and what
-that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where nothing is known of
-an order, a publication is judged as a causal one.
+that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where no publication is
+said to be asked for, as in traces of live nodes, the order is the one in which its publisher delivered it; where
+nothing is known of an order, a publication is judged as a causal one.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, UNSPECIFIED
 KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness")
 
 COLUMNS = ["event", "node", "topic", "source", "sequence"]
-EVENTS = ["publish", "deliver", "subscribed", "unsubscribed"]
+EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed"]
 """What of a trace is needed to judge it."""
 
 ORDER = "order"
@@ -139,6 +141,7 @@ class TopicOracle:
         self._default = default
         self._position = 0
         self.member_since: dict[int, int] = {}
+        self._leaving_since: dict[int, int] = {}
         self.started_at: dict[Identity, int] = {}
         self._asked: dict[Identity, int] = {}
         # What publications follow; those in fifo order share what the last causal one of their source follows.
@@ -154,9 +157,25 @@ class TopicOracle:
         self._position += 1
         self.member_since[node] = self._position
 
+    def leaving(self, node: int) -> None:
+        """The application asks for the end of a subscription."""
+        self._leaving_since[node] = self._position
+
     def unsubscribed(self, node: int) -> None:
-        """A subscription ends."""
-        self.member_since.pop(node, None)
+        """A subscription ends: what was still on its way is not owed any more, unless it was left out."""
+        since = self.member_since.pop(node, None)
+        asked_at = self._leaving_since.pop(node, None)
+        knows = self._knows.get(node)
+        if since is None or asked_at is None or knows is None:
+            return
+        seen = self._delivered[node]
+        for publication, start in reversed(self.started_at.items()):
+            if start <= since:
+                break
+            # Who publishes when it has heard of the leave does not send to this node any more.
+            if start <= asked_at and publication not in seen and knows.holds(publication):
+                name = self._name(node, publication)
+                self._findings.add("completeness", f"{name}: never delivered, though something that follows it was")
 
     def published(self, source: int, sequence: int, order: int) -> None:
         """The application asks for a publication of a given order; it need not start at once."""
@@ -186,6 +205,9 @@ class TopicOracle:
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
         if node == source:
+            if order != UNSPECIFIED:
+                # Where nothing says what was asked for, the publisher's own delivery does.
+                self._asked.setdefault(publication, order)
             self._start(publication, knows)
         elif publication not in self.started_at:
             findings.add("validity", f"{name}: delivered before anybody published it")
@@ -291,11 +313,17 @@ def evidence(table: pa.Table) -> pa.Table:
 
 
 def judge(
-    table: pa.Table, node_count: int, everybody: bool = False, complete: bool = True, default: int = CAUSAL
+    table: pa.Table,
+    node_count: int,
+    everybody: bool = False,
+    complete: bool = True,
+    default: int = CAUSAL,
+    leavers: bool = False,
 ) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end.
 
-    ``default`` is the order of publications for which none was asked.
+    ``default`` is the order of publications for which none was asked. ``leavers`` if those are judged too who leave,
+    for which the order of each publication must be known: what follows what depends on it.
     """
     rows = evidence(table)
     delivered = rows.filter(pc.equal(rows["event"], "deliver"))
@@ -313,6 +341,9 @@ def judge(
             judge_topic.published(source, sequence, order)
         elif event == "subscribed":
             judge_topic.subscribed(node)
+        elif event == "unsubscribe":
+            if leavers:
+                judge_topic.leaving(node)
         else:
             judge_topic.unsubscribed(node)
     return oracle.finish() if complete else oracle.findings

@@ -1,0 +1,117 @@
+"""``antiphon node``: one node of a cluster, from flags or a TOML file, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from antiphon.cli import output, running
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+    from antiphon.live.settings import Settings
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def setting(metavar: str, meaning: str) -> Any:
+    """A flag that stands for the field of :class:`antiphon.live.settings.Settings` with the same name."""
+    return typer.Option(metavar=metavar, help=meaning, show_default=False, rich_help_panel="Settings")
+
+
+Number = int | None
+Seconds = float | None
+Word = str | None
+
+
+def node(
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Settings with the names of the flags; flags win.", show_default=False),
+    ] = None,
+    listen: Annotated[Word, setting("HOST:PORT", "Where others connect; port 0 takes a free one, the default.")] = None,
+    advertise: Annotated[Word, setting("HOST:PORT", "The address that others are told.")] = None,
+    join: Annotated[
+        list[str] | None, setting("HOST:PORT", "A node of the cluster; repeatable. None: found one.")
+    ] = None,
+    data: Annotated[Word, setting("DIRECTORY", "Where the log is kept.")] = None,
+    durability: Annotated[
+        Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
+    ] = None,
+    fabric: Annotated[Word, setting("cube", "How nodes are connected.")] = None,
+    order: Annotated[
+        Word, setting("none|fifo|causal", "For messages that do not name one; the default is causal.")
+    ] = None,
+    cluster: Annotated[
+        Word, setting("NAME", "Nodes of different clusters do not talk; the default is antiphon.")
+    ] = None,
+    retention_bytes: Annotated[Number, setting("BYTES", "How much of each topic is kept; the default is all.")] = None,
+    retention_seconds: Annotated[
+        Seconds, setting("S", "For how long messages are kept; the default is for ever.")
+    ] = None,
+    window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
+    maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
+    join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
+    leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
+    metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
+    trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for what this node delivers.")] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged, on standard error.")] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
+    until_input_ends: Annotated[
+        bool, typer.Option("--until-input-ends", help="Leave when standard input ends, as under a supervisor.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Say that the node is ready as one line of JSON.")] = False,
+) -> None:
+    """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
+
+    When the node is in the cluster it prints its address. What the settings mean is described in docs/operations.md.
+
+    Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
+    """
+    import antiphon
+    from antiphon.live.logs import write_logs
+    from antiphon.live.settings import Settings, read_settings, settings_from
+
+    given = locals()
+    flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
+    settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
+    write_logs(log_level, log_json)
+    antiphon.run(serve(settings, json, until_input_ends))
+
+
+async def begin(settings: Settings) -> Node:
+    """Start a node."""
+    import antiphon
+
+    return await antiphon.start(settings)
+
+
+async def serve(settings: Settings, as_json: bool, until_input_ends: bool) -> None:
+    """From start to leave."""
+    stop = running.until_signal()
+    if until_input_ends:
+        watching = asyncio.ensure_future(running.StandardInput().ended())
+        watching.add_done_callback(lambda _: stop.set())
+    started = await running.first_of(begin(settings), stop)
+    if started is None:
+        return
+    try:
+        announce(started, as_json)
+        await running.first_of(started.until_stopped(), stop)
+    finally:
+        await started.close()
+
+
+def announce(started: Node, as_json: bool) -> None:
+    """Say where the node is, for people or for programs."""
+    about: dict[str, object] = {"node": started.identifier, "address": started.address}
+    if started.metrics_address:
+        about["metrics"] = started.metrics_address
+    if as_json:
+        output.print_line(about)
+    else:
+        served = f", metrics at http://{started.metrics_address}/metrics" if started.metrics_address else ""
+        print(f"node {started.identifier} is ready at {started.address}{served}", flush=True)

@@ -1,0 +1,186 @@
+"""A local cluster of operating-system processes, each an ``antiphon node`` on loopback.
+
+The processes are in sessions of their own, so that a Ctrl-C at the terminal reaches this program alone, which then ends
+them in an orderly way. Each of them leaves too when its standard input ends, so none outlives this program, however
+that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from antiphon.kernel.errors import PeerError, UsageError
+
+HOST = "127.0.0.1"
+LAST_PORT = 65_535
+READY_SECONDS = 60.0
+"""How long a process may take from its start to its place in the cluster, on a busy machine."""
+
+STOP_SECONDS = 15.0
+"""How long processes may take to leave before they are killed; a node gives up the farewell after ten."""
+
+LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get."""
+
+    count: int
+    port: int = 0
+    data: Path | None = None
+    trace: Path | None = None
+    metrics: bool = False
+    settings: Sequence[str] = ()
+
+    def flags(self, index: int, join: str | None) -> list[str]:
+        """The flags of one node."""
+        flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
+        if join is not None:
+            flags += ["--join", join]
+        if self.data is not None:
+            flags += ["--data", str(self.data / f"node-{index}")]
+        if self.trace is not None:
+            flags += ["--trace", str(self.trace / f"node-{index}.parquet")]
+        if self.metrics:
+            flags += ["--metrics", f"{HOST}:0"]
+        return flags
+
+
+@dataclass
+class Member:
+    """One process of the cluster, and what it said when it was ready."""
+
+    index: int
+    process: Process
+    about: dict[str, Any] = field(default_factory=dict)
+    is_expected_to_end: bool = False
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self.about["address"])
+
+
+class ProcessCluster:
+    """Starts the processes, relays what they log, and ends them.
+
+    ``relay`` gets every line that a process writes to standard error, with the index of the process; ``ended`` is
+    called when a process ends that was not told to.
+    """
+
+    def __init__(self, plan: Plan, relay: Callable[[int, str], None], ended: Callable[[Member], None]) -> None:
+        self._plan = plan
+        self._relay = relay
+        self._ended = ended
+        self._tasks: list[asyncio.Task[None]] = []
+        self.members: list[Member] = []
+
+    async def start(self) -> None:
+        """Start all; return when all are in the cluster. If one fails, none is left behind."""
+        try:
+            first = await self._spawn(0, None)
+            await self._until_ready(first)
+            others = [await self._spawn(index, first.address) for index in range(1, self._plan.count)]
+            await asyncio.gather(*(self._until_ready(member) for member in others))
+        except BaseException:
+            await self.kill()
+            raise
+        # They join all at once, so places in the cluster need not follow the order of the processes.
+        self.members.sort(key=lambda member: int(member.about["node"]))
+        self._tasks += [asyncio.ensure_future(self._watch(member)) for member in self.members]
+
+    async def _spawn(self, index: int, join: str | None) -> Member:
+        flags = self._plan.flags(index, join)
+        command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", *flags]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=LINE_BYTES
+        )
+        member = Member(index, process)
+        self.members.append(member)
+        self._tasks.append(asyncio.ensure_future(self._relay_lines(member)))
+        return member
+
+    async def _until_ready(self, member: Member) -> None:
+        assert member.process.stdout is not None, "it was made with a pipe"
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                line = await member.process.stdout.readline()
+        except TimeoutError as error:
+            raise PeerError(
+                f"process {member.index} is not ready after {READY_SECONDS:.0f} seconds; see what it logged"
+            ) from error
+        if not line:
+            code = await member.process.wait()
+            raise PeerError(f"process {member.index} ended with exit code {code} before it was ready; see what it said")
+        member.about = json.loads(line)
+
+    async def _relay_lines(self, member: Member) -> None:
+        assert member.process.stderr is not None, "it was made with a pipe"
+        async for line in member.process.stderr:
+            self._relay(member.index, line.decode(errors="replace").rstrip("\n"))
+
+    async def _watch(self, member: Member) -> None:
+        await member.process.wait()
+        if not member.is_expected_to_end:
+            self._ended(member)
+
+    @property
+    def alive(self) -> list[Member]:
+        """Those that have not ended."""
+        return [member for member in self.members if member.process.returncode is None]
+
+    async def stop(self, seconds: float = STOP_SECONDS) -> list[int]:
+        """Ask all to leave and wait until they have; the indices of those that had to be killed."""
+        leaving = self.alive
+        for member in leaving:
+            member.is_expected_to_end = True
+            member.process.send_signal(signal.SIGTERM)
+        if leaving:
+            await asyncio.wait([asyncio.ensure_future(member.process.wait()) for member in leaving], timeout=seconds)
+        killed = [member.index for member in self.alive]
+        await self.kill()
+        return killed
+
+    async def kill(self) -> None:
+        """End at once whatever still runs."""
+        for member in self.alive:
+            member.is_expected_to_end = True
+            member.process.kill()
+        for member in self.members:
+            await member.process.wait()
+        # What they had to say before they ended is still in the pipes.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def free_ports(first: int, count: int, is_fixed: bool) -> int:
+    """The first of ``count`` ports in a row that are free: from ``first`` on, or, unless ``is_fixed``, further up."""
+    base = first
+    while base + count - 1 <= LAST_PORT:
+        taken = [port for port in range(base, base + count) if not is_free(port)]
+        if not taken:
+            return base
+        if is_fixed:
+            raise UsageError(f"port {taken[0]} is taken; choose another first port (--port), or --port 0 for any")
+        base = taken[-1] + 1
+    raise UsageError(f"there are no {count} free ports in a row from {first} on; use --port 0 for any")
+
+
+def is_free(port: int) -> bool:
+    """Whether a node could listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,217 @@
+"""``antiphon pub``: publish what is given, what comes on standard input, or a load."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from antiphon.cli import output, running
+from antiphon.kernel.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.live.client import Client
+
+BATCHES_IN_FLIGHT = 48
+"""Fewer than a client lets be under way, so that what waits in it stays short."""
+
+LOAD_GROUP = 256
+PACE_SECONDS = 0.005
+"""How often a load of a given rate sends what is due."""
+
+DEFAULT_SIZE = 100
+
+
+def pub(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[VALUE]...",
+            help="One message each. Without any, each line of standard input is one.",
+            show_default=False,
+        ),
+    ] = None,
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    order: Annotated[
+        Literal["none", "fifo", "causal"] | None,
+        typer.Option(help="How the messages are ordered; causal unless told otherwise.", show_default=False),
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The key of all messages.", show_default=False)] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; repeatable.", show_default=False)
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Nobody is shown the messages after that.", show_default=False),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Publish a load: so many messages.", show_default=False)
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="BYTES", help=f"Bytes of each message of a load; {DEFAULT_SIZE}.", show_default=False
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="Messages of a load per second; as fast as possible.", show_default=False),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Publish messages; returns when all are accepted. What accepted means is described in docs/guarantees.md.
+
+    Examples: antiphon pub room "why?"    seq 1000 | antiphon pub numbers    antiphon pub load --count 100000
+    """
+    import antiphon
+
+    if count is None and (size is not None or rate is not None):
+        raise UsageError("--size and --rate describe a load; say how many messages with --count")
+    if count is not None and values:
+        raise UsageError("--count makes its own messages; give either values or --count")
+    if rate is not None and not rate > 0:
+        raise UsageError(f"a rate is positive, not {rate:g}; leave it out to publish as fast as possible")
+    options: dict[str, Any] = {"order": order, "headers": headers_from(header or []), "ttl_seconds": ttl}
+    options["key"] = None if key is None else key.encode()
+    if count is not None:
+        source = load(count, size or DEFAULT_SIZE, rate)
+    else:
+        source = given(values) if values else typed_lines()
+    sent = antiphon.run(publish_all(servers, cluster, topic, options, source))
+    report(sent, json)
+
+
+@dataclass
+class Sent:
+    """What became of the messages."""
+
+    node: str = ""
+    accepted: int = 0
+    seconds: float = 0.0
+    # What was sent and is not accepted yet: what to wait for, and for how many messages it stands.
+    _pending: deque[list[Any]] = field(default_factory=deque)
+
+    @property
+    def messages_per_second(self) -> float:
+        """From the first publication to the last acceptance."""
+        return self.accepted / self.seconds if self.seconds > 0 else 0.0
+
+    def add(self, receipt: Any) -> None:
+        """One more message; those of one batch share their receipt."""
+        if not self._pending or self._pending[-1][0] is not receipt:
+            self._pending.append([receipt, 0])
+        self._pending[-1][1] += 1
+
+    async def settle(self, batches_left: int) -> None:
+        """Wait until no more than so many batches are under way."""
+        while len(self._pending) > batches_left:
+            receipt, messages = self._pending[0]
+            await receipt
+            self._pending.popleft()
+            self.accepted += messages
+
+    def forget(self) -> None:
+        """Nobody waits for the rest; errors in it are not news."""
+        for receipt, _ in self._pending:
+            receipt.cancel()
+
+
+async def publish_all(
+    servers: str, cluster: str, topic: str, options: dict[str, Any], source: AsyncIterator[list[bytes]]
+) -> Sent:
+    """Publish whatever the source gives, until it ends or somebody says stop."""
+    stop = running.until_signal()
+    sent = Sent()
+    client = await running.connect_to_any(servers, cluster)
+    try:
+        sent.node = client.address
+        await running.first_of(publish_from(source, client, topic, options, sent), stop)
+    except BaseException:
+        if sent.accepted:
+            output.complain(f"{sent.accepted:,} messages had been accepted before this:")
+        raise
+    finally:
+        sent.forget()
+        await client.abandon()
+    return sent
+
+
+async def publish_from(
+    source: AsyncIterator[list[bytes]], client: Client, topic: str, options: dict[str, Any], sent: Sent
+) -> None:
+    """Publish with many batches under way."""
+    started = 0.0
+    try:
+        async for values in source:
+            started = started or time.perf_counter()
+            for value in values:
+                sent.add(client.publish(topic, value, **options))
+            await sent.settle(BATCHES_IN_FLIGHT)
+        await sent.settle(0)
+    finally:
+        sent.seconds = time.perf_counter() - started if started else 0.0
+
+
+async def given(values: list[str]) -> AsyncIterator[list[bytes]]:
+    """The arguments of the command."""
+    for first in range(0, len(values), LOAD_GROUP):
+        yield [value.encode() for value in values[first : first + LOAD_GROUP]]
+
+
+async def typed_lines() -> AsyncIterator[list[bytes]]:
+    """The lines of standard input, in pieces that keep what waits short."""
+    if sys.stdin.isatty():
+        output.errors.print("antiphon: each line is a message; end with Ctrl-D")
+    async for lines in running.StandardInput().lines():
+        for first in range(0, len(lines), LOAD_GROUP):
+            yield lines[first : first + LOAD_GROUP]
+
+
+async def load(count: int, size: int, rate: float | None) -> AsyncIterator[list[bytes]]:
+    """Numbered messages of one size, as fast as they are taken or at a rate."""
+    made = 0
+    started = time.perf_counter()
+    while made < count:
+        if rate is None:
+            until = min(count, made + LOAD_GROUP)
+        else:
+            due = int((time.perf_counter() - started) * rate) + 1
+            until = min(count, due, made + LOAD_GROUP)
+            if until == made:
+                await asyncio.sleep(max(PACE_SECONDS, 1 / rate - PACE_SECONDS))
+                continue
+        yield [f"{number} ".encode().ljust(size, b".")[:size] for number in range(made + 1, until + 1)]
+        made = until
+
+
+def headers_from(words: list[str]) -> dict[str, bytes] | None:
+    """Headers from NAME=VALUE."""
+    headers = {}
+    for word in words:
+        name, separator, value = word.partition("=")
+        if not separator or not name:
+            raise UsageError(f"a header is NAME=VALUE, not {word!r}")
+        headers[name] = value.encode()
+    return headers or None
+
+
+def report(sent: Sent, as_json: bool) -> None:
+    """Say how many were accepted and how fast."""
+    if as_json:
+        figures = {"accepted": sent.accepted, "seconds": sent.seconds, "messages_per_second": sent.messages_per_second}
+        output.print_line({"node": sent.node, **figures})
+        return
+    words = "message" if sent.accepted == 1 else "messages"
+    print(
+        f"{sent.accepted:,} {words} accepted by {sent.node} in {sent.seconds:.3f} seconds, "
+        f"{sent.messages_per_second:,.0f} per second",
+        file=sys.stderr,
+    )

@@ -1,0 +1,127 @@
+"""What the live commands share: running until somebody says stop, and finding a node to talk to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from antiphon.kernel.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from antiphon.live.client import Client
+
+Result = TypeVar("Result")
+
+DEFAULT_PORT = 7400
+DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
+SERVERS_VARIABLE = "ANTIPHON_SERVERS"
+READ_BYTES = 1 << 16
+CHUNKS_AHEAD = 4
+
+Servers = Annotated[
+    str,
+    typer.Option(
+        "--servers", metavar="HOST:PORT,...", envvar=SERVERS_VARIABLE, help="Nodes to ask; the first that answers."
+    ),
+]
+ClusterName = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")]
+
+
+def until_signal() -> asyncio.Event:
+    """Set when the operator asks this process to stop; a second request is not answered politely any more."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+
+    def stop(number: signal.Signals) -> None:
+        asked.set()
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    return asked
+
+
+async def first_of(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
+    """The result of some work, or None if ``stop`` was set before; the work is then cancelled."""
+    working = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        return None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def addresses_in(servers: str) -> list[str]:
+    """The addresses of a list with commas."""
+    found = [address.strip() for address in servers.split(",") if address.strip()]
+    if not found:
+        raise UsageError(f"--servers names no node; for example: --servers {DEFAULT_SERVERS}")
+    return found
+
+
+async def connect_to_any(servers: str, cluster: str, order: str = "causal") -> Client:
+    """A client of the first node that answers."""
+    import antiphon
+
+    addresses = addresses_in(servers)
+    failures = []
+    for address in addresses:
+        try:
+            return await antiphon.connect(address, cluster=cluster, order=order)
+        except PeerError as error:
+            failures.append(str(error))
+    if len(failures) == 1:
+        raise PeerError(failures[0])
+    raise PeerError(f"none of {len(failures)} nodes answers; the last: {failures[-1]}")
+
+
+class StandardInput:
+    """Reads standard input on a thread of its own, a few pieces ahead, whatever it is: terminal, pipe or file."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(CHUNKS_AHEAD)
+        # A daemon, because a thread that waits for a terminal cannot be told to stop.
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        piece = b"more"
+        while piece:
+            try:
+                piece = os.read(sys.stdin.fileno(), READ_BYTES)
+                asyncio.run_coroutine_threadsafe(self._pieces.put(piece), self._loop).result()
+            except RuntimeError:
+                # The program has ended and taken its loop along.
+                return
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """What comes, as it comes, until the end."""
+        while piece := await self._pieces.get():
+            yield piece
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """Whole lines without their ends, as many at a time as have come."""
+        rest = b""
+        async for piece in self.pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            if whole:
+                yield [line.removesuffix(b"\r") for line in whole]
+        if rest:
+            yield [rest]
+
+    async def ended(self) -> None:
+        """Wait for the end; whatever comes before it is ignored."""
+        async for _ in self.pieces():
+            pass

@@ -1,0 +1,260 @@
+"""``antiphon top``: what the nodes of a cluster do, per node and per topic."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from antiphon.cli import output, running
+from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
+
+if TYPE_CHECKING:
+    from antiphon.live.client import Client
+
+ANSWER_SECONDS = 5.0
+TOPICS_SHOWN = 20
+"""On a terminal; the rest is summed up in the lines of the nodes, and all of it is in the JSON."""
+
+COUNTERS = {
+    "delivered_messages": "delivered_per_second",
+    "published": "published_per_second",
+    "delivered_bytes": "bytes_per_second",
+    "publisher_waits": "publisher_waits_per_second",
+}
+GAUGES = ("lag", "dropped", "unsent")
+
+
+class Figures(msgspec.Struct):
+    """Of one topic at one node, or of all its topics: rates over the last interval, and how it stands."""
+
+    delivered_per_second: float = 0.0
+    published_per_second: float = 0.0
+    bytes_per_second: float = 0.0
+    publisher_waits_per_second: float = 0.0
+    lag: int = 0
+    dropped: int = 0
+    unsent: int = 0
+
+
+class NodeFigures(msgspec.Struct):
+    """One node."""
+
+    node: int
+    address: str
+    total: Figures
+    topics: dict[str, Figures]
+    clients: int
+    bytes_uncommitted: int
+    bytes_unwritten: int
+    troubles: list[str]
+
+
+class Picture(msgspec.Struct):
+    """All nodes at one moment; ``unreachable`` are the addresses of those that did not answer."""
+
+    seconds: float
+    nodes: list[NodeFigures]
+    unreachable: list[str]
+
+
+def top(
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two looks at the cluster.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Stop after the first picture.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per picture and line.")] = False,
+) -> None:
+    """Watch a cluster: rates, lag, drops, waiting publishers and troubles of every node and topic, until Ctrl-C.
+
+    One node is asked who the others are. On a terminal the tables are drawn anew at every look; elsewhere each look is
+    a few lines.
+
+    Examples: antiphon top    antiphon top --once --json
+    """
+    import antiphon
+
+    if not interval > 0:
+        raise UsageError(f"an interval is positive, not {interval:g} seconds")
+    antiphon.run(watch(servers, cluster, interval, once, json))
+
+
+async def watch(servers: str, cluster: str, interval: float, once: bool, as_json: bool) -> None:
+    """Look again and again."""
+    stop = running.until_signal()
+    watcher = Watcher(servers, cluster)
+    try:
+        if output.console.is_terminal and not as_json and not once:
+            with Live(console=output.console, screen=True, auto_refresh=False) as screen:
+                await running.first_of(
+                    look(watcher, interval, once, lambda p: screen.update(drawn(p), refresh=True)), stop
+                )
+        else:
+            await running.first_of(look(watcher, interval, once, output.print_line if as_json else print_plain), stop)
+    finally:
+        await watcher.close()
+
+
+async def look(watcher: Watcher, interval: float, once: bool, show: Any) -> None:
+    """Take a picture per interval and show it."""
+    await watcher.picture()
+    while True:
+        await asyncio.sleep(interval)
+        show(await watcher.picture())
+        if once:
+            return
+
+
+class Watcher:
+    """Asks all nodes for their figures, and keeps the last ones to tell rates."""
+
+    def __init__(self, servers: str, cluster: str) -> None:
+        self._servers = servers
+        self._cluster = cluster
+        self._clients: dict[str, Client] = {}
+        self._unreachable: set[str] = set()
+        self._before: dict[tuple[int, str], dict[str, Any]] = {}
+        self._looked_at = 0.0
+
+    async def close(self) -> None:
+        """End all connections."""
+        for client in self._clients.values():
+            await client.abandon()
+
+    async def picture(self) -> Picture:
+        """All nodes that answer now. The rates are those since the last picture; in the first there are none."""
+        if not self._clients:
+            first = await running.connect_to_any(self._servers, self._cluster)
+            self._clients[first.address] = first
+        statuses = await self._ask(list(self._clients))
+        unknown = {peer["address"] for status in statuses for peer in status["peers"]} - self._clients.keys()
+        answers = await asyncio.gather(*(self._connect(address) for address in sorted(unknown)))
+        self._unreachable = {address for address, answer in zip(sorted(unknown), answers, strict=True) if not answer}
+        statuses += await self._ask([address for address in sorted(unknown) if address in self._clients])
+        if not statuses:
+            raise PeerError("no node of the cluster answers any more; check that it runs (antiphon up)")
+        now = time.monotonic()
+        seconds, self._looked_at = now - self._looked_at if self._looked_at else 0.0, now
+        nodes = [self._figures(status, seconds) for status in sorted(statuses, key=lambda each: int(each["node"]))]
+        return Picture(seconds, nodes, sorted(self._unreachable))
+
+    async def _connect(self, address: str) -> bool:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                self._clients[address] = await running.connect_to_any(address, self._cluster)
+        except (AntiphonError, TimeoutError):
+            return False
+        return True
+
+    async def _ask(self, addresses: list[str]) -> list[dict[str, Any]]:
+        answers = await asyncio.gather(*(self._status(address) for address in addresses))
+        return [answer for answer in answers if answer is not None]
+
+    async def _status(self, address: str) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._clients[address].status()
+        except (AntiphonError, TimeoutError):
+            await self._clients.pop(address).abandon()
+            return None
+
+    def _figures(self, status: dict[str, Any], seconds: float) -> NodeFigures:
+        node = int(status["node"])
+        topics = {}
+        for name, now in sorted(status["topics"].items()):
+            # A topic that was not there before has all its figures from this interval.
+            before = self._before.get((node, name), {})
+            rates = {
+                rate: max(0, now[counter] - before.get(counter, 0)) / seconds if seconds > 0 else 0.0
+                for counter, rate in COUNTERS.items()
+            }
+            topics[name] = msgspec.convert({**rates, **{gauge: now[gauge] for gauge in GAUGES}}, Figures)
+            self._before[node, name] = now
+        return NodeFigures(
+            node,
+            str(status["address"]),
+            summed(list(topics.values())),
+            topics,
+            int(status["clients"]),
+            int(status["bytes_uncommitted"]),
+            int(status["bytes_unwritten"]),
+            list(status["troubles"]),
+        )
+
+
+def summed(figures: list[Figures]) -> Figures:
+    """All topics of a node together; the lag is that of the slowest subscription."""
+    sums = {name: sum(getattr(each, name) for each in figures) for name in Figures.__struct_fields__}
+    return msgspec.convert({**sums, "lag": max((each.lag for each in figures), default=0)}, Figures)
+
+
+FIGURE_HEADINGS = ("delivered/s", "published/s", "MB/s", "waits/s", "lag", "dropped", "unsent")
+
+
+def figure_cells(figures: Figures) -> list[str]:
+    """Figures as text."""
+    return [
+        f"{figures.delivered_per_second:,.0f}",
+        f"{figures.published_per_second:,.0f}",
+        f"{figures.bytes_per_second / 1e6:,.2f}",
+        f"{figures.publisher_waits_per_second:,.0f}",
+        f"{figures.lag:,}",
+        f"{figures.dropped:,}",
+        f"{figures.unsent:,}",
+    ]
+
+
+def troubles_in(picture: Picture) -> list[str]:
+    """What is wrong anywhere."""
+    troubles = [f"node {node.node}: {trouble}" for node in picture.nodes for trouble in node.troubles]
+    return troubles + [f"{address} does not answer" for address in picture.unreachable]
+
+
+def drawn(picture: Picture) -> Group:
+    """A picture for a terminal."""
+    nodes = Table(title=f"{len(picture.nodes)} nodes", title_justify="left", box=None, pad_edge=False)
+    nodes.add_column("node")
+    nodes.add_column("address")
+    for heading in (*FIGURE_HEADINGS, "clients", "uncommitted", "unwritten"):
+        nodes.add_column(heading, justify="right")
+    for node in picture.nodes:
+        sizes = [f"{node.clients}", f"{node.bytes_uncommitted:,}", f"{node.bytes_unwritten:,}"]
+        nodes.add_row(str(node.node), node.address, *figure_cells(node.total), *sizes)
+    topics = Table(title="\nbusiest topics", title_justify="left", box=None, pad_edge=False)
+    topics.add_column("topic")
+    topics.add_column("node")
+    for heading in FIGURE_HEADINGS:
+        topics.add_column(heading, justify="right")
+    found = [(name, node.node, figures) for node in picture.nodes for name, figures in node.topics.items()]
+    found.sort(key=lambda each: (-each[2].delivered_per_second, each[0], each[1]))
+    for name, number, figures in found[:TOPICS_SHOWN]:
+        topics.add_row(escape(name), str(number), *figure_cells(figures))
+    lines = [f"[bold red]{escape(trouble)}[/]" for trouble in troubles_in(picture)]
+    return Group(nodes, topics, *lines)
+
+
+def print_plain(picture: Picture) -> None:
+    """A picture as plain lines."""
+    for node in picture.nodes:
+        words = ", ".join(
+            f"{cell} {name}" for name, cell in zip(FIGURE_HEADINGS, figure_cells(node.total), strict=True)
+        )
+        print(
+            f"node {node.node} {node.address}: {words}, {node.clients} clients, "
+            f"{node.bytes_uncommitted:,} bytes uncommitted, {node.bytes_unwritten:,} unwritten"
+        )
+        for name, figures in node.topics.items():
+            words = ", ".join(
+                f"{cell} {name}" for name, cell in zip(FIGURE_HEADINGS, figure_cells(figures), strict=True)
+            )
+            print(f"  {name}: {words}")
+    for trouble in troubles_in(picture):
+        print(f"trouble: {trouble}")
+    print(flush=True)

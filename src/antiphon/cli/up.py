@@ -1,0 +1,133 @@
+"""``antiphon up``: a local cluster of processes on loopback, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import typer
+from rich.table import Table
+
+from antiphon.cli import output, running
+from antiphon.cli.node import LogLevel
+from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports
+from antiphon.kernel.errors import PeerError, UsageError
+
+ALL_GONE = "all nodes have ended"
+
+
+def up(
+    nodes: Annotated[int, typer.Option("-n", "--nodes", min=1, max=64, help="How many.")] = 8,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Keep logs in DIRECTORY/node-0 and so on.", show_default=False),
+    ] = None,
+    durability: Annotated[
+        Literal["disk", "memory"] | None,
+        typer.Option(help="When a message is accepted; disk is the default with --data.", show_default=False),
+    ] = None,
+    order: Annotated[
+        Literal["none", "fifo", "causal"], typer.Option(help="The order of messages that do not name one.")
+    ] = "causal",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            help=f"The port of the first node; the others follow. 0 takes any. Without it {running.DEFAULT_PORT}, or "
+            "the next that are free.",
+            show_default=False,
+        ),
+    ] = None,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Serve metrics, each node at a port of its own.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Write traces to DIRECTORY/node-0.parquet ...", show_default=False),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What the nodes log, on standard error.")] = "warning",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all are up.")] = False,
+) -> None:
+    """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave in an orderly way.
+
+    Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
+    """
+    import antiphon
+
+    if durability == "disk" and data is None:
+        raise UsageError("durability 'disk' needs a place: give a data directory with --data")
+    base = free_ports(running.DEFAULT_PORT if port is None else port, nodes, port is not None) if port != 0 else 0
+    settings = ["--order", order, "--log-level", log_level]
+    settings += [] if durability is None else ["--durability", durability]
+    settings += ["--log-json"] if log_json else []
+    plan = Plan(nodes, base, data, trace, metrics, settings)
+    antiphon.run(keep_up(plan, json, log_json))
+
+
+async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
+    """From start to the end of the last process."""
+    stop = running.until_signal()
+    gone = asyncio.Event()
+
+    def ended(member: Member) -> None:
+        output.complain(
+            f"node {member.about['node']} at {member.address} ended with exit code {member.process.returncode}; "
+            "publishers of its topics wait for it in vain: restart the cluster"
+        )
+        if not cluster.alive:
+            gone.set()
+
+    cluster = ProcessCluster(plan, relay_json if log_json else relay_text, ended)
+    try:
+        await running.first_of(cluster.start(), stop)
+        if not stop.is_set():
+            announce(cluster, as_json)
+            await running.first_of(gone.wait(), stop)
+    finally:
+        killed = await cluster.stop()
+    if killed:
+        raise PeerError(f"the processes {', '.join(map(str, killed))} did not leave in time and were killed")
+    if gone.is_set():
+        raise PeerError(ALL_GONE)
+
+
+def announce(cluster: ProcessCluster, as_json: bool) -> None:
+    """Say where the nodes are, for people or for programs."""
+    members = cluster.members
+    servers = ",".join(member.address for member in members)
+    if as_json:
+        nodes = [{**member.about, "process": member.index, "pid": member.process.pid} for member in members]
+        output.print_line({"nodes": nodes, "servers": servers})
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("node", "address", "process"):
+        table.add_column(heading)
+    has_metrics = any("metrics" in member.about for member in members)
+    if has_metrics:
+        table.add_column("metrics")
+    for member in members:
+        served = [f"http://{member.about['metrics']}/metrics"] if has_metrics else []
+        table.add_row(str(member.about["node"]), member.address, str(member.process.pid), *served)
+    output.console.print(table)
+    if members[0].address == running.DEFAULT_SERVERS:
+        print("antiphon pub, sub and top find it without more; Ctrl-C ends it.", flush=True)
+    else:
+        print(f"export {running.SERVERS_VARIABLE}={servers}", flush=True)
+        print("With this line antiphon pub, sub and top find it; Ctrl-C ends it.", flush=True)
+
+
+def relay_text(index: int, line: str) -> None:
+    """What a node logs, with the number of its process."""
+    print(f"{index} | {line}", file=sys.stderr, flush=True)
+
+
+def relay_json(index: int, line: str) -> None:
+    """The same for programs; what is no JSON (a crash of the interpreter) becomes an event."""
+    try:
+        values = msgspec.json.decode(line, type=dict[str, object])
+    except msgspec.DecodeError:
+        values = {"event": line}
+    print(msgspec.json.encode({"process": index, **values}).decode(), file=sys.stderr, flush=True)

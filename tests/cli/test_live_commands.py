@@ -1,0 +1,273 @@
+"""``antiphon pub``, ``sub``, ``top`` and ``audit`` with a real cluster of three processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from antiphon.cli.top import Watcher
+from tests.cli.conftest import Command
+from tests.cli.local_nodes import SECONDS, ended, first_line, started
+
+
+@dataclass
+class Cluster:
+    """Where the nodes of a running cluster are."""
+
+    servers: list[str]
+    pids: list[int]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes with logs."""
+    data = tmp_path_factory.mktemp("cluster")
+    with started("up", "-n", 3, "--port", 0, "--json", "--data", data, "--durability", "memory") as up:
+        nodes = first_line(up)["nodes"]
+        yield Cluster([node["address"] for node in nodes], [node["pid"] for node in nodes])
+        assert ended(up) == (0, "")
+
+
+def piped(text: bytes, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    """A command with something on standard input."""
+    command = [sys.executable, "-m", "antiphon", *map(str, arguments)]
+    return subprocess.run(command, input=text, capture_output=True, timeout=SECONDS, check=False)
+
+
+def test_what_is_published_at_one_node_is_printed_at_another(cluster: Cluster, command: Command) -> None:
+    first, second, _ = cluster.servers
+    with started("sub", "room", "--servers", first, "--count", 3, "--json") as sub:
+        assert sub.stderr is not None
+        assert sub.stderr.readline() == f"antiphon: subscribed to room at {first}\n"
+        options = ("--key", "k", "--header", "lang=en", "--ttl", "600", "--order", "fifo")
+        called = command("pub", "room", "why?", "because", "--servers", second, *options)
+        assert (called.code, called.said) == (0, "")
+        assert f"2 messages accepted by {second} in " in called.complained
+        binary = piped(b"\xff\xfe\n", "pub", "room", "--servers", second)
+        assert binary.returncode == 0
+        printed, _ = sub.communicate(timeout=SECONDS)
+        assert sub.returncode == 0
+    messages = [json.loads(line) for line in printed.splitlines()]
+    assert [message.get("value") for message in messages] == ["why?", "because", None]
+    assert [message["sequence"] for message in messages] == [1, 2, 3]
+    assert [message["offset"] for message in messages] == [0, 1, 2]
+    assert [message["order"] for message in messages] == ["fifo", "fifo", "causal"]
+    assert messages[0]["key"] == "k"
+    assert messages[0]["headers"] == {"lang": "en"}
+    assert messages[2]["value_base64"] == "//4="
+
+
+def test_lines_of_standard_input_are_messages_and_the_log_gives_them_back(cluster: Cluster, command: Command) -> None:
+    lines = [f"line {number}" for number in range(3000)]
+    done = piped("\n".join(lines).encode(), "pub", "lines", "--servers", cluster.servers[0], "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout)["accepted"] == 3000
+    read = command("sub", "lines", "--servers", cluster.servers[0], "--start", "earliest", "--count", 3000)
+    assert read.code == 0
+    assert read.said.splitlines() == lines
+    read = command("sub", "lines", "--servers", cluster.servers[0], "--start", 2990, "--count", 5)
+    assert read.said.splitlines() == lines[2990:2995]
+    read = command("sub", "lines", "--servers", cluster.servers[0], "--start", "2020-01-31T12:00", "--count", 2)
+    assert read.said.splitlines() == lines[:2]
+
+
+def test_a_pattern_prints_topics_too(cluster: Cluster, command: Command) -> None:
+    with started("sub", "orders.*", "--servers", cluster.servers[2], "--count", 2) as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        for topic in ("orders.new", "orders.old"):
+            assert command("pub", topic, "1", "--servers", cluster.servers[1]).code == 0
+        printed, _ = sub.communicate(timeout=SECONDS)
+    assert sorted(printed.splitlines()) == ["orders.new\t1", "orders.old\t1"]
+
+
+def test_a_load_arrives_whole_and_a_quiet_subscriber_counts_it(cluster: Cluster, command: Command) -> None:
+    with started("sub", "load", "--servers", cluster.servers[1], "--count", 20_000, "--quiet") as sub:
+        assert sub.stderr is not None
+        sub.stderr.readline()
+        called = command("pub", "load", "--servers", cluster.servers[0], "--count", 20_000, "--size", 50, "--json")
+        result = json.loads(called.said)
+        assert (called.code, result["accepted"], called.complained) == (0, 20_000, "")
+        printed, counted = sub.communicate(timeout=SECONDS)
+    assert (sub.returncode, printed) == (0, "")
+    assert "20,000 messages in " in counted.splitlines()[-1]
+
+
+def test_a_load_keeps_its_rate(cluster: Cluster, command: Command) -> None:
+    called = command("pub", "slow", "--servers", cluster.servers[0], "--count", 30, "--rate", 100, "--json")
+    result = json.loads(called.said)
+    # The last of 30 is due 0.29 seconds after the first; a busy machine may be later, never earlier.
+    assert result["accepted"] == 30
+    assert result["seconds"] > 0.28
+
+
+def test_top_shows_every_node_and_topic(cluster: Cluster, command: Command) -> None:
+    command("pub", "shown", "x", "--servers", cluster.servers[1])
+    called = command("top", "--once", "--interval", 0.1, "--json", "--servers", cluster.servers[2])
+    picture = json.loads(called.said)
+    assert [node["node"] for node in picture["nodes"]] == [0, 1, 2]
+    assert [node["address"] for node in picture["nodes"]] == cluster.servers
+    assert "shown" in picture["nodes"][1]["topics"]
+    assert (called.code, picture["unreachable"]) == (0, [])
+    plain = command("top", "--once", "--interval", 0.1, "--servers", cluster.servers[2]).said
+    assert plain.startswith(f"node 0 {cluster.servers[0]}: ")
+    assert "\n  shown: 0 delivered/s" in plain
+
+
+def test_rates_are_differences_over_time() -> None:
+    watcher = Watcher("127.0.0.1:1", "antiphon")
+    zeros = dict.fromkeys(("delivered_messages", "published", "delivered_bytes", "publisher_waits"), 0)
+    gauges = {"lag": 3, "dropped": 1, "unsent": 2}
+
+    def status(count: int) -> dict[str, Any]:
+        topics = {"a": {**zeros, **gauges, "delivered_messages": count}, "b": {**zeros, **gauges, "published": count}}
+        sizes = dict.fromkeys(("clients", "bytes_uncommitted", "bytes_unwritten"), 0)
+        return {"node": 4, "address": "here:1", "topics": topics, "troubles": ["disk: full"], **sizes}
+
+    assert watcher._figures(status(100), 0.0).total.delivered_per_second == 0
+    figures = watcher._figures(status(300), 2.0)
+    assert figures.topics["a"].delivered_per_second == 100
+    assert figures.topics["b"].published_per_second == 100
+    assert (figures.total.lag, figures.total.dropped, figures.total.unsent) == (3, 2, 4)
+    assert figures.troubles == ["disk: full"]
+
+
+MISUSES = {
+    "nothing listens": (["pub", "room", "x", "--servers", "127.0.0.1:1"], 1, "cannot connect to a node at 127.0.0.1:1"),
+    "none of two listens": (["sub", "room", "--servers", "127.0.0.1:1,127.0.0.1:2"], 1, "none of 2 nodes answers"),
+    "top of nothing": (["top", "--servers", "127.0.0.1:1"], 1, "check that one runs there (antiphon up)"),
+    "no servers": (["top", "--servers", " , "], 2, "--servers names no node"),
+    "a bad start": (["sub", "room", "--start", "tomorrow"], 2, "not at 'tomorrow'"),
+    "a bad header": (["pub", "room", "x", "--header", "odd"], 2, "a header is NAME=VALUE, not 'odd'"),
+    "a rate of nothing": (["pub", "room", "--rate", "5"], 2, "say how many messages with --count"),
+    "values and a load": (["pub", "room", "x", "--count", "5"], 2, "give either values or --count"),
+    "a rate of zero": (["pub", "room", "--count", "5", "--rate", "0"], 2, "a rate is positive"),
+    "no interval": (["top", "--interval", "0"], 2, "an interval is positive"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "complaint"), MISUSES.values(), ids=MISUSES.keys())
+def test_misuse_is_explained(command: Command, arguments: list[str], code: int, complaint: str) -> None:
+    called = command(*arguments)
+    assert (called.code, called.said) == (code, "")
+    assert complaint in called.complained
+
+
+def test_a_topic_that_cannot_be_is_refused(cluster: Cluster, command: Command) -> None:
+    called = command("pub", "orders.*", "x", "--servers", cluster.servers[0])
+    assert called.code == 2
+    assert "orders.*" in called.complained
+
+
+def test_servers_can_come_from_the_environment(
+    cluster: Cluster, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTIPHON_SERVERS", f"127.0.0.1:1,{cluster.servers[1]}")
+    assert f"accepted by {cluster.servers[1]}" in command("pub", "room", "x").complained
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command(cluster: Cluster) -> None:
+    with started("sub", "endless", "--servers", cluster.servers[0]) as sub:
+        assert sub.stderr is not None
+        assert sub.stdout is not None
+        sub.stderr.readline()
+        sub.stdout.close()
+        sub.stdout = None
+        piped(b"1\n", "pub", "endless", "--servers", cluster.servers[0])
+        _, complained = sub.communicate(timeout=SECONDS)
+        assert (sub.returncode, complained) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a run in which two nodes published in different orders and a third listened."""
+    directory = tmp_path_factory.mktemp("traces")
+    with started("up", "-n", 3, "--port", 0, "--json", "--trace", directory) as up:
+        servers = [node["address"] for node in first_line(up)["nodes"]]
+        with started("sub", "room", "--servers", servers[2], "--count", 600, "--quiet") as sub:
+            assert sub.stderr is not None
+            sub.stderr.readline()
+            for server, order in ((servers[0], "causal"), (servers[1], "none"), (servers[0], "fifo")):
+                assert piped(b"x\n" * 200, "pub", "room", "--servers", server, "--order", order).returncode == 0
+            sub.communicate(timeout=SECONDS)
+        assert ended(up) == (0, "")
+    return directory
+
+
+def test_an_audit_of_a_live_run_finds_nothing(traces: Path, command: Command) -> None:
+    called = command("audit", traces, "--json")
+    found = json.loads(called.said)
+    assert (called.code, found["verdict"], found["messages"], found["missing_nodes"]) == (0, "clean", 600, [])
+    # Node 1 began to publish when 200 messages had been published.
+    assert found["deliveries"] == 3 * 600 - 200
+    applies = {name for name, check in found["checks"].items() if check["applies"]}
+    assert applies == {"completeness", "duplicates", "fifo", "causal", "validity", "membership"}
+    assert found["checks"]["total"] == {"applies": False, "violations": 0, "example": None}
+    plain = command("audit", *traces.iterdir())
+    assert (plain.code, plain.said.splitlines()[-1]) == (0, "nothing violated")
+
+
+def test_an_audit_without_a_publisher_says_what_it_cannot_tell(traces: Path, command: Command) -> None:
+    silent = [path for path in traces.iterdir() if pq.read_table(path)["node"][0].as_py() == 1]
+    called = command("audit", *(path for path in traces.iterdir() if path not in silent), "--json")
+    found = json.loads(called.said)
+    assert (called.code, found["missing_nodes"]) == (0, [1])
+    assert not found["checks"]["validity"]["applies"]
+
+
+def test_an_audit_finds_what_was_lost(traces: Path, command: Command, tmp_path: Path) -> None:
+    for path in traces.iterdir():
+        table = pq.read_table(path)
+        if table["node"][0].as_py() == 2:
+            is_lost = pc.and_(pc.equal(table["source"], 0), pc.equal(table["sequence"], 7))
+            table = table.filter(pc.invert(is_lost))
+        pq.write_table(table, tmp_path / path.name)
+    called = command("audit", tmp_path, "--json")
+    found = json.loads(called.said)
+    assert (called.code, found["verdict"]) == (1, "violated")
+    assert found["checks"]["completeness"]["violations"] == 1
+    assert "publication 7 of node 0" in found["checks"]["completeness"]["example"]
+    plain = command("audit", tmp_path)
+    assert plain.code == 1
+    assert "1 violations, such as publication 7 of node 0" in " ".join(plain.said.split())
+
+
+def test_an_audit_of_nothing_is_misuse(command: Command, tmp_path: Path) -> None:
+    called = command("audit", tmp_path)
+    assert called.code == 2
+    assert "nodes write theirs when they leave" in called.complained
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+
+
+@pytest.mark.parametrize(("name", "code"), [("topics", 0), ("published", 1), ("lossy", 0), ("crash", 2)])
+def test_simulated_runs_are_judged_by_what_their_scenario_promises(
+    command: Command, tmp_path: Path, name: str, code: int
+) -> None:
+    trace = tmp_path / "trace.parquet"
+    command("simulate", EXAMPLES / f"{name}.toml", "--trace", trace)
+    called = command("audit", trace, "--json")
+    assert called.code == code
+    if code == 2:
+        assert "what is promised to nodes that crash, join or leave is not defined" in called.complained
+    else:
+        checks = json.loads(called.said)["checks"]
+        assert checks["completeness"]["applies"] == (name != "lossy")
+        assert (checks["fifo"]["violations"] > 0) == (name == "published")
+
+
+def test_the_processes_of_the_cluster_are_all_there_at_the_end(cluster: Cluster) -> None:
+    """Nothing that the commands did has cost a node."""
+    for pid in cluster.pids:
+        os.kill(pid, 0)

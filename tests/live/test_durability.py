@@ -127,6 +127,9 @@ def test_a_start_that_retention_removed_is_an_error_that_names_the_earliest(tmp_
             for number in range(10):
                 await node.publish("room", b"%d" % number + bytes(1000))
         async with antiphon.start(data=data, retention_bytes=3000) as node:
+            log = node.store
+            assert log is not None
+            await until(lambda: log.earliest("room") > 0)
             earliest = await node.subscribe("room", "earliest").ready()
             kept = (await take(earliest, 1))[0].offset
             assert 5 < kept < 10

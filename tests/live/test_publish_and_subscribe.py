@@ -313,7 +313,7 @@ def test_messages_expire() -> None:
     running(test)
 
 
-@pytest.mark.parametrize("size", [5 << 20, 10 << 20, VALUE_BYTES_AT_MOST])
+@pytest.mark.parametrize("size", [5 << 20, VALUE_BYTES_AT_MOST])
 def test_large_values_arrive_whole(size: int) -> None:
     async def test() -> None:
         async with cluster(2) as (here, there):

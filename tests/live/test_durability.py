@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ import antiphon
 from antiphon import Node, PeerError, UsageError
 from antiphon.live.log import DurableLog
 from antiphon.live.status import troubles_of
+from antiphon.live.surface import Starting
 from tests.live.support import child, cluster, outcome, running, take, take_values, until
 
 
@@ -26,6 +28,11 @@ async def publish_numbers(node: Node, first: int, end: int, batch: int = 10) -> 
 
 def numbers(first: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, end)]
+
+
+def joined_to(node: Node, directory: Path, **settings: Any) -> Starting[Node]:
+    """Another node of a cluster, with a log."""
+    return antiphon.start(join=[node.address], data=str(directory / "data"), **settings)
 
 
 @pytest.mark.parametrize("durability", ["disk", "memory"])
@@ -51,19 +58,12 @@ def test_a_replay_starts_where_it_is_told(tmp_path: Path) -> None:
         async with cluster(1, data=str(tmp_path / "data")) as (node,):
             await publish_numbers(node, 0, 50)
             middle = datetime.now(UTC)
+            # Times of the log have microseconds: what follows must not be appended in the same one.
             await asyncio.sleep(0.002)
             await publish_numbers(node, 50, 100)
-            for start, first in ((0, 0), (7, 7), (99, 99), ("earliest", 0), (middle, 50), (100, 100), ("latest", 100)):
-                subscription = await node.subscribe("room", start).ready()
-                if first < 100:
+            for start, first in ((0, 0), (7, 7), (99, 99), ("earliest", 0), (middle, 50)):
+                async with node.subscribe("room", start) as subscription:
                     assert await take_values(subscription, 100 - first) == numbers(first, 100)
-                await node.publish("room", b"live")
-                assert await take_values(subscription, 1) == [b"live"]
-                await subscription.close()
-                # The next one starts behind what was published here.
-                await node.flush()
-                if first == 99:
-                    break
 
     running(test)
 
@@ -87,22 +87,20 @@ def test_latest_and_times_to_come_start_with_what_comes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("durability", ["disk", "memory"])
 def test_a_replay_while_others_publish_has_no_gap_and_no_duplicate(tmp_path: Path, durability: str) -> None:
     async def test() -> None:
-        async with cluster(1) as (publisher,):
-            data = str(tmp_path / "data")
-            async with antiphon.start(join=[publisher.address], data=data, durability=durability) as node:
-                await node.subscribe("room").ready()
-                publishing = asyncio.create_task(publish_numbers(publisher, 0, 20_000, 100))
-                await until(lambda: node.topics["room"].visible_offset > 500)
-                subscriptions = [await node.subscribe("room", start).ready() for start in (0, "earliest", 317)]
-                called: list[bytes] = []
-                node.subscribe("room", "earliest", callback=lambda message: called.append(message.value))
-                for subscription, first in zip(subscriptions, (0, 0, 317), strict=True):
-                    messages = await take(subscription, 20_000 - first)
-                    assert [message.value for message in messages] == numbers(first, 20_000)
-                    assert [message.offset for message in messages] == list(range(first, 20_000))
-                await publishing
-                await until(lambda: len(called) == 20_000)
-                assert called == numbers(0, 20_000)
+        async with cluster(1) as (publisher,), joined_to(publisher, tmp_path, durability=durability) as node:
+            await node.subscribe("room").ready()
+            publishing = asyncio.create_task(publish_numbers(publisher, 0, 20_000, 100))
+            await until(lambda: node.topics["room"].visible_offset > 500)
+            subscriptions = [await node.subscribe("room", start).ready() for start in (0, "earliest", 317)]
+            called: list[bytes] = []
+            node.subscribe("room", "earliest", callback=lambda message: called.append(message.value))
+            for subscription, first in zip(subscriptions, (0, 0, 317), strict=True):
+                messages = await take(subscription, 20_000 - first)
+                assert [message.value for message in messages] == numbers(first, 20_000)
+                assert [message.offset for message in messages] == list(range(first, 20_000))
+            await publishing
+            await until(lambda: len(called) == 20_000)
+            assert called == numbers(0, 20_000)
 
     running(test)
 
@@ -170,7 +168,7 @@ class FailingDisk:
         self.is_broken = True
         log.commit = self.commit  # type: ignore[method-assign]
 
-    def commit(self) -> object:
+    def commit(self) -> int:
         if self.is_broken:
             self.failures += 1
             raise PeerError("the disk is broken on purpose")
@@ -179,21 +177,20 @@ class FailingDisk:
 
 def test_while_the_disk_fails_publishers_wait_and_health_says_so(tmp_path: Path) -> None:
     async def test() -> None:
-        async with cluster(2, data=None) as (other, _):
-            async with antiphon.start(join=[other.address], data=str(tmp_path / "data")) as node:
-                local = await node.subscribe("room").ready()
-                remote = await other.subscribe("room").ready()
-                assert troubles_of(node) == []
-                assert node.store is not None
-                disk = FailingDisk(node.store)
-                waiting = node.publish("room", b"wait for me")
-                await until(lambda: disk.failures >= 3)
-                assert not waiting.done() and local.queued == 0
-                assert troubles_of(node) == ["disk: the disk is broken on purpose"]
-                disk.is_broken = False
-                await waiting
-                assert await take_values(local, 1) == await take_values(remote, 1) == [b"wait for me"]
-                assert troubles_of(node) == []
+        async with cluster(2) as (other, _), joined_to(other, tmp_path) as node:
+            local = await node.subscribe("room").ready()
+            remote = await other.subscribe("room").ready()
+            assert troubles_of(node) == []
+            assert node.store is not None
+            disk = FailingDisk(node.store)
+            waiting = node.publish("room", b"wait for me")
+            await until(lambda: disk.failures >= 3)
+            assert not waiting.done() and local.queued == 0
+            assert troubles_of(node) == ["disk: the disk is broken on purpose"]
+            disk.is_broken = False
+            await waiting
+            assert await take_values(local, 1) == await take_values(remote, 1) == [b"wait for me"]
+            assert troubles_of(node) == []
 
     running(test)
 
@@ -214,19 +211,18 @@ def test_a_node_whose_disk_stays_broken_can_be_closed(tmp_path: Path) -> None:
 
 def test_a_subscriber_with_a_log_holds_credit_until_the_disk_has_it(tmp_path: Path) -> None:
     async def test() -> None:
-        async with cluster(1, window=2) as (publisher,):
-            async with antiphon.start(join=[publisher.address], data=str(tmp_path / "data")) as node:
-                subscription = await node.subscribe("room").ready()
-                await publisher.publish("room", b"0")
-                await take(subscription, 1)
-                assert node.store is not None
-                disk = FailingDisk(node.store)
-                publishing = asyncio.create_task(publish_numbers(publisher, 1, 20_000, 1))
-                await until(lambda: publisher.outboxes["room"].waits > 0 and disk.failures > 0)
-                assert not publishing.done() and subscription.queued == 0
-                disk.is_broken = False
-                assert await take_values(subscription, 19_999) == numbers(1, 20_000)
-                await publishing
+        async with cluster(1, window=2) as (publisher,), joined_to(publisher, tmp_path) as node:
+            subscription = await node.subscribe("room").ready()
+            await publisher.publish("room", b"0")
+            await take(subscription, 1)
+            assert node.store is not None
+            disk = FailingDisk(node.store)
+            publishing = asyncio.create_task(publish_numbers(publisher, 1, 20_000, 1))
+            await until(lambda: publisher.outboxes["room"].waits > 0 and disk.failures > 0)
+            assert not publishing.done() and subscription.queued == 0
+            disk.is_broken = False
+            assert await take_values(subscription, 19_999) == numbers(1, 20_000)
+            await publishing
 
     running(test)
 

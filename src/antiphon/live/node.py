@@ -111,7 +111,7 @@ class Node(Publisher):
             if settings.data is not None:
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
                 self.store = DurableLog.open(settings.data, retention=retention)
-                self.commit = GroupCommit(self.store, self.settle)
+                self.commit = GroupCommit(self.store, self.settle, self.fail)
                 self.catalogue.names.update(self.store.topics())
                 self._trim()
             await self._listen()
@@ -206,9 +206,11 @@ class Node(Publisher):
             self.cluster.close()
         if self._trace is not None:
             self._trace.close()
-        if self.commit is not None:
-            await self.commit.close()
-        self._stopped.set()
+        try:
+            if self.commit is not None:
+                await self.commit.close()
+        finally:
+            self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""

@@ -203,8 +203,28 @@ def test_a_node_whose_disk_stays_broken_can_be_closed(tmp_path: Path) -> None:
         disk = FailingDisk(node.store)
         waiting = asyncio.ensure_future(node.publish("room", b"never on disk"))
         await until(lambda: disk.failures >= 1)
-        await outcome(node.close())
+        assert "broken on purpose" in str(await outcome(node.close()))
         assert isinstance(await outcome(waiting), PeerError)
+        await node.until_stopped()
+
+    running(test)
+
+
+def test_what_fails_after_a_commit_stops_the_node_and_tells_all_who_wait(tmp_path: Path) -> None:
+    async def test() -> None:
+        node = await antiphon.start(data=str(tmp_path / "data"), leave_seconds=0.5)
+        subscription = await node.subscribe("room").ready()
+        await node.publish("room", b"good")
+        assert node.commit is not None
+
+        def fail() -> None:
+            raise ValueError("broken on purpose")
+
+        node.commit.then(fail)
+        assert "broken on purpose" in str(await outcome(node.publish("room", b"never shown")))
+        assert "broken on purpose" in str(await outcome(node.until_stopped()))
+        assert await take_values(subscription, 1) == [b"good"]
+        assert "broken on purpose" in str(await outcome(anext(aiter(subscription))))
 
     running(test)
 

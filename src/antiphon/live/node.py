@@ -616,6 +616,8 @@ class Node(Publisher):
         self._is_settling = True
         try:
             while True:
+                # What others wait for leaves first: whoever is woken here has its turn later anyway.
+                self._write_dirty()
                 shown, self._to_show = self._to_show, []
                 for topic, batch in shown:
                     topic.show(batch)
@@ -625,13 +627,16 @@ class Node(Publisher):
             self.fail(error)
         finally:
             self._is_settling = False
+        self._write_dirty()
+        if self._unhurried and not self._is_unhurried_scheduled:
+            self._is_unhurried_scheduled = True
+            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
+
+    def _write_dirty(self) -> None:
         if self._dirty:
             dirty, self._dirty = self._dirty, set()
             for writer in dirty:
                 writer.flush()
-        if self._unhurried and not self._is_unhurried_scheduled:
-            self._is_unhurried_scheduled = True
-            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

@@ -5,7 +5,10 @@
 It says ``listening ADDRESS`` when it listens and then does WHAT:
 
 * ``serve``: nothing but be there, until standard input ends; then it leaves;
-* ``publish``: publish numbers on ``room`` one by one and say ``accepted NUMBER`` after each.
+* ``publish``: publish numbers on ``room`` one by one and say ``accepted NUMBER`` after each;
+* ``converse:PLACE:COUNT:CHAINS:LENGTH:NOISE``: subscribe to the rooms and say ``ready``; after the first line begin
+  its share of the chains, answer whatever falls to it, publish noise in between, and say ``done`` when it has heard
+  all.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import sys
 from typing import Any
 
 import antiphon
-from antiphon import Node
+from antiphon import Message, Node
 
 
 def settings_of(words: list[str]) -> dict[str, Any]:
@@ -42,6 +45,37 @@ async def publish(node: Node) -> None:
         number += 1
 
 
+ROOMS = ("room.red", "room.green", "room.blue")
+
+
+async def converse(node: Node, place: int, count: int, chains: int, length: int, noise: int) -> None:
+    """Take part in chains of questions and answers: each message of a chain is published by the next of all nodes."""
+    unheard = chains * length + count * noise
+    everything = asyncio.Event()
+
+    def hear(message: Message) -> None:
+        nonlocal unheard
+        unheard -= 1
+        if message.order == "causal":
+            chain, depth = map(int, message.value.split())
+            if depth + 1 < length and (chain + depth + 1) % count == place:
+                node.publish(message.topic, b"%d %d" % (chain, depth + 1))
+        if unheard == 0:
+            everything.set()
+
+    await asyncio.gather(*(node.subscribe(room, callback=hear).ready() for room in ROOMS))
+    say("ready")
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    for number in range(max(chains, noise)):
+        if number < chains and number % count == place:
+            await node.publish(ROOMS[number % 3], b"%d 0" % number)
+        if number < noise:
+            await node.publish(ROOMS[number % 3], b"noise", order="fifo")
+        await asyncio.sleep(0)
+    await everything.wait()
+    say("done")
+
+
 async def main() -> None:
     """Start the node and do what is asked."""
     what, *words = sys.argv[1:]
@@ -49,6 +83,8 @@ async def main() -> None:
         say(f"listening {node.address}")
         if what == "publish":
             await publish(node)
+        elif what.startswith("converse:"):
+            await converse(node, *map(int, what.split(":")[1:]))
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import antiphon
 from antiphon import Message, Node, Subscription
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
 """A test that has not come to its end by then has failed: it hangs."""
 
 Result = TypeVar("Result")

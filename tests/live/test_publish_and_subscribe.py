@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -313,7 +314,7 @@ def test_messages_expire() -> None:
     running(test)
 
 
-@pytest.mark.parametrize("size", [5 << 20, 10 << 20, VALUE_BYTES_AT_MOST])
+@pytest.mark.parametrize("size", [5 << 20, VALUE_BYTES_AT_MOST])
 def test_large_values_arrive_whole(size: int) -> None:
     async def test() -> None:
         async with cluster(2) as (here, there):
@@ -340,5 +341,23 @@ def test_orders_chosen_per_message_keep_the_sequence_of_a_publisher_that_orders(
             assert ordered == sorted(ordered)
             assert all(message.order == orders[(message.sequence - 1) % 5] for message in messages)
             assert all(message.value == b"%d" % (message.sequence - 1) for message in messages)
+
+    running(test)
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_a_batch_that_cannot_be_read_stops_nobody(tmp_path: Path, with_log: bool) -> None:
+    async def test() -> None:
+        data = str(tmp_path / "data") if with_log else None
+        async with cluster(1) as (here,), antiphon.start(join=[here.address], data=data) as there:
+            called: list[bytes] = []
+            await there.subscribe("room", callback=lambda message: called.append(message.value)).ready()
+            await here.publish("room", b"before")
+            await here.flush()
+            assert here.process is not None
+            here.process.publish(b"\x01\x00\x00\x00garbage", here.topics["room"].number, 2)
+            await here.publish("room", b"after")
+            await until(lambda: called == [b"before", b"after"])
+            assert there.failure is None
 
     running(test)

@@ -58,10 +58,12 @@ class FrameReader(asyncio.BufferedProtocol):
         self.bytes_received += nbytes
         self._filled += nbytes
         try:
-            self._cut()
+            try:
+                self._cut()
+            except ProtocolError as error:
+                self.refuse(error)
+            # What came before a refused frame counts.
             self.input_ended()
-        except ProtocolError as error:
-            self.refuse(error)
         except Exception as error:
             self.broken(error)
 

@@ -91,6 +91,8 @@ class Node(Publisher):
         self._is_unhurried_scheduled = False
         self._blocked: set[Outbox] = set()
         self._draining: list[Outbox] = []
+        # Of batches that wait for the disk.
+        self._receipts: set[asyncio.Future[None]] = set()
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
         self._is_settling = False
@@ -109,7 +111,7 @@ class Node(Publisher):
             if settings.data is not None:
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
                 self.store = DurableLog.open(settings.data, retention=retention)
-                self.commit = GroupCommit(self.store, self.settle)
+                self.commit = GroupCommit(self.store, self.settle, self.fail)
                 self.catalogue.names.update(self.store.topics())
                 self._trim()
             await self._listen()
@@ -204,15 +206,20 @@ class Node(Publisher):
             self.cluster.close()
         if self._trace is not None:
             self._trace.close()
-        if self.commit is not None:
-            await self.commit.close()
-        self._stopped.set()
+        try:
+            if self.commit is not None:
+                await self.commit.close()
+        finally:
+            self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
         self._stop_taking()
         for outbox in self._draining:
             outbox.fail(error)
+        for receipt in tuple(self._receipts):
+            if not receipt.done():
+                receipt.set_exception(error)
         # Also those that read the log, or have no topic yet.
         for subscription, ready in self._ready.items():
             subscription.fail(error)
@@ -309,6 +316,8 @@ class Node(Publisher):
         self._own = None
         if segment.receipt is not None:
             if self.commit is not None and self.with_receipts:
+                self._receipts.add(segment.receipt)
+                segment.receipt.add_done_callback(self._receipts.discard)
                 self.commit.then(partial(set_if_waiting, segment.receipt))
             else:
                 set_if_waiting(segment.receipt)
@@ -341,16 +350,27 @@ class Node(Publisher):
 
     async def _add_all(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         for topic in topics:
+            topic.beginners += 1
             self._join_topic(topic)
-        for topic in topics:
-            await self.add_to(subscription, topic)
+        try:
+            for topic in topics:
+                await self.add_to(subscription, topic)
+        finally:
+            for topic in topics:
+                topic.beginners -= 1
+                self._leave_if_unwanted(topic)
 
     async def add_to(self, subscription: Subscription, topic: LiveTopic) -> None:
         """Let a subscription have a topic; done when its messages come."""
-        joined = self._join_topic(topic)
-        if not joined.done():
-            await asyncio.shield(joined)
-        subscription.begin(topic)
+        topic.beginners += 1
+        try:
+            joined = self._join_topic(topic)
+            if not joined.done():
+                await asyncio.shield(joined)
+            subscription.begin(topic)
+        finally:
+            topic.beginners -= 1
+            self._leave_if_unwanted(topic)
 
     async def subscription_ready(self, subscription: Subscription) -> None:
         """Wait until a subscription has all its topics."""
@@ -371,8 +391,7 @@ class Node(Publisher):
         for topic in topics:
             if subscription in topic.sinks:
                 topic.sinks.remove(subscription)
-            if not topic.is_wanted():
-                self._leave_topic(topic)
+            self._leave_if_unwanted(topic)
 
     def first_offset(self, topic: LiveTopic, start: Start) -> int:
         """The offset at which a subscription begins."""
@@ -426,6 +445,16 @@ class Node(Publisher):
             self.process.subscribe(topic.number)
             self.settle()
         return topic.joined
+
+    def _leave_if_unwanted(self, topic: LiveTopic) -> None:
+        """End a membership that nobody here needs any more; one that is not effective yet, when it is."""
+        joined = topic.joined
+        if joined is None or topic.is_wanted() or self._closing is not None:
+            return
+        if joined.done():
+            self._leave_topic(topic)
+        else:
+            joined.add_done_callback(lambda _: self._leave_if_unwanted(topic))
 
     def _leave_topic(self, topic: LiveTopic) -> None:
         assert self.process is not None, "who joined a topic has a process"

@@ -20,7 +20,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, Protocol
 
-from antiphon.kernel.errors import AntiphonError, UsageError
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch, Message
 from antiphon.live.errors import SlowConsumerError
 from antiphon.live.logs import logger
@@ -258,7 +258,11 @@ class Subscription:
     def _call(self, topic: LiveTopic, batch: Batch) -> None:
         callback = self._callback
         assert callback is not None, "only subscriptions with a callback call"
-        messages = self._visible(topic, batch)
+        try:
+            messages = self._visible(topic, batch)
+        except ProtocolError as error:
+            log.error("a batch cannot be read", cause=error, topic=topic.name, publisher=batch.publisher)
+            return
         self.delivered += len(messages)
         for message in messages:
             try:

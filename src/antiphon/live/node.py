@@ -362,6 +362,9 @@ class Node(Publisher):
 
     async def add_to(self, subscription: Subscription, topic: LiveTopic) -> None:
         """Let a subscription have a topic; done when its messages come."""
+        if subscription.is_closed or self._closing is not None:
+            # Nobody would end this membership.
+            return
         topic.beginners += 1
         try:
             joined = self._join_topic(topic)

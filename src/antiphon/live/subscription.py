@@ -157,6 +157,11 @@ class Subscription:
         return self._is_closed and not self._queue and self._failure is None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will be added to what has come."""
+        return self._is_closed
+
+    @property
     def queued(self) -> int:
         """How many messages wait for the application."""
         return self._queued

@@ -15,6 +15,7 @@ from antiphon import Node, UsageError
 from antiphon.fabrics.admission_messages import Ask, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.client_messages import AskStatus, Publish, SubscribeTo
+from antiphon.live.cluster import IncomingConnection
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.controls import PROTOCOL_VERSION, Admit, Hello, Publishes
 from antiphon.live.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
@@ -248,5 +249,24 @@ def test_connections_that_end_in_the_middle_of_a_frame_leave_nothing_behind() ->
                 assert await answers_to(node, sent, end=True) == []
             assert not node.clients
             assert not node.cluster._incoming
+
+    running(test)
+
+
+def test_a_connection_that_is_accepted_while_its_node_is_shut_is_closed() -> None:
+    """A loop may hand over a connection after the node has closed all that it knew of."""
+
+    class LateTransport(Transport):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            await node.close()
+            late = LateTransport()
+            IncomingConnection(node).connection_made(late)  # type: ignore[arg-type]
+            assert late.is_closed
 
     running(test)

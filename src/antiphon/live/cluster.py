@@ -43,6 +43,7 @@ class Cluster:
         self._by_address: dict[str, OutgoingLink] = {}
         self._instances: dict[str, int] = {}
         self._incoming: set[IncomingConnection] = set()
+        self._is_closed = False
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._is_out: asyncio.Future[None] = node.loop.create_future()
         self._ticking: asyncio.TimerHandle | None = None
@@ -67,6 +68,7 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections."""
+        self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         for link in self._by_address.values():
@@ -188,6 +190,9 @@ class Cluster:
     def connection_opened(self, connection: IncomingConnection) -> None:
         """Somebody has connected."""
         self._incoming.add(connection)
+        if self._is_closed:
+            # Accepted while the node was shut: whoever waits for an answer must learn that there is nobody.
+            connection.close()
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         """A connection that somebody opened has ended."""

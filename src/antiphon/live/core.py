@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from antiphon.live.tracing import LiveTrace
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
-CREDIT_SECONDS: Final = 0.001
-"""How long acknowledgements wait for others to travel with. At full speed a publisher is not slowed by it as long as
-``window`` batches take longer than this for every level of its tree; at low rates it halves the number of packets."""
+CREDIT_SECONDS: Final = 0.004
+CREDIT_FRAMES: Final = 16
+"""How long acknowledgements wait for others to travel with, and how many travel without waiting. At low rates this
+saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
 
 
 class NodeCore(Publisher):
@@ -155,7 +156,7 @@ class NodeCore(Publisher):
         if link is None:
             return
         link.send(self.codec.encode(message))
-        if not message.is_credit():
+        if not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
             self._dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.

@@ -147,6 +147,11 @@ class FrameWriter:
             transport.writelines(queue)
         self.queued_bytes = 0
 
+    @property
+    def queued_frames(self) -> int:
+        """How many frames wait for the next write."""
+        return len(self._queue) // 2
+
     def unwritten_bytes(self) -> int:
         """What has been sent and is not in the hands of the operating system yet."""
         waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -83,12 +83,25 @@ def local_cores(master: str) -> int:
 
 @contextmanager
 def spark_session(application: str, options: SessionOptions | None = None) -> Iterator[SparkSession]:
-    """A session for the length of a block."""
+    """A session for the length of a block; one that is there already, as in a notebook, is used and not stopped."""
+    present = active_session()
+    if present is not None:
+        yield present
+        return
     session = start_session(application, options or SessionOptions())
     try:
         yield session
     finally:
         session.stop()
+
+
+def active_session() -> SparkSession | None:
+    """The session that this process has, if any; does not load Spark to find out."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 @cache

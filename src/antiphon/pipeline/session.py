@@ -248,6 +248,7 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(scratch),
+            "spark.python.daemon.module": "antiphon.pipeline.worker_daemon",
             # Two per core keep both busy; Spark's 200 are for clusters.
             "spark.sql.shuffle.partitions": str(2 * local_cores(master)),
         }

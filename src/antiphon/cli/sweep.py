@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +91,15 @@ def sweep(
         def watch(done: int, running: int) -> None:
             steps.reach(done, f"done, {running} running, {max(total - done - running, 0)} left")
 
-        sweeps.run_sweep(found, options, watch)
+        try:
+            with terminated_as_interrupted():
+                sweeps.run_sweep(found, options, watch)
+        except KeyboardInterrupt as interrupt:
+            finished = len(sweeps.look(wanted, out).records)
+            output.complain(
+                f"interrupted; {finished:,} of {total:,} cells are finished; the same command does the rest"
+            )
+            raise typer.Exit(130) from interrupt
     outcome = outcome_of(found, kept, time.perf_counter() - begun)
     if json:
         output.print_json(outcome)
@@ -99,6 +110,16 @@ def sweep(
     )
     if outcome.failed or broken:
         raise typer.Exit(1)
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Let a polite request to stop be answered as politely as a key: Spark is stopped and its files are removed."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def outcome_of(found: Sweep, kept: int, seconds: float) -> Outcome:

@@ -42,6 +42,7 @@ MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 KINDS_OF_MASTERS = "local[2], spark://host:7077, yarn, k8s://https://host:6443 or sc://host:15002"
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
 LINES_OF_LOG = 400
+SCRATCH = "antiphon-spark-"
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +111,29 @@ def scratch_directory() -> Path:
 
     One for the process and not for the session: the Java process outlives a session and serves the next.
     """
-    directory = Path(tempfile.mkdtemp(prefix="antiphon-spark-"))
+    remove_what_the_dead_left()
+    directory = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
+
+
+def remove_what_the_dead_left() -> None:
+    """Remove the files of processes that were killed and could not do it themselves."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        process = left.name.removeprefix(SCRATCH).partition("-")[0]
+        if process.isdigit() and not is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process with this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def start_session(application: str, options: SessionOptions) -> SparkSession:

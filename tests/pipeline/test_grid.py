@@ -132,7 +132,7 @@ def test_larger_cells_have_more_work() -> None:
         (BASE.replace("[base]", "seeds = []\n[base]"), "line 2: seeds: expected a list of seeds, not []"),
         (BASE.replace("[base]", "seeds = [1, 1]\n[base]"), "line 2: seeds: a seed stands here twice"),
         (BASE.replace("[base]", "seeds = [1]\nrepetitions = 2\n[base]"), "leave out seeds or repetitions"),
-        (BASE.replace("[base]", "repetitions = 99999\n[base]") + "[grid]\nnodes = [1, 2]", "this makes 199,998 cells"),
+        (BASE.replace("[base]", "repetitions = 19999\n[base]") + "[grid]\nnodes = [1, 2]", "this makes 39,998 cells"),
     ],
 )
 def test_a_mistake_is_explained(text: str, complaint: str) -> None:

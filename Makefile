@@ -29,15 +29,18 @@ clean:
 	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
-DEPENDENCIES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")
+# What the package needs and its extras `spark` and, on a machine without Java 17 or newer, `java`, one per line.
+DEPENDENCIES := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	print(*project["dependencies"], *(d for e in sys.argv[1:] for d in project["optional-dependencies"][e]), sep="\n")
+JAVA_EXTRA := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || echo java)
 
 $(VENV)/tools: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Antiphon needs Python 3.11 or newer; run: make PYTHON=python3.11" >&2; exit 1; }
-	@echo "Setting up .venv (once, about a minute)"
+	@echo "Setting up .venv (once, a few minutes: Apache Spark alone is 450 MB)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip "setuptools>=77,<90"
 	$(PIP) --group dev
-	$(BIN)/python -c '$(DEPENDENCIES)' > $(VENV)/dependencies.txt
+	$(BIN)/python -c '$(DEPENDENCIES)' spark $(JAVA_EXTRA) > $(VENV)/dependencies.txt
 	$(PIP) --requirement $(VENV)/dependencies.txt
 	touch $@
 

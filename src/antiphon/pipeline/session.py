@@ -1,0 +1,340 @@
+"""The one place where a Spark session is made.
+
+Without a word from the user Spark is embedded: it runs inside this command, on all cores, and talks to nobody. A master
+(``--master`` or the environment variable ``ANTIPHON_SPARK_MASTER``) sends the same jobs to a cluster: ``spark://``,
+``yarn``, ``k8s://``, or a Spark Connect server at ``sc://``. A command makes one session and keeps it to its end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER_VARIABLE = "ANTIPHON_SPARK_MASTER"
+MEMORY_VARIABLE = "ANTIPHON_SPARK_MEMORY"
+
+ATTEMPTS = 4
+"""How often a task is tried before the job fails; an embedded Spark would try once if it were not told."""
+
+SECONDS_TO_CONNECT = 5.0
+SMALLEST_MEMORY = 1 << 30
+LARGEST_MEMORY = 4 << 30
+MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+KINDS_OF_MASTERS = "local[2], spark://host:7077, yarn, k8s://https://host:6443 or sc://host:15002"
+DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
+LINES_OF_LOG = 400
+SCRATCH = "antiphon-spark-"
+
+
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command may ask of its session."""
+
+    master: str | None = None
+    """Where the work is done; by default here."""
+    cores: int | None = None
+    """How many cores an embedded Spark uses, or the job on a cluster; by default all."""
+    memory: str | None = None
+    """What the driver may use, such as ``2g``; an embedded Spark has its executor in there too."""
+    brief: bool = False
+    """For work of seconds: compile less, start sooner."""
+    settings: Mapping[str, str] = {}
+    """Further settings of Spark."""
+
+    def chosen_master(self) -> str:
+        """The master, from the option or the environment; embedded if neither names one."""
+        named = self.master or os.environ.get(MASTER_VARIABLE, "")
+        if not named or named == "local":
+            cores = "*" if self.cores is None else str(self.cores)
+            return f"local[{cores},{ATTEMPTS}]"
+        plain = re.fullmatch(r"local\[(\d+|\*)\]", named)
+        if plain is not None:
+            return f"local[{plain[1] if self.cores is None else self.cores},{ATTEMPTS}]"
+        return named
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark is embedded in this process."""
+    return master.startswith("local")
+
+
+def local_cores(master: str) -> int:
+    """How many tasks an embedded Spark runs at a time."""
+    match = re.match(r"local\[(\d+)", master)
+    return int(match[1]) if match is not None else len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def spark_session(application: str, options: SessionOptions | None = None) -> Iterator[SparkSession]:
+    """A session for the length of a block; one that is there already, as in a notebook, is used and not stopped."""
+    present = active_session()
+    if present is not None:
+        yield present
+        return
+    session = start_session(application, options or SessionOptions())
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def active_session() -> SparkSession | None:
+    """The session that this process has, if any; does not load Spark to find out."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+@cache
+def scratch_directory() -> Path:
+    """Where Spark puts its files; gone when this process ends.
+
+    One for the process and not for the session: the Java process outlives a session and serves the next.
+    """
+    remove_what_the_dead_left()
+    directory = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def remove_what_the_dead_left() -> None:
+    """Remove the files of processes that were killed and could not do it themselves."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        process = left.name.removeprefix(SCRATCH).partition("-")[0]
+        if process.isdigit() and not is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process with this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def start_session(application: str, options: SessionOptions) -> SparkSession:
+    """Start a session; any failure is one sentence. Whoever calls this stops it."""
+    master = options.chosen_master()
+    check_options(options, master)
+    pyspark = import_pyspark()
+    check_master(master)
+    if master.startswith("sc://"):
+        return connect(application, master, options)
+    from pyspark.sql import SparkSession
+
+    scratch = scratch_directory()
+    settings = settings_for(master, options, scratch, str(pyspark.__version__), Path(str(pyspark.__file__)).parent)
+    prepare_environment(master)
+    builder = SparkSession.builder.appName(application).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    log = scratch / "spark.log"
+    try:
+        with standard_error_into(log):
+            session = builder.getOrCreate()
+    except Exception as error:
+        # Py4J hands on whatever Java threw.
+        raise PeerError(f"Spark does not start at {master}: {reason(error, log)}") from error
+    session.sparkContext.setLogLevel("OFF" if is_local(master) else "ERROR")
+    return session
+
+
+def import_pyspark() -> ModuleType:
+    """The module, or a sentence what to install."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise UsageError("this needs Apache Spark; run: pip install 'antiphon[spark]'") from error
+    return pyspark
+
+
+def check_options(options: SessionOptions, master: str) -> None:
+    """Complain about what cannot be meant."""
+    if options.cores is not None and options.cores < 1:
+        raise UsageError(f"expected a number of cores, 1 or more, not {options.cores}; for example: --cores 2")
+    memory = chosen_memory(options)
+    if MEMORY.fullmatch(memory) is None:
+        raise UsageError(f"expected an amount of memory such as 2g or 800m, not {memory!r}")
+    scheme = master.partition(":")[0]
+    if not (is_local(master) or master == "yarn" or scheme in DEFAULT_PORTS):
+        raise UsageError(f"{master!r} is no master of Spark; choose one of {KINDS_OF_MASTERS}, or none to run here")
+
+
+def check_master(master: str) -> None:
+    """Find out in a few seconds that nobody is there, instead of after Spark's minutes."""
+    if master == "yarn":
+        if not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+            raise UsageError("master yarn needs HADOOP_CONF_DIR to name the directory of the cluster's configuration")
+        return
+    failures = []
+    for host, port in addresses_of(master):
+        try:
+            socket.create_connection((host, port), SECONDS_TO_CONNECT).close()
+            return
+        except OSError as error:
+            failures.append(f"{host}:{port}: {error.strerror or error}")
+    if failures:
+        raise PeerError(f"no Spark master answers at {', '.join(failures)}; check --master, and that it runs")
+
+
+def addresses_of(master: str) -> list[tuple[str, int]]:
+    """Where a master listens; standalone ones may name several places. None if Spark is embedded."""
+    if is_local(master):
+        return []
+    scheme, _, rest = master.partition("://")
+    text = rest.partition("/;")[0]
+    if scheme == "k8s":
+        text = text.rpartition("://")[2]
+    found = []
+    for part in text.split(","):
+        try:
+            place = urlsplit(f"//{part}")
+            host, port = place.hostname, place.port
+        except ValueError as error:
+            raise UsageError(f"{master!r} names no host and port; for example: {KINDS_OF_MASTERS}") from error
+        if not host:
+            raise UsageError(f"{master!r} names no host; for example: {KINDS_OF_MASTERS}")
+        found.append((host, port or DEFAULT_PORTS[scheme]))
+    return found
+
+
+def connect(application: str, master: str, options: SessionOptions) -> SparkSession:
+    """A session on a Spark Connect server; needs no Java here."""
+    from pyspark.sql import SparkSession
+
+    try:
+        builder = SparkSession.builder.appName(application).remote(master)
+        for name, value in {**QUERY_SETTINGS, **options.settings}.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise UsageError("Spark Connect needs more packages; run: pip install 'antiphon[spark]'") from error
+    except Exception as error:
+        raise PeerError(f"no Spark Connect server answers at {master}: {first_line(str(error))}") from error
+
+
+QUERY_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""What every query of ours expects, wherever it runs."""
+
+
+def settings_for(master: str, options: SessionOptions, scratch: Path, version: str, spark_home: Path) -> dict[str, str]:
+    """The settings of a session; those that a command asked for win."""
+    from antiphon.pipeline.java import archive_options, find_java_home
+
+    java_home = find_java_home()
+    os.environ["JAVA_HOME"] = str(java_home)
+    java_options = [f"-Djava.io.tmpdir={scratch}", *archive_options(java_home, spark_home, version)]
+    if options.brief:
+        java_options.append("-XX:TieredStopAtLevel=1")
+    found = {
+        **QUERY_SETTINGS,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.driver.memory": chosen_memory(options),
+        "spark.task.maxFailures": str(ATTEMPTS),
+    }
+    if is_local(master):
+        found |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(scratch),
+            "spark.python.daemon.module": "antiphon.pipeline.worker_daemon",
+            # Two per core keep both busy; Spark's 200 are for clusters.
+            "spark.sql.shuffle.partitions": str(2 * local_cores(master)),
+        }
+    elif options.cores is not None:
+        found["spark.cores.max"] = str(options.cores)
+    found |= options.settings
+    more = found.get("spark.driver.extraJavaOptions", "")
+    found["spark.driver.extraJavaOptions"] = " ".join([*java_options, more]).strip()
+    return found
+
+
+def prepare_environment(master: str) -> None:
+    """Let the workers be of the same interpreter as this process, which is where the compiled simulator is."""
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        # Other machines may have it in another place, which the operator then has named.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # A Spark elsewhere on the machine, or one of another version, must not be mixed with the installed package.
+    os.environ.pop("SPARK_HOME", None)
+
+
+def chosen_memory(options: SessionOptions) -> str:
+    """The memory of the driver: as asked for, or a quarter of the machine's within reason."""
+    asked = options.memory or os.environ.get(MEMORY_VARIABLE)
+    if asked:
+        return asked
+    wanted = min(max(machine_memory() // 4, SMALLEST_MEMORY), LARGEST_MEMORY)
+    return f"{wanted >> 20}m"
+
+
+def machine_memory() -> int:
+    """How many bytes this process may use at most: the machine's, or the limit of its container."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    try:
+        return min(whole, int(limit.read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return whole
+
+
+@contextmanager
+def standard_error_into(log: Path) -> Iterator[None]:
+    """Let what is started in the block write its standard error into a file; Java's chatter is for nobody."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def reason(error: BaseException, log: Path) -> str:
+    """Why Spark did not start: what Java said if it did not get far, else what was thrown."""
+    said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_OF_LOG:] if log.is_file() else []
+    for line in said:
+        if line.startswith(("Error", "Exception in thread", "Caused by:")):
+            return line
+    return first_line(str(error))
+
+
+def first_line(text: str) -> str:
+    """The first line of a message that may be pages long."""
+    return text.strip().partition("\n")[0]

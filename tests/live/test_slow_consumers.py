@@ -198,7 +198,7 @@ def test_what_no_subscription_can_be_is_refused(arguments: dict[str, str]) -> No
 
 
 def test_a_publisher_that_may_have_one_batch_under_way_does_not_wait_for_the_company_of_acknowledgements() -> None:
-    """With a window of one, every acknowledgement is waited for: each says that it is wanted, and is written at once."""
+    """With a window of one every acknowledgement is waited for: each says that it is wanted, and is written at once."""
 
     async def test() -> None:
         async with cluster(3, window=1) as nodes:

@@ -217,9 +217,9 @@ def watched(work: Callable[[], list[Any]], sweep: Sweep, watch: Watcher) -> list
 
 
 def running_in(out: Path) -> int:
-    """How many cells are being run."""
+    """How many cells are being run; an attempt that died and the next of the same cell are one."""
     try:
-        return sum(1 for _ in os.scandir(out / ATTEMPTS))
+        return len({entry.name.partition("-")[0] for entry in os.scandir(out / ATTEMPTS)})
     except OSError:
         return 0
 

@@ -15,6 +15,7 @@ from antiphon.pipeline.sweep_bench import SweepMeasurement, measure_sweep
 def test_spark_and_the_pool_write_the_same_bytes(spark: SparkSession) -> None:
     measured = {engine: measure_sweep(engine, 1, 2, 2) for engine in ("pool", "spark")}
     pool, on_spark = measured["pool"], measured["spark"]
+    assert pool.processor_seconds is None or pool.processor_seconds > 0
     assert pool.fingerprint == on_spark.fingerprint
     assert pool.trace_rows == on_spark.trace_rows > 2 * 2 * 512
     assert measure_sweep("pool", 1, 2, 3).fingerprint != pool.fingerprint
@@ -27,6 +28,7 @@ def measurement(engine: str, cores: int, seconds: float, fingerprint: str = "sam
         cells=4,
         start_seconds=1.0,
         seconds=seconds,
+        processor_seconds=seconds * 2,
         seconds_per_cell=6.0,
         trace_rows=1000,
         trace_bytes=10,
@@ -50,7 +52,7 @@ def call(monkeypatch: pytest.MonkeyPatch, spark_fingerprint: str = "same") -> in
 def test_the_table_says_what_spark_costs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch) == 0
     said = capsys.readouterr().out
-    assert said.count("+10.0%") == 2
+    assert said.count("+10.0%") == 4, "elapsed and of the processor, with one core and with two"
     assert said.count("720") == 2, "4 cells in 20 s"
 
 

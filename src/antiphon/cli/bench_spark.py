@@ -27,6 +27,14 @@ FROM_SECONDS = 5.0
 NAMES = {"pool": "pool of processes", "spark": "Spark"}
 
 
+class Overhead(msgspec.Struct, frozen=True):
+    """What Spark took more than the pool, as shares."""
+
+    elapsed: float
+    processor: float | None
+    """Says more on a machine that others use too."""
+
+
 def spark(
     cells: Annotated[int, typer.Option("--cells", metavar="N", min=1, help="Simulations of the sweep.")] = CELLS,
     publications: Annotated[
@@ -91,31 +99,44 @@ def measure_apart(engine: str, cores: int, cells: int, publications: int) -> Swe
     return msgspec.json.decode(done.stdout, type=SweepMeasurement)
 
 
-def overheads_of(measured: list[SweepMeasurement]) -> dict[str, float]:
-    """How much longer Spark took than the pool with as many cores, as a share."""
-    pool = {one.cores: one.seconds for one in measured if one.engine == "pool"}
-    return {str(one.cores): one.seconds / pool[one.cores] - 1 for one in measured if one.engine == "spark"}
+def overheads_of(measured: list[SweepMeasurement]) -> dict[str, Overhead]:
+    """What Spark took more than the pool with as many cores, by their number."""
+    pool = {one.cores: one for one in measured if one.engine == "pool"}
+    return {
+        str(one.cores): Overhead(
+            elapsed=one.seconds / pool[one.cores].seconds - 1,
+            processor=share_more(one.processor_seconds, pool[one.cores].processor_seconds),
+        )
+        for one in measured
+        if one.engine == "spark"
+    }
 
 
-def show(measured: list[SweepMeasurement], overheads: dict[str, float]) -> None:
+def share_more(one: float | None, other: float | None) -> float | None:
+    """How much more one is than the other, as a share; unknown if either is."""
+    return one / other - 1 if one and other else None
+
+
+def show(measured: list[SweepMeasurement], overheads: dict[str, Overhead]) -> None:
     """The table for people."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    headings = ("cores", "cells", "seconds/cell", "start", "seconds", "simulations/h", "trace rows/s", "overhead")
+    headings = ("cores", "s/cell", "start", "seconds", "simulations/h", "rows/s", "more", "processor s", "more")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in measured:
-        overhead = f"{overheads[str(one.cores)]:+.1%}" if one.engine == "spark" else ""
+        more = overheads[str(one.cores)] if one.engine == "spark" else None
         table.add_row(
             NAMES[one.engine],
             str(one.cores),
-            str(one.cells),
             f"{one.seconds_per_cell:.1f}",
             f"{one.start_seconds:.1f} s",
             f"{one.seconds:.1f}",
             f"{one.cells_per_hour:,.0f}",
             f"{one.rows_per_second:,.0f}",
-            overhead,
+            "" if more is None else f"{more.elapsed:+.1%}",
+            "" if one.processor_seconds is None else f"{one.processor_seconds:.1f}",
+            "" if more is None or more.processor is None else f"{more.processor:+.1%}",
         )
     output.console.print(table)
     shortest = min(one.seconds_per_cell for one in measured)

@@ -107,6 +107,7 @@ def held(grid: Grid, out: Path) -> Iterator[None]:
         except OSError as error:
             raise write_failed(out, error) from error
         yield
+        shutil.rmtree(out / ATTEMPTS, ignore_errors=True)
 
 
 def check_columns(grid: Grid, out: Path) -> None:
@@ -208,7 +209,7 @@ def watched(work: Callable[[], list[Any]], sweep: Sweep, watch: Watcher) -> list
         still = [cell for cell in waiting if read_record(cell, sweep.out) is None]
         done += len(waiting) - len(still)
         waiting = still
-        watch(done, running_in(sweep.out))
+        watch(done, len(running_in(sweep.out) & {cell.number for cell in waiting}))
         # Looking at many thousands of cells takes a while, which is the tasks' while too.
         pause = max(SECONDS_BETWEEN_LOOKS, PAUSES_PER_LOOK * (time.perf_counter() - begun))
     if errors:
@@ -216,12 +217,12 @@ def watched(work: Callable[[], list[Any]], sweep: Sweep, watch: Watcher) -> list
     return results
 
 
-def running_in(out: Path) -> int:
-    """How many cells are being run."""
+def running_in(out: Path) -> set[int]:
+    """The numbers of cells that somebody began; those who died are among them until the sweep ends."""
     try:
-        return sum(1 for _ in os.scandir(out / ATTEMPTS))
+        return {int(entry.name.partition("-")[0]) for entry in os.scandir(out / ATTEMPTS)}
     except OSError:
-        return 0
+        return set()
 
 
 def explained(error: Exception, sweep: Sweep) -> AntiphonError:

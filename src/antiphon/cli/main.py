@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, top, torture, up
+from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, sweep, top, torture, up
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -52,6 +52,7 @@ app.command("sub")(sub.sub)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("simulate")(simulate.simulate)
+app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)

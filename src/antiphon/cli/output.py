@@ -83,9 +83,14 @@ class Steps:
 
     def step(self, what: str) -> None:
         """One more step is done."""
-        self._done += 1
+        self.reach(self._done + 1, what)
+
+    def reach(self, done: int, what: str) -> None:
+        """So many steps are done by now; they may be as many as before."""
+        finishes = done == self._total and self._done < done
+        self._done = done
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, advance=1, description=f"{self._title}: {what}")
-        elif self._done == self._total or time.monotonic() >= self._next_line:
+            self._bar.update(self._task, completed=done, description=f"{self._title}: {what}")
+        elif finishes or time.monotonic() >= self._next_line:
             print(f"{self._title}: {self._done}/{self._total} {what}", file=sys.stderr, flush=True)
             self._next_line = time.monotonic() + SECONDS_BETWEEN_LINES

@@ -42,6 +42,7 @@ MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 KINDS_OF_MASTERS = "local[2], spark://host:7077, yarn, k8s://https://host:6443 or sc://host:15002"
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
 LINES_OF_LOG = 400
+SCRATCH = "antiphon-spark-"
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +84,25 @@ def local_cores(master: str) -> int:
 
 @contextmanager
 def spark_session(application: str, options: SessionOptions | None = None) -> Iterator[SparkSession]:
-    """A session for the length of a block."""
+    """A session for the length of a block; one that is there already, as in a notebook, is used and not stopped."""
+    present = active_session()
+    if present is not None:
+        yield present
+        return
     session = start_session(application, options or SessionOptions())
     try:
         yield session
     finally:
         session.stop()
+
+
+def active_session() -> SparkSession | None:
+    """The session that this process has, if any; does not load Spark to find out."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 @cache
@@ -97,9 +111,29 @@ def scratch_directory() -> Path:
 
     One for the process and not for the session: the Java process outlives a session and serves the next.
     """
-    directory = Path(tempfile.mkdtemp(prefix="antiphon-spark-"))
+    remove_what_the_dead_left()
+    directory = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
+
+
+def remove_what_the_dead_left() -> None:
+    """Remove the files of processes that were killed and could not do it themselves."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
+        process = left.name.removeprefix(SCRATCH).partition("-")[0]
+        if process.isdigit() and not is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is a process with this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def start_session(application: str, options: SessionOptions) -> SparkSession:
@@ -235,6 +269,7 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(scratch),
+            "spark.python.daemon.module": "antiphon.pipeline.worker_daemon",
             # Two per core keep both busy; Spark's 200 are for clusters.
             "spark.sql.shuffle.partitions": str(2 * local_cores(master)),
         }

@@ -31,17 +31,22 @@ from antiphon.simulator.workload import MAXIMUM_PUBLICATIONS, publisher_count
 
 def load_scenario(path: Path, seed: int | None = None, nodes: int | None = None) -> Scenario:
     """The scenario in a file, checked; ``seed`` and ``nodes`` replace what the file says."""
+    text = read_text(path, "scenario")
+    return parse_scenario(text, str(path), seed, nodes)
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a scenario file, or of ``what`` else people write."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        raise UsageError(f"there is no scenario at {path}; check the name") from error
+        raise UsageError(f"there is no {what} at {path}; check the name") from error
     except IsADirectoryError as error:
-        raise UsageError(f"{path} is a directory; name one scenario file in it, such as {path / 'a.toml'}") from error
+        raise UsageError(f"{path} is a directory; name one {what} file in it, such as {path / 'a.toml'}") from error
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: byte {error.start + 1} is not UTF-8 text; save the file as UTF-8") from error
     except OSError as error:
         raise PeerError(f"cannot read {path}: {error.strerror or error}; check its permissions") from error
-    return parse_scenario(text, str(path), seed, nodes)
 
 
 def parse_scenario(text: str, name: str = "scenario", seed: int | None = None, nodes: int | None = None) -> Scenario:

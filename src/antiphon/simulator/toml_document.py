@@ -66,6 +66,10 @@ class Document:
         parts = [self.name if line is None else f"{self.name}, line {line}", spell(place), sentence]
         return ScenarioError(": ".join(part for part in parts if part))
 
+    def has(self, place: Place) -> bool:
+        """Whether a key or a table of this place begins a line."""
+        return any(known == place for known, _ in places_in(self._text))
+
     def _syntax_error(self, message: str) -> ScenarioError:
         match = LINE_IN_MESSAGE.match(message)
         what = message if match is None else match["what"]

@@ -1,0 +1,133 @@
+"""Cells of a sweep on disk: what one is, how it is run, and how one knows that it is finished.
+
+A cell has a directory whose name spells its parameters the way Spark expects partitions::
+
+    traces/experiment=order-and-size/nodes=64/scenario_order=causal/seed=1/trace.parquet
+
+A cell is run in a directory apart and its files are moved into place when they are complete, the record last: it says
+what came of the run and of which scenario, and how long the trace is. A cell with no record, with the record of another
+scenario, or with a trace of another length than its record says, is not finished and is run (again). Nothing that
+happens in between, on this machine or another, can make half a cell look like a whole one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+from antiphon.simulator.run import Result, run_scenario
+from antiphon.simulator.scenario import Scenario
+
+Scalar = str | int | float | bool
+
+TRACES = "traces"
+ATTEMPTS = "_attempts"
+TRACE = "trace.parquet"
+RECORD = "_cell.json"
+"""Spark does not read what begins with an underscore."""
+END_OF_PARQUET = b"PAR1"
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One deterministic simulation of a sweep."""
+
+    number: int
+    parameters: dict[str, Scalar]
+    scenario: Scenario
+    directory: str
+    """Where its trace is, below the directory of traces."""
+    digest: str
+    """Changes whenever the run would."""
+    work: int
+    """An estimate, to begin with the largest."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a cell."""
+
+    digest: str
+    parameters: dict[str, Scalar]
+    result: Result
+    trace_bytes: int
+
+
+def write_failed(where: Path, error: OSError) -> PeerError:
+    """The complaint about a directory that does not take what is written to it."""
+    return PeerError(
+        f"cannot write to {where}: {error.strerror or error}; free some space or choose another --out, and run again: "
+        "what is finished is kept"
+    )
+
+
+def read_record(cell: Cell, out: Path) -> Record | None:
+    """The record of a finished cell; none if it must be run."""
+    directory = out / TRACES / cell.directory
+    try:
+        record = msgspec.json.decode((directory / RECORD).read_bytes(), type=Record)
+        if record.digest != cell.digest or (
+            record.result.trace is not None and not is_whole(directory / TRACE, record.trace_bytes)
+        ):
+            return None
+    except (OSError, msgspec.DecodeError):
+        # Whatever is wrong with it, running the cell again puts it right, or says why it cannot.
+        return None
+    return record
+
+
+def is_whole(trace: Path, expected_bytes: int) -> bool:
+    """Whether a Parquet file has the length it should have and an end."""
+    with trace.open("rb") as file:
+        if file.seek(0, os.SEEK_END) != expected_bytes or expected_bytes < len(END_OF_PARQUET):
+            return False
+        file.seek(-len(END_OF_PARQUET), os.SEEK_END)
+        return file.read() == END_OF_PARQUET
+
+
+def run_cell(cell: Cell, out: Path) -> Record:
+    """Run a cell and put its trace and its record into place; a finished cell is left alone.
+
+    Several attempts may run at the same time, of which all but one are thought to be dead: each works in a directory
+    of its own, and since all write the same bytes it does not matter who comes last.
+    """
+    record = read_record(cell, out)
+    if record is not None:
+        return record
+    try:
+        attempts = out / ATTEMPTS
+        attempts.mkdir(parents=True, exist_ok=True)
+        attempt = Path(tempfile.mkdtemp(prefix=f"{cell.number}-", dir=attempts))
+    except OSError as error:
+        raise write_failed(out, error) from error
+    try:
+        return run_attempt(cell, out, attempt)
+    except OSError as error:
+        raise write_failed(out, error) from error
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
+
+
+def run_attempt(cell: Cell, out: Path, attempt: Path) -> Record:
+    """Run a cell apart, and move what it wrote into place."""
+    writes = cell.scenario.trace.level != "counts"
+    result = run_scenario(cell.scenario, attempt / TRACE if writes else None)
+    directory = out / TRACES / cell.directory
+    # An absolute path would say where the cell was run, not where it is.
+    result = msgspec.structs.replace(result, trace=f"{TRACES}/{cell.directory}/{TRACE}" if writes else None)
+    size = (attempt / TRACE).stat().st_size if writes else 0
+    record = Record(digest=cell.digest, parameters=cell.parameters, result=result, trace_bytes=size)
+    (attempt / RECORD).write_bytes(msgspec.json.encode(record))
+    directory.mkdir(parents=True, exist_ok=True)
+    # The record of another scenario must not stand beside the new trace, not even for a moment.
+    if read_record(cell, out) is None:
+        (directory / RECORD).unlink(missing_ok=True)
+    if writes:
+        (attempt / TRACE).replace(directory / TRACE)
+    else:
+        (directory / TRACE).unlink(missing_ok=True)
+    (attempt / RECORD).replace(directory / RECORD)
+    return record

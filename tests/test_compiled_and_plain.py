@@ -130,6 +130,7 @@ CORE = (
     ("kernel", "orders", "trace"),
     ("fabrics",),
     ("simulator/test_calendar.py", "simulator/test_engine.py", "simulator/test_faults.py", "simulator/test_network.py"),
+    ("live/test_columns.py", "live/test_outbox.py", "live/test_publish_and_subscribe.py", "live/test_wire.py"),
 )
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import runpy
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from prometheus_client.core import CounterMetricFamily
+
+from antiphon.live.settings import Settings, settings_from
+from antiphon.live.status import NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
+PATIENCE_SECONDS = 120
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -21,9 +29,18 @@ def python_blocks(page: Path) -> list[str]:
 EXAMPLES = [(page.name, block) for page in PAGES for block in python_blocks(page)]
 
 
+def output_of(*arguments: str) -> str:
+    """What a program prints; in a process of its own, so that one that waits for ever fails and stops nothing else."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(("page", "block"), EXAMPLES, ids=[page for page, _ in EXAMPLES])
 def test_the_examples_of_a_page_run(page: str, block: str) -> None:
-    exec(compile(block, page, "exec"), {"__name__": "example"})
+    output_of("-c", block)
 
 
 def test_the_readme_has_an_example() -> None:
@@ -31,17 +48,51 @@ def test_the_readme_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
-def test_the_example_scripts_run(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(script), run_name="__main__")
-    assert capsys.readouterr().out
+def test_the_example_scripts_run(script: Path) -> None:
+    assert output_of(str(script))
 
 
-def test_the_example_of_causal_order_says_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples" / "question_and_answer.py"), run_name="__main__")
-    assert capsys.readouterr().out.splitlines() == [
+def test_the_example_of_causal_order_says_what_it_says() -> None:
+    assert output_of(str(ROOT / "examples" / "question_and_answer.py")).splitlines() == [
         "each once: ['answer', 'question']",
         "causal:    ['question', 'answer']",
     ]
+
+
+def test_the_live_example_hears_questions_before_their_answers() -> None:
+    heard = output_of(str(ROOT / "examples" / "live_question_and_answer.py")).splitlines()
+    questions = [f"question {number}" for number in (1, 2, 3)]
+    assert [line for line in heard if line in questions] == questions
+    assert [line for line in heard if line not in questions] == [f"answer to {question}" for question in questions]
+    assert all(heard.index(question) < heard.index(f"answer to {question}") for question in questions)
+
+
+def table_of(heading: str) -> list[list[str]]:
+    """The cells of the table of operations.md whose first heading is this one."""
+    lines = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[first + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_settings_in_the_documentation_are_those_of_a_node() -> None:
+    written = {cells[0].strip("`"): cells[1].strip("`") for cells in table_of("setting")}
+    defaults = {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
+    assert written == {name: "none" if value is None else str(value) for name, value in defaults.items()}
+
+
+def test_the_metrics_in_the_documentation_are_those_of_a_node() -> None:
+    written = {name for cells in table_of("metric") for name in re.findall(r"`(\w+)`", cells[0])}
+    families = {f"antiphon_{name}": family for name, (family, _) in NODE_METRICS.items()}
+    families |= {f"antiphon_topic_{name}": family for name, (family, _) in TOPIC_METRICS.items()}
+    counters = {name for name, family in families.items() if family is CounterMetricFamily}
+    assert written == {f"{name}_total" if name in counters else name for name in families} | {"antiphon_healthy"}
+
+
+def test_the_settings_file_in_the_documentation_is_one() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        assert settings_from(tomllib.loads(block), "operations.md").durability == "disk"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

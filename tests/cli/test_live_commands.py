@@ -188,6 +188,24 @@ def test_a_reader_that_has_seen_enough_ends_the_command(cluster: Cluster) -> Non
         assert (sub.returncode, complained) == (0, "")
 
 
+def test_commands_say_when_their_node_is_gone() -> None:
+    with started("node", "--json") as node:
+        address = first_line(node)["address"]
+        with (
+            started("sub", "room", "--servers", address) as sub,
+            started("pub", "room", "--servers", address, "--count", 10**6, "--rate", 1000) as pub,
+        ):
+            assert sub.stdout is not None
+            assert sub.stdout.readline()
+            node.kill()
+            for process in (sub, pub):
+                _, complained = process.communicate(timeout=SECONDS)
+                assert process.returncode == 1
+                assert f"the connection to the node at {address} has ended" in " ".join(complained.split())
+                assert "Traceback" not in complained
+            assert "messages had been accepted before this" in complained
+
+
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The traces of a run in which two nodes published in different orders and a third listened."""

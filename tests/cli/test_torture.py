@@ -109,7 +109,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
         (["--fabric", "tree"], "antiphon: there is no fabric 'tree'; choose from cube\n"),
         (
             ["--order", "total"],
-            "antiphon: the order of a campaign is none, fifo, causal or, if none is named, drawn; not 'total'\n",
+            "antiphon: the order of a campaign is none, fifo, causal, mixed or, if none is named, drawn; not 'total'\n",
         ),
     ],
 )

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,25 @@ def test_a_node_that_dies_is_reported_and_the_last_ends_the_command() -> None:
         assert up.returncode == 1
         assert "node 0 at " in complained
         assert complained.endswith("antiphon: all nodes have ended\n")
+
+
+def test_no_node_outlives_the_command_however_that_ends() -> None:
+    with started("up", "-n", 2, "--port", 0, "--json") as up:
+        nodes = first_line(up)["nodes"]
+        up.kill()
+        up.communicate(timeout=SECONDS)
+        deadline = time.monotonic() + SECONDS
+        while any(is_running(node["pid"]) for node in nodes):
+            assert time.monotonic() < deadline, "a node goes on without anybody who could end it"
+            time.sleep(0.05)
+
+
+def test_a_command_that_is_stopped_while_it_starts_leaves_nothing_running() -> None:
+    with started("up", "-n", 4, "--port", 0, "--log-level", "info") as up:
+        assert up.stderr is not None
+        assert "in the cluster" in up.stderr.readline()
+        code, _ = ended(up)
+        assert code == 0
 
 
 def test_what_nodes_log_carries_the_number_of_their_process() -> None:

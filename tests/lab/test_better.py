@@ -126,7 +126,7 @@ def test_a_directory_makes_the_cost_depend_on_the_topic_and_not_on_the_system() 
 # Churn.
 
 
-@pytest.mark.parametrize("system", [REPAIRED, REPAIRED_DIRECTORY], ids=str)
+@pytest.mark.parametrize("system", [REPAIRED, REPAIRED_DIRECTORY], ids=lambda system: system.name)
 def test_repaired_nothing_is_lost_and_nobody_is_stuck(system: System) -> None:
     for seed in range(6):
         found = Churn(system, 32).measure(seed)

@@ -111,17 +111,19 @@ class Sent:
         self._pending[-1][1] += 1
 
     async def settle(self, batches_left: int) -> None:
-        """Wait until no more than so many batches are under way."""
-        while len(self._pending) > batches_left:
+        """Wait until no more than so many batches are under way; count those that are accepted already."""
+        while self._pending and (len(self._pending) > batches_left or self._pending[0][0].done()):
             receipt, messages = self._pending[0]
             await receipt
             self._pending.popleft()
             self.accepted += messages
 
     def forget(self) -> None:
-        """Nobody waits for the rest; errors in it are not news."""
-        for receipt, _ in self._pending:
-            receipt.cancel()
+        """Nobody waits for the rest: count what was accepted; errors in it are not news."""
+        while self._pending:
+            receipt, messages = self._pending.popleft()
+            if not receipt.cancel() and not receipt.cancelled() and receipt.exception() is None:
+                self.accepted += messages
 
 
 async def publish_all(
@@ -135,6 +137,7 @@ async def publish_all(
         sent.node = client.address
         await running.first_of(publish_from(source, client, topic, options, sent), stop)
     except BaseException:
+        sent.forget()
         if sent.accepted:
             output.complain(f"{sent.accepted:,} messages had been accepted before this:")
         raise

@@ -59,8 +59,9 @@ def sub(
     Examples: antiphon sub room    antiphon sub 'orders.>' --json    antiphon sub room --start earliest --count 10
     """
     import antiphon
+    from antiphon.live.names import is_pattern
 
-    printer = Printer(count, quiet, json, with_topic="*" in pattern or ">" in pattern)
+    printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)
     try:
         antiphon.run(follow(servers, cluster, pattern, begin, policy, limit, printer))

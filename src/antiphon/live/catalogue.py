@@ -37,6 +37,9 @@ class Catalogue:
         name = topic.name
         self.names.add(name)
         self._announced.add(name)
+        # Subscriptions by pattern of this node's own application want it too.
+        for subscription in [found for found in self._patterns if matches(found.pattern, name)]:
+            await self._node.add_to(subscription, topic)
         others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
         if not others:
             return

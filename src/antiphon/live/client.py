@@ -310,6 +310,7 @@ class Client(Publisher):
         self._failure = error
         for outbox in self.outboxes.values():
             outbox.fail(error)
+        self.outboxes.clear()
         waiting = [*self._receipts.values(), *self._answers.values(), *(ready for _, ready in self._ready.values())]
         for future in waiting:
             if future is not None and not future.done():

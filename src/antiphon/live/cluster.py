@@ -43,10 +43,13 @@ class Cluster:
         self._by_address: dict[str, OutgoingLink] = {}
         self._instances: dict[str, int] = {}
         self._incoming: set[IncomingConnection] = set()
+        self._is_closed = False
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._is_out: asyncio.Future[None] = node.loop.create_future()
         self._ticking: asyncio.TimerHandle | None = None
         self.lost_nodes: list[int] = []
+        # Why those who were asked for a place closed the connection, by address.
+        self._refusals: dict[str, str] = {}
 
     # What the node does.
 
@@ -65,6 +68,7 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections."""
+        self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         for link in self._by_address.values():
@@ -145,7 +149,8 @@ class Cluster:
     def refused(self, reason: str) -> None:
         """This node cannot join."""
         if not self._is_in.done():
-            self._is_in.set_exception(JoinError(reason))
+            said = "".join(f"; {address} said: {refusal}" for address, refusal in self._refusals.items())
+            self._is_in.set_exception(JoinError(reason + said))
 
     # Links.
 
@@ -157,7 +162,9 @@ class Cluster:
     def _link_to(self, peer: Peer) -> OutgoingLink:
         link = self._by_address.get(peer.address)
         if link is None or link.is_closed or (peer.instance and link.instance not in ("", peer.instance)):
-            link = OutgoingLink(peer.address, peer.instance, self.hello(peer.instance), self._link_lost)
+            link = OutgoingLink(
+                peer.address, peer.instance, self.hello(peer.instance), self._link_lost, self._link_refused
+            )
             self._by_address[peer.address] = link
         elif peer.instance and not link.instance:
             link.instance = peer.instance
@@ -169,6 +176,10 @@ class Cluster:
         self.admission.lost(Peer(link.instance, link.address))
         self._node.settle()
 
+    def _link_refused(self, link: OutgoingLink, reason: str) -> None:
+        if not self._is_in.done():
+            self._refusals[link.address] = reason
+
     def _tick(self) -> None:
         self.admission.tick(now_us())
         self._node.settle()
@@ -179,6 +190,9 @@ class Cluster:
     def connection_opened(self, connection: IncomingConnection) -> None:
         """Somebody has connected."""
         self._incoming.add(connection)
+        if self._is_closed:
+            # Accepted while the node was shut: whoever waits for an answer must learn that there is nobody.
+            connection.close()
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         """A connection that somebody opened has ended."""
@@ -216,10 +230,12 @@ class IncomingConnection(FrameReader):
         if isinstance(message, Message):
             self._receive(message)
             codec.forget()
-        elif isinstance(message, Admit):
-            self._node.cluster.admission.receive(message.message)
         elif isinstance(message, Hello):
             self._greeted(message)
+        elif not self._instance:
+            raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
+        elif isinstance(message, Admit):
+            self._node.cluster.admission.receive(message.message)
         else:
             self._node.control_received(self._sender_identifier(), message)
 
@@ -245,6 +261,8 @@ class IncomingConnection(FrameReader):
             raise ProtocolError(f"this node is of cluster {settings.cluster!r}, the other end of {hello.cluster!r}")
         if hello.target and hello.target != self._node.instance:
             raise ProtocolError("the node that is meant does not live here any more")
+        if self._instance or not hello.instance:
+            raise ProtocolError("a connection begins with one Hello that names its sender")
         self._instance = hello.instance
         if not hello.address:
             assert self.transport is not None, "there is a connection when a frame arrives"

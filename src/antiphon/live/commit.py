@@ -24,9 +24,10 @@ log = logger("commit")
 class GroupCommit:
     """Commits whenever something is new, in a thread of its own, one commit at a time."""
 
-    def __init__(self, store: DurableLog, settled: Callable[[], None]) -> None:
+    def __init__(self, store: DurableLog, settled: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
         self._store = store
         self._settled = settled
+        self._failed = failed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-commit")
         self._waiting: list[Callable[[], Any]] = []
         self._task: asyncio.Task[None] | None = None
@@ -54,6 +55,9 @@ class GroupCommit:
                 self._settled()
                 if not self._waiting and self._store.pending_bytes == 0:
                     return
+        except Exception as error:
+            # Who waits for the disk would wait for ever.
+            self._failed(error)
         finally:
             self._task = None
 
@@ -92,5 +96,7 @@ class GroupCommit:
             await self._task
         elif self._task is not None:
             self._task.cancel()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
-        self._thread.shutdown()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        finally:
+            self._thread.shutdown()

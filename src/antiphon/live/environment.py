@@ -11,13 +11,13 @@ from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
 
 if TYPE_CHECKING:
-    from antiphon.live.node import Node
+    from antiphon.live.core import NodeCore
 
 
 class LiveEnvironment(Environment):
     """Ticks are microseconds of the monotonic clock."""
 
-    def __init__(self, identifier: int, node: Node, seed: int) -> None:
+    def __init__(self, identifier: int, node: NodeCore, seed: int) -> None:
         super().__init__(identifier)
         self._node = node
         self._random = RandomStream(seed)

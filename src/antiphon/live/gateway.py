@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from antiphon.kernel.errors import AntiphonError, ProtocolError
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
@@ -27,12 +27,13 @@ from antiphon.live.client_messages import (
     Unsubscribe,
 )
 from antiphon.live.cluster import FrameClient
-from antiphon.live.columns import decode_columns
+from antiphon.live.columns import Columns, decode_columns
 from antiphon.live.controls import Control
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.status import status_of
 from antiphon.live.subscription import Start, Subscription
+from antiphon.live.wire import FRAME_BYTES_AT_MOST
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -41,6 +42,9 @@ __all__ = ["CLIENT_CONTROLS", "ClientSession"]
 
 AHEAD: Final = 16_384
 """How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
+
+BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
+"""A client's batch becomes part of a frame between nodes, which must not be too long."""
 
 log = logger("gateway")
 
@@ -82,7 +86,7 @@ class ClientSession(FrameClient):
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
         try:
-            columns = decode_columns(message.payload)
+            columns = self._columns_of(message)
             receipt = self._node.publish_columns(message.topic, message.order, columns)
             if receipt is not None:
                 await receipt
@@ -91,11 +95,20 @@ class ClientSession(FrameClient):
         self.send(Accepted(message.number, error))
         self._node.settle()
 
+    def _columns_of(self, message: Publish) -> Columns:
+        # Whatever is wrong must end here: the node answers for what it publishes.
+        if len(message.payload) > BATCH_BYTES_AT_MOST:
+            raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
+        columns = decode_columns(message.payload)
+        if not columns.values:
+            raise UsageError("a batch holds at least one message")
+        return columns
+
     def _subscribe(self, message: SubscribeTo) -> None:
         start: Start = message.start
-        if message.is_time and isinstance(start, int):
-            start = datetime.fromtimestamp(start / 1_000_000, UTC)
         try:
+            if message.is_time and isinstance(start, int):
+                start = time_of(start)
             subscription = self._node.subscribe(message.pattern, start, policy=message.policy, limit=message.limit)
         except AntiphonError as error:
             self.send(SubscriptionEnded(message.number, str(error), 0))
@@ -162,3 +175,11 @@ class RemoteSubscription:
             )
         )
         self._session.settle()
+
+
+def time_of(time_us: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    try:
+        return datetime.fromtimestamp(time_us / 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise UsageError(f"{time_us} microseconds since 1970 is no time to start from") from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -57,10 +58,12 @@ class FrameReader(asyncio.BufferedProtocol):
         self.bytes_received += nbytes
         self._filled += nbytes
         try:
-            self._cut()
+            try:
+                self._cut()
+            except ProtocolError as error:
+                self.refuse(error)
+            # What came before a refused frame counts.
             self.input_ended()
-        except ProtocolError as error:
-            self.refuse(error)
         except Exception as error:
             self.broken(error)
 
@@ -144,6 +147,11 @@ class FrameWriter:
             transport.writelines(queue)
         self.queued_bytes = 0
 
+    @property
+    def queued_frames(self) -> int:
+        """How many frames wait for the next write."""
+        return len(self._queue) // 2
+
     def unwritten_bytes(self) -> int:
         """What has been sent and is not in the hands of the operating system yet."""
         waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -160,9 +168,10 @@ class FrameWriter:
 class OutgoingProtocol(FrameReader):
     """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
 
-    def __init__(self, when_lost: Callable[[], None]) -> None:
+    def __init__(self, when_lost: Callable[[], None], when_refused: Callable[[str], None]) -> None:
         super().__init__()
         self._when_lost = when_lost
+        self._when_refused = when_refused
 
     def frame_received(self, frame: memoryview) -> None:
         # The other end writes nothing here but the reason for closing.
@@ -171,6 +180,7 @@ class OutgoingProtocol(FrameReader):
         except (msgspec.DecodeError, TypeError, IndexError) as error:
             raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
         log.warning("a peer refused the connection", reason=reason)
+        self._when_refused(str(reason))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._when_lost()
@@ -179,12 +189,20 @@ class OutgoingProtocol(FrameReader):
 class OutgoingLink(FrameWriter):
     """The connection to one peer. It is opened when the first frame is sent."""
 
-    def __init__(self, address: str, instance: str, hello: bytes, when_lost: Callable[[OutgoingLink], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        instance: str,
+        hello: bytes,
+        when_lost: Callable[[OutgoingLink], None],
+        when_refused: Callable[[OutgoingLink, str], None],
+    ) -> None:
         super().__init__()
         self.address = address
         self.instance = instance
         self._hello = hello
         self._when_lost = when_lost
+        self._when_refused = when_refused
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, frame: bytes) -> None:
@@ -197,7 +215,9 @@ class OutgoingLink(FrameWriter):
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                transport, _ = await loop.create_connection(lambda: OutgoingProtocol(self._lost), host, port)
+                transport, _ = await loop.create_connection(
+                    lambda: OutgoingProtocol(self._lost, partial(self._when_refused, self)), host, port
+                )
         except (OSError, TimeoutError) as error:
             log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
             self._lost()

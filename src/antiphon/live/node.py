@@ -1,10 +1,6 @@
-"""A live node: one process of a fabric, its links to peers, its topics, its log.
+"""A live node: starting and stopping it, publishing and subscribing, and what peers and clients make it do.
 
-Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
-the process; the process calls back (:mod:`antiphon.live.environment`); then the node *settles*: it shows to subscribers
-what was delivered, fills the room that has opened with waiting batches and writes what queued on links. Applications
-are called while the node settles and never from inside the process, so what they publish cannot come between two
-deliveries of one step.
+What happens between something entering and everything having settled is in :mod:`antiphon.live.core`.
 """
 
 from __future__ import annotations
@@ -16,83 +12,56 @@ from collections.abc import Coroutine
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, Publication
-from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.cluster import Cluster, FrameClient, IncomingConnection
-from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import PEER_CONTROLS, Publishes, PublishesHeard
+from antiphon.live.controls import Publishes, PublishesHeard
+from antiphon.live.core import NodeCore, wall_clock_us
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError
 from antiphon.live.fabrics import new_process
-from antiphon.live.gateway import CLIENT_CONTROLS, ClientSession
+from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name, checked_pattern
-from antiphon.live.outbox import ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import ORDERS, Outbox, set_if_waiting
 from antiphon.live.settings import Settings, choose
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
 from antiphon.live.topics import LiveTopic
-from antiphon.live.wire import Codec
 
-if TYPE_CHECKING:
-    from antiphon.live.tracing import LiveTrace
-
-ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 TRIM_SECONDS: Final = 30.0
-CREDIT_SECONDS: Final = 0.001
-"""How long acknowledgements wait for others to travel with. At full speed a publisher is not slowed by it as long as
-``window`` batches take longer than this for every level of its tree; at low rates it halves the number of packets."""
 
 log = logger("node")
 
 
-class Node(Publisher):
+class Node(NodeCore):
     """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings.order)
-        self.settings = settings
-        self.loop = asyncio.get_running_loop()
+        super().__init__(settings)
         self.instance = secrets.token_hex(8)
-        self.identifier = -1
         self.address = ""
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
-        self.with_receipts = settings.durability == "disk"
-        self.topics: dict[str, LiveTopic] = {}
         self.catalogue = Catalogue(self)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
         self.failure: BaseException | None = None
-        self.process: Process | None = None
         self.environment: LiveEnvironment | None = None
-        self.store: DurableLog | None = None
-        self.commit: GroupCommit | None = None
-        self.cluster: Cluster
         self._server: asyncio.Server | None = None
         self._status: StatusServer | None = None
-        self._trace: LiveTrace | None = None
-        self._by_number: dict[int, LiveTopic] = {}
         self._accepted: asyncio.Future[None] = self.loop.create_future()
         self._accepted.set_result(None)
-        self._to_show: list[tuple[LiveTopic, Batch]] = []
-        self._dirty: set[FrameWriter] = set()
-        self._unhurried: set[FrameWriter] = set()
-        self._is_unhurried_scheduled = False
-        self._blocked: set[Outbox] = set()
-        self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
-        self._own: tuple[bytes, Columns] | None = None
-        self._is_settling = False
+        self._draining: list[Outbox] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ready: dict[Subscription, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
@@ -108,7 +77,8 @@ class Node(Publisher):
             if settings.data is not None:
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
                 self.store = DurableLog.open(settings.data, retention=retention)
-                self.commit = GroupCommit(self.store, self.settle)
+                self.commit = GroupCommit(self.store, self.settle, self.fail)
+                self.catalogue.names.update(self.store.topics())
                 self._trim()
             await self._listen()
             if settings.trace is not None:
@@ -170,6 +140,7 @@ class Node(Publisher):
         process = self.process
         if process is None or self.failure is not None:
             return
+        self._stop_taking()
         await self.flush()
         while self._ready:
             await next(iter(self._ready)).close()
@@ -201,19 +172,32 @@ class Node(Publisher):
             self.cluster.close()
         if self._trace is not None:
             self._trace.close()
-        if self.commit is not None:
-            await self.commit.close()
-        self._stopped.set()
+        try:
+            if self.commit is not None:
+                await self.commit.close()
+        finally:
+            self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
-        for outbox in self.outboxes.values():
+        self._stop_taking()
+        for outbox in self._draining:
             outbox.fail(error)
-        for topic in self.topics.values():
-            for sink in tuple(topic.sinks):
-                sink.fail(error)
+        for receipt in tuple(self._receipts):
+            if not receipt.done():
+                receipt.set_exception(error)
+        # Also those that read the log, or have no topic yet.
+        for subscription, ready in self._ready.items():
+            subscription.fail(error)
+            ready.cancel()
+        self._ready.clear()
         for task in self._tasks:
             task.cancel()
+
+    def _stop_taking(self) -> None:
+        """Whoever publishes from now on is told that it is too late."""
+        self._draining += self.outboxes.values()
+        self.outboxes.clear()
 
     async def __aenter__(self) -> Node:
         return self
@@ -268,8 +252,8 @@ class Node(Publisher):
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
-        while any(len(outbox) for outbox in self.outboxes.values()):
-            for outbox in self.outboxes.values():
+        while any(len(outbox) for outbox in self._open_outboxes()):
+            for outbox in self._open_outboxes():
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
@@ -278,27 +262,8 @@ class Node(Publisher):
             self.commit.then(partial(set_if_waiting, committed))
             await committed
 
-    def _room(self, topic: LiveTopic) -> int:
-        process = self.process
-        # A subscriber here that is behind slows the publishers elsewhere by credit that is held back, and here by this.
-        if process is None or not topic.may_publish() or topic.is_behind:
-            return 0
-        return process.room(topic.number)
-
-    def _send_segment(self, topic: LiveTopic, segment: Segment) -> None:
-        payload = encode_columns(segment.columns)
-        process = self.process
-        assert process is not None, "there is room only where there is a process"
-        # This node delivers it too, and has its columns already.
-        self._own = (payload, segment.columns)
-        process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
-        self._own = None
-        if segment.receipt is not None:
-            if self.commit is not None and self.with_receipts:
-                self.commit.then(partial(set_if_waiting, segment.receipt))
-            else:
-                set_if_waiting(segment.receipt)
-        self.settle()
+    def _open_outboxes(self) -> list[Outbox]:
+        return [*self.outboxes.values(), *self._draining]
 
     # Subscribing.
 
@@ -327,22 +292,40 @@ class Node(Publisher):
 
     async def _add_all(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         for topic in topics:
+            topic.beginners += 1
             self._join_topic(topic)
-        for topic in topics:
-            await self.add_to(subscription, topic)
+        try:
+            for topic in topics:
+                await self.add_to(subscription, topic)
+        finally:
+            for topic in topics:
+                topic.beginners -= 1
+                self._leave_if_unwanted(topic)
 
     async def add_to(self, subscription: Subscription, topic: LiveTopic) -> None:
         """Let a subscription have a topic; done when its messages come."""
-        joined = self._join_topic(topic)
-        if not joined.done():
-            await asyncio.shield(joined)
-        subscription.begin(topic)
+        if subscription.is_closed or self._closing is not None:
+            # Nobody would end this membership.
+            return
+        topic.beginners += 1
+        try:
+            joined = self._join_topic(topic)
+            if not joined.done():
+                await asyncio.shield(joined)
+            subscription.begin(topic)
+        finally:
+            topic.beginners -= 1
+            self._leave_if_unwanted(topic)
 
     async def subscription_ready(self, subscription: Subscription) -> None:
         """Wait until a subscription has all its topics."""
         task = self._ready.get(subscription)
-        if task is not None:
-            await asyncio.shield(task)
+        if task is None:
+            return
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise self.failure or ClosedError("the subscription was ended before it was ready")
+        task.result()
 
     def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         """A subscription has ended; so has the membership of a topic that nobody here wants any more."""
@@ -353,8 +336,7 @@ class Node(Publisher):
         for topic in topics:
             if subscription in topic.sinks:
                 topic.sinks.remove(subscription)
-            if not topic.is_wanted():
-                self._leave_topic(topic)
+            self._leave_if_unwanted(topic)
 
     def first_offset(self, topic: LiveTopic, start: Start) -> int:
         """The offset at which a subscription begins."""
@@ -388,19 +370,6 @@ class Node(Publisher):
 
     # Topics.
 
-    def topic(self, name: str) -> LiveTopic:
-        """What this node knows about a topic, from now on if not before."""
-        found = self.topics.get(name)
-        if found is None:
-            found = LiveTopic(name)
-            other = self._by_number.setdefault(found.number, found)
-            if other is not found:
-                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
-            self.topics[name] = found
-            if self.store is not None and name in self.store.topics():
-                found.end_offset = found.visible_offset = self.store.latest(name)
-        return found
-
     def _join_topic(self, topic: LiveTopic) -> asyncio.Future[None]:
         if topic.joined is None:
             topic.joined = self.loop.create_future()
@@ -408,6 +377,16 @@ class Node(Publisher):
             self.process.subscribe(topic.number)
             self.settle()
         return topic.joined
+
+    def _leave_if_unwanted(self, topic: LiveTopic) -> None:
+        """End a membership that nobody here needs any more; one that is not effective yet, when it is."""
+        joined = topic.joined
+        if joined is None or topic.is_wanted() or self._closing is not None:
+            return
+        if joined.done():
+            self._leave_topic(topic)
+        else:
+            joined.add_done_callback(lambda _: self._leave_if_unwanted(topic))
 
     def _leave_topic(self, topic: LiveTopic) -> None:
         assert self.process is not None, "who joined a topic has a process"
@@ -419,16 +398,6 @@ class Node(Publisher):
 
     def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
         """The application has taken a batch: nothing to do here, clients tell their node."""
-
-    def release_credit(self, topic: LiveTopic, sink: Any) -> None:
-        """A sink that had fallen behind has room again."""
-        if topic.caught_up(sink):
-            self._send_held(self._held_credit.pop(topic, []))
-            self.settle()
-
-    def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
-        for destination, message in held:
-            self._send(destination, message)
 
     # What peers, clients and admission do.
 
@@ -475,133 +444,8 @@ class Node(Publisher):
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 
-    def received(self, sender: int, message: ProtocolMessage) -> None:
-        """A message of a peer's process."""
-        process = self.process
-        if process is None:
-            raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
-        process.receive(sender, message)
-
-    def expired(self, name: int) -> None:
-        """A timer of the process has run out."""
-        assert self.process is not None, "only a process sets timers"
-        self.process.expire(name)
-        self.settle()
-
-    # What the process does.
-
-    def transmit(self, destination: int, message: ProtocolMessage) -> None:
-        """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
-        if message.is_credit():
-            topic = self._by_number.get(message.topic)
-            if topic is not None and topic.is_behind:
-                self._held_credit.setdefault(topic, []).append((destination, message))
-                return
-            if self.commit is not None and self.with_receipts:
-                self.commit.then(partial(self._send, destination, message))
-                return
-        self._send(destination, message)
-
-    def _send(self, destination: int, message: ProtocolMessage) -> None:
-        link = self.cluster.links.get(destination)
-        if link is None:
-            return
-        link.send(self.codec.encode(message))
-        if not message.is_credit():
-            self._dirty.add(link)
-            return
-        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self._unhurried.add(link)
-
-    def _write_unhurried(self) -> None:
-        unhurried, self._unhurried = self._unhurried, set()
-        self._is_unhurried_scheduled = False
-        for writer in unhurried:
-            writer.flush()
-
-    def write(self, writer: FrameWriter, frame: bytes) -> None:
-        """Send a frame when the node settles."""
-        writer.send(frame)
-        self._dirty.add(writer)
-
-    def delivered(self, publication: Publication) -> None:
-        """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
-        topic = self._by_number[publication.topic]
-        payload = publication.payload
-        columns = self._own[1] if self._own is not None and self._own[0] is payload else None
-        order = ORDER_NAMES[publication.order]
-        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns)
-        if self.store is not None:
-            try:
-                self.store.append(topic.name, batch.count, wall_clock_us(), self.codec.encode(publication))
-            except AntiphonError as error:
-                self.fail(error)
-                return
-        topic.end_offset = batch.end_offset
-        topic.delivered_messages += batch.count
-        topic.delivered_bytes += len(payload)
-        if self._trace is not None:
-            self._trace.delivered(self.identifier, topic, batch, publication.order)
-        if self.commit is not None and self.with_receipts:
-            self.commit.then(partial(topic.show, batch))
-            return
-        if self.commit is not None:
-            self.commit.soon()
-        self._to_show.append((topic, batch))
-
-    def membership_began(self, number: int) -> None:
-        """A subscription of the process is effective."""
-        topic = self._by_number[number]
-        if self._trace is not None:
-            self._trace.subscribed(self.identifier, topic)
-        if topic.joined is not None:
-            set_if_waiting(topic.joined)
-
-    def membership_ended(self, number: int) -> None:
-        """A subscription of the process has ended."""
-        if self._trace is not None:
-            self._trace.unsubscribed(self.identifier, self._by_number[number])
-
-    def settle(self) -> None:
-        """Bring the outside up to date with the process."""
-        if self._is_settling:
-            return
-        self._is_settling = True
-        try:
-            while True:
-                shown, self._to_show = self._to_show, []
-                for topic, batch in shown:
-                    topic.show(batch)
-                if not self._to_show and not (self._blocked and self._fill_room()):
-                    break
-        except ProtocolError as error:
-            self.fail(error)
-        finally:
-            self._is_settling = False
-        if self._dirty:
-            dirty, self._dirty = self._dirty, set()
-            for writer in dirty:
-                writer.flush()
-        if self._unhurried and not self._is_unhurried_scheduled:
-            self._is_unhurried_scheduled = True
-            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
-
-    def _fill_room(self) -> bool:
-        """Let blocked outboxes send what there is room for now; whether anything was sent."""
-        moved = False
-        for outbox in tuple(self._blocked):
-            before = len(outbox)
-            outbox.flush()
-            moved = moved or len(outbox) != before
-        return moved
-
     def _trim(self) -> None:
         """Remove from the log what is not to be kept; from time to time."""
         assert self.commit is not None, "only nodes with a log trim it"
         self.commit.trim(wall_clock_us())
         self._trimming = self.loop.call_later(TRIM_SECONDS, self._trim)
-
-
-def wall_clock_us() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000

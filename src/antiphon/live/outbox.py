@@ -28,8 +28,12 @@ WAITING_BYTES: Final = 256 << 10
 OVERRUN: Final = 16
 """How many times that much may wait when publishers do not."""
 
-VALUE_BYTES_AT_MOST: Final = 8 << 20
-"""So that a batch with such a value and all that may wait beside it still fits the log."""
+VALUE_BYTES_AT_MOST: Final = 10 << 20
+BESIDE_BYTES_AT_MOST: Final = 64 << 10
+"""A message's value, and its key and headers together: so much that a batch with all that may wait beside it still fits
+the log."""
+
+TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
 ORDERS: Final = ("none", "fifo", "causal")
@@ -102,7 +106,7 @@ class Outbox:
             self._headers.append(None)
         if self._expires_us is not None:
             self._expires_us.append(NEVER)
-        return self._take(value, with_receipt)
+        return self._take(value, len(value), with_receipt)
 
     def post_with(
         self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int, with_receipt: bool
@@ -121,13 +125,13 @@ class Outbox:
             self._headers.append(headers)
         if self._expires_us is not None:
             self._expires_us.append(expires_us)
-        return self._take(value, with_receipt)
+        return self._take(value, len(value) + size_beside_value(key, headers), with_receipt)
 
-    def _take(self, value: bytes, with_receipt: bool) -> Any:
+    def _take(self, value: bytes, size: i64, with_receipt: bool) -> Any:
         self._values.append(value)
-        self._bytes += len(value)
-        if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES:
-            return self._post_full(with_receipt)
+        self._bytes += size
+        if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
+            return self._post_full(size, with_receipt)
         if not self._is_scheduled and not self.is_blocked:
             self._is_scheduled = True
             self._loop.call_soon(self.flush_in_turn)
@@ -135,7 +139,8 @@ class Outbox:
 
     def post_columns(self, order: str, columns: Columns, with_receipt: bool) -> Any:
         """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
-        self._refuse_overrun()
+        if self._has_overrun(len(self), self._bytes + self._closed_bytes):
+            raise self._overload()
         if len(self._values) > 0:
             self._close()
         size: i64 = 0
@@ -157,22 +162,38 @@ class Outbox:
             return receipt
         return self.until_room() if self.is_blocked else None
 
-    def _post_full(self, with_receipt: bool) -> Any:
+    def _post_full(self, size: i64, with_receipt: bool) -> Any:
         receipt = self._current_receipt() if with_receipt else None
         self.flush()
         if len(self) < WAITING_MESSAGES and self._bytes + self._closed_bytes < WAITING_BYTES:
             # Unless the publisher gives up its turn now and then, nothing would be written or read.
             return receipt if with_receipt else self._a_turn()
-        self._refuse_overrun()
+        # One message may be larger than all that may wait: what counts is what waited before it.
+        if self._has_overrun(len(self) - 1, self._bytes + self._closed_bytes - size):
+            self._give_back(size)
+            raise self._overload()
         self.waits += 1
         return receipt if with_receipt else self.until_room()
 
-    def _refuse_overrun(self) -> None:
-        if len(self) > WAITING_MESSAGES * OVERRUN or self._bytes + self._closed_bytes > WAITING_BYTES * OVERRUN:
-            raise OverloadedError(
-                f"{len(self)} messages wait on topic {self.topic!r} because it takes them more slowly; "
-                "await what publish returns, which slows the publisher down"
-            )
+    def _has_overrun(self, count: i64, size: i64) -> bool:
+        return count > WAITING_MESSAGES * OVERRUN or size > WAITING_BYTES * OVERRUN
+
+    def _overload(self) -> OverloadedError:
+        return OverloadedError(
+            f"{len(self)} messages wait on topic {self.topic!r} because it takes them more slowly; "
+            "await what publish returns, which slows the publisher down"
+        )
+
+    def _give_back(self, size: i64) -> None:
+        """The last message was too much: who is told that it was refused may publish it again."""
+        self._values.pop()
+        self._bytes -= size
+        if self._keys is not None:
+            self._keys.pop()
+        if self._headers is not None:
+            self._headers.pop()
+        if self._expires_us is not None:
+            self._expires_us.pop()
 
     def change_order(self, order: str) -> None:
         """What follows has another order, and so belongs to another batch."""
@@ -302,9 +323,8 @@ class Publisher:
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
         if key is None and headers is None and ttl_seconds is None:
             return outbox.post(plain, self.with_receipts)
-        if ttl_seconds is not None and not ttl_seconds > 0:
-            raise UsageError(f"a time to live is positive, not {ttl_seconds} seconds")
-        expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + int(ttl_seconds * 1_000_000)
+        check_beside_value(key, headers)
+        expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
         return outbox.post_with(plain, key, headers, expires_us, self.with_receipts)
 
 
@@ -328,3 +348,44 @@ def checked_value(value: object) -> bytes:
             "elsewhere and publish where it is"
         )
     return value
+
+
+def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i64:
+    """How many bytes a message holds beside its value."""
+    size: i64 = 0 if key is None else len(key)
+    if headers is not None:
+        for name, content in headers.items():
+            size += len(name) + len(content)
+    return size
+
+
+def check_beside_value(key: object, headers: object) -> None:
+    """Keys and headers that subscribers can read: what one node sends in another form stops others."""
+    size: i64 = 0
+    if key is not None:
+        size += len(checked_part(key, "a key"))
+    if headers is not None:
+        if not isinstance(headers, dict):
+            raise WrongTypeError(f"headers are a dictionary of names and bytes, not {type(headers).__name__}")
+        for name, content in headers.items():
+            if not isinstance(name, str):
+                raise WrongTypeError(f"the name of a header is a string, not {type(name).__name__}")
+            size += len(name) + len(checked_part(content, "a header"))
+    if size > BESIDE_BYTES_AT_MOST:
+        raise UsageError(
+            f"a key and headers of {size} bytes are too long; at most {BESIDE_BYTES_AT_MOST} fit: put it into the value"
+        )
+
+
+def checked_part(part: object, what: str) -> bytes:
+    """What holds bytes beside the value."""
+    if not isinstance(part, bytes):
+        raise WrongTypeError(f"{what} holds bytes, not {type(part).__name__}; encode it, for example with .encode()")
+    return part
+
+
+def checked_ttl_us(ttl_seconds: float) -> int:
+    """A time to live in microseconds."""
+    if not 0 < ttl_seconds <= TTL_SECONDS_AT_MOST:
+        raise UsageError(f"a time to live is more than 0 and at most {TTL_SECONDS_AT_MOST} seconds, not {ttl_seconds}")
+    return int(ttl_seconds * 1_000_000)

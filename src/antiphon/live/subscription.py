@@ -20,7 +20,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, Protocol
 
-from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch, Message
 from antiphon.live.errors import SlowConsumerError
 from antiphon.live.logs import logger
@@ -108,7 +108,9 @@ class Subscription:
         self._room: asyncio.Future[None] | None = None
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._has_ended = False
         self._topics: list[LiveTopic] = []
+        self._reading: set[LiveTopic] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         if callback is not None and self._callback is None:
             self._spawn(self._call_for_each(callback))
@@ -128,7 +130,7 @@ class Subscription:
             # Whoever stops in the middle of a batch and iterates again goes on with the next message.
             for message in self._current:
                 yield message
-            if self._is_closed and not self._queue:
+            if self._is_over():
                 return
             self._current = iter(await self._next_batch())
 
@@ -138,17 +140,26 @@ class Subscription:
             messages = list(self._current) or await self._next_batch()
             if messages:
                 yield messages
-            if self._is_closed and not self._queue:
+            if self._is_over():
                 return
 
     async def raw_batches(self) -> AsyncIterator[tuple[Batch, int]]:
         """Iterate over batches as they are, each with the offset from which on it is wanted: for gateways."""
-        while not (self._is_closed and not self._queue):
+        while not self._is_over():
             taken = await self._take()
             if taken is not None:
                 topic, batch = taken
                 self.delivered += batch.count
                 yield batch, self._from_offset.get(topic, 0)
+
+    def _is_over(self) -> bool:
+        """Whether there is nothing more to come, not even the error with which it ended."""
+        return self._is_closed and not self._queue and self._failure is None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will be added to what has come."""
+        return self._is_closed
 
     @property
     def queued(self) -> int:
@@ -157,18 +168,26 @@ class Subscription:
 
     async def close(self) -> None:
         """End the subscription."""
-        if self._is_closed:
+        if self._has_ended:
             return
         self._is_closed = True
-        for task in self._tasks:
-            task.cancel()
         self._queue.clear()
         self._queued = 0
+        self._end()
+        self._wake()
+
+    def _end(self) -> None:
+        """Nothing more is wanted of the host; what has come may still be taken."""
+        self._has_ended = True
+        for task in self._tasks:
+            task.cancel()
+        for topic in self._reading:
+            topic.readers -= 1
+        self._reading.clear()
         for topic in self._topics:
             self._host.release_credit(topic, self)
-        self._host.subscription_closed(self, self._topics)
-        self._topics.clear()
-        self._wake()
+        topics, self._topics = self._topics, []
+        self._host.subscription_closed(self, topics)
 
     async def __aenter__(self) -> Subscription:
         return await self.ready()
@@ -185,13 +204,11 @@ class Subscription:
         if self._is_closed or topic in self._topics:
             return
         self._topics.append(topic)
-        offset = self._host.first_offset(topic, self.start)
+        offset = self._from_offset[topic] = self._host.first_offset(topic, self.start)
         if offset >= topic.visible_offset:
-            self._from_offset[topic] = offset
             topic.sinks.append(self)
-            return
-        topic.readers += 1
-        self._spawn(self._replay(topic, offset))
+        else:
+            self._read_from(topic, offset)
 
     def begin_at(self, topic: LiveTopic, offset: int) -> None:
         """What comes of a topic is wanted from an offset on."""
@@ -206,7 +223,7 @@ class Subscription:
             return
         self._queue.append((topic, batch))
         self._queued += batch.count
-        if self._queued >= self.limit and self.policy == "block":
+        if self._queued >= self.limit and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
         if self._waiter is not None:
             self._wake()
@@ -224,8 +241,7 @@ class Subscription:
                 return True
             # The log has it: go on from there when the application has taken what waits.
             topic.sinks.remove(self)
-            topic.readers += 1
-            self._spawn(self._replay(topic, batch.first_offset))
+            self._read_from(topic, batch.first_offset)
             return False
         if self.policy == "drop_newest":
             self.dropped += batch.count
@@ -240,16 +256,18 @@ class Subscription:
             f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
             "take them faster, raise its limit or choose another policy"
         )
-        for held in self._topics:
-            if self in held.sinks:
-                held.sinks.remove(self)
         self.fail(error)
+        self._end()
         return False
 
     def _call(self, topic: LiveTopic, batch: Batch) -> None:
         callback = self._callback
         assert callback is not None, "only subscriptions with a callback call"
-        messages = self._visible(topic, batch)
+        try:
+            messages = self._visible(topic, batch)
+        except ProtocolError as error:
+            log.error("a batch cannot be read", cause=error, topic=topic.name, publisher=batch.publisher)
+            return
         self.delivered += len(messages)
         for message in messages:
             try:
@@ -294,18 +312,26 @@ class Subscription:
         return topic, batch
 
     def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
-        messages = batch.messages(self._from_offset.get(topic, 0), time.time_ns() // 1000)
+        from_offset = self._from_offset.get(topic, 0)
+        messages = batch.messages(from_offset, time.time_ns() // 1000)
         if batch.columns.expires_us is not None:
-            self.expired += batch.count - len(messages)
+            self.expired += len(batch.messages(from_offset)) - len(messages)
         return messages
+
+    def _read_from(self, topic: LiveTopic, offset: int) -> None:
+        """Go on with the log."""
+        self._reading.add(topic)
+        topic.readers += 1
+        self._spawn(self._replay(topic, offset))
 
     async def _replay(self, topic: LiveTopic, offset: int) -> None:
         """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
-        self._from_offset[topic] = offset
         try:
             while offset < topic.visible_offset:
                 while self._queued * 2 > self.limit:
-                    self._room = asyncio.get_running_loop().create_future()
+                    # Several topics may wait for the same room.
+                    if self._room is None or self._room.done():
+                        self._room = asyncio.get_running_loop().create_future()
                     await self._room
                 for batch in self._host.read_log(topic, offset, REPLAY_BYTES):
                     if self._callback is not None:
@@ -317,10 +343,13 @@ class Subscription:
                 self._wake()
                 await asyncio.sleep(0)
             topic.sinks.append(self)
-        except PeerError as error:
+        except AntiphonError as error:
+            # The disk failed, or retention was quicker.
             self.fail(error)
         finally:
-            topic.readers -= 1
+            if topic in self._reading:
+                self._reading.discard(topic)
+                topic.readers -= 1
 
     def _wake(self) -> None:
         waiter = self._waiter

@@ -30,6 +30,8 @@ class LiveTopic:
         self.sinks: list[Sink] = []
         # Subscriptions that read the log and will be sinks when they have caught up.
         self.readers = 0
+        # Subscriptions that wait for the membership.
+        self.beginners = 0
         # Done when this node's membership is effective, and when everybody has heard that it publishes here.
         self.joined: asyncio.Future[None] | None = None
         self.announced: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class LiveTopic:
 
     def is_wanted(self) -> bool:
         """Whether anybody here still publishes or subscribes."""
-        return self.outbox is not None or bool(self.sinks) or self.readers > 0
+        return self.outbox is not None or bool(self.sinks) or self.readers > 0 or self.beginners > 0
 
     def show(self, batch: Batch) -> None:
         """Let the subscribers see a batch."""

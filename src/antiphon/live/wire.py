@@ -23,7 +23,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import ORDER_NAMES, Message
 from antiphon.orders.order import Ordered
 
 LENGTH_BYTES: Final = 4
@@ -59,7 +59,7 @@ FIELDS: Final[dict[str, Any]] = {
     "topic": Number,
     "timestamp": Integer,
     "payload": bytes,
-    "order": Annotated[int, msgspec.Meta(ge=0, le=3)],
+    "order": Annotated[int, msgspec.Meta(ge=0, lt=len(ORDER_NAMES))],
     "dependencies": Integers,
     "counter": Number,
     "was_leaf": bool,

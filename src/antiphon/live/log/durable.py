@@ -42,7 +42,9 @@ from antiphon.live.log.formats import (
 )
 from antiphon.live.log.store import Row, Store, errors_of
 
-MAXIMAL_BATCH_BYTES = 16 * 1024 * 1024
+MAXIMAL_BATCH_BYTES = 64 * 1024 * 1024
+"""No less than a frame between nodes may have: what has arrived can be kept."""
+
 MAXIMAL_NAME_BYTES = 1024
 MAXIMAL_FACT_BYTES = 64 * 1024
 MAXIMAL_FACT_COUNT = 65536

@@ -1,0 +1,257 @@
+"""The core of a node: its process, and all that happens between something entering and everything having settled.
+
+Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
+the process; the process calls back (:mod:`antiphon.live.environment`); then the node *settles*: it writes what queued
+on links, shows to subscribers what was delivered, and fills the room that has opened with waiting batches. Applications
+are called while the node settles and never from inside the process, so what they publish cannot come between two
+deliveries of one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import Message as ProtocolMessage
+from antiphon.kernel.process import Process
+from antiphon.live.batch import Batch
+from antiphon.live.cluster import Cluster
+from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.commit import GroupCommit
+from antiphon.live.controls import PEER_CONTROLS
+from antiphon.live.gateway import CLIENT_CONTROLS
+from antiphon.live.links import FrameWriter
+from antiphon.live.log import DurableLog
+from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.settings import Settings
+from antiphon.live.topics import LiveTopic
+from antiphon.live.wire import Codec
+
+if TYPE_CHECKING:
+    from antiphon.live.tracing import LiveTrace
+
+ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
+CREDIT_SECONDS: Final = 0.004
+CREDIT_FRAMES: Final = 16
+"""How long acknowledgements wait for others to travel with, and how many travel without waiting. At low rates this
+saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
+
+
+class NodeCore(Publisher):
+    """What a node does in a turn of its loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.order)
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.identifier = -1
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
+        self.with_receipts = settings.durability == "disk"
+        self.topics: dict[str, LiveTopic] = {}
+        self.process: Process | None = None
+        self.store: DurableLog | None = None
+        self.commit: GroupCommit | None = None
+        self.cluster: Cluster
+        self._trace: LiveTrace | None = None
+        self._by_number: dict[int, LiveTopic] = {}
+        self._to_show: list[tuple[LiveTopic, Batch]] = []
+        self._dirty: set[FrameWriter] = set()
+        self._unhurried: set[FrameWriter] = set()
+        self._is_unhurried_scheduled = False
+        self._blocked: set[Outbox] = set()
+        # Of batches that wait for the disk.
+        self._receipts: set[asyncio.Future[None]] = set()
+        self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
+        self._own: tuple[bytes, Columns] | None = None
+        self._is_settling = False
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong that no later step can make good."""
+        raise NotImplementedError
+
+    # Topics and publications.
+
+    def topic(self, name: str) -> LiveTopic:
+        """What this node knows about a topic, from now on if not before."""
+        found = self.topics.get(name)
+        if found is None:
+            found = LiveTopic(name)
+            other = self._by_number.setdefault(found.number, found)
+            if other is not found:
+                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
+            self.topics[name] = found
+            if self.store is not None and name in self.store.topics():
+                found.end_offset = found.visible_offset = self.store.latest(name)
+        return found
+
+    def _room(self, topic: LiveTopic) -> int:
+        process = self.process
+        # A subscriber here that is behind slows the publishers elsewhere by credit that is held back, and here by this.
+        if process is None or not topic.may_publish() or topic.is_behind:
+            return 0
+        return process.room(topic.number)
+
+    def _send_segment(self, topic: LiveTopic, segment: Segment) -> None:
+        payload = encode_columns(segment.columns)
+        process = self.process
+        assert process is not None, "there is room only where there is a process"
+        # This node delivers it too, and has its columns already.
+        self._own = (payload, segment.columns)
+        process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
+        self._own = None
+        if segment.receipt is not None:
+            if self.commit is not None and self.with_receipts:
+                self._receipts.add(segment.receipt)
+                segment.receipt.add_done_callback(self._receipts.discard)
+                self.commit.then(partial(set_if_waiting, segment.receipt))
+            else:
+                set_if_waiting(segment.receipt)
+        self.settle()
+
+    def release_credit(self, topic: LiveTopic, sink: Any) -> None:
+        """A sink that had fallen behind has room again."""
+        if topic.caught_up(sink):
+            self._send_held(self._held_credit.pop(topic, []))
+            self.settle()
+
+    def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
+        for destination, message in held:
+            self._send(destination, message)
+
+    # What enters.
+
+    def received(self, sender: int, message: ProtocolMessage) -> None:
+        """A message of a peer's process."""
+        process = self.process
+        if process is None:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
+        process.receive(sender, message)
+
+    def expired(self, name: int) -> None:
+        """A timer of the process has run out."""
+        assert self.process is not None, "only a process sets timers"
+        self.process.expire(name)
+        self.settle()
+
+    # What the process does.
+
+    def transmit(self, destination: int, message: ProtocolMessage) -> None:
+        """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
+        if message.is_credit():
+            topic = self._by_number.get(message.topic)
+            if topic is not None and topic.is_behind:
+                self._held_credit.setdefault(topic, []).append((destination, message))
+                return
+            if self.commit is not None and self.with_receipts:
+                self.commit.then(partial(self._send, destination, message))
+                return
+        self._send(destination, message)
+
+    def _send(self, destination: int, message: ProtocolMessage) -> None:
+        link = self.cluster.links.get(destination)
+        if link is None:
+            return
+        link.send(self.codec.encode(message))
+        if not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
+            self._dirty.add(link)
+            return
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
+        self._unhurried.add(link)
+
+    def write(self, writer: FrameWriter, frame: bytes) -> None:
+        """Send a frame when the node settles."""
+        writer.send(frame)
+        self._dirty.add(writer)
+
+    def delivered(self, publication: Publication) -> None:
+        """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
+        topic = self._by_number[publication.topic]
+        payload = publication.payload
+        columns = self._own[1] if self._own is not None and self._own[0] is payload else None
+        order = ORDER_NAMES[publication.order]
+        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns)
+        if self.store is not None:
+            try:
+                self.store.append(topic.name, batch.count, wall_clock_us(), self.codec.encode(publication))
+            except AntiphonError as error:
+                self.fail(error)
+                return
+        topic.end_offset = batch.end_offset
+        topic.delivered_messages += batch.count
+        topic.delivered_bytes += len(payload)
+        if self._trace is not None:
+            self._trace.delivered(self.identifier, topic, batch, publication.order)
+        if self.commit is not None and self.with_receipts:
+            self.commit.then(partial(topic.show, batch))
+            return
+        if self.commit is not None:
+            self.commit.soon()
+        self._to_show.append((topic, batch))
+
+    def membership_began(self, number: int) -> None:
+        """A subscription of the process is effective."""
+        topic = self._by_number[number]
+        if self._trace is not None:
+            self._trace.subscribed(self.identifier, topic)
+        if topic.joined is not None:
+            set_if_waiting(topic.joined)
+
+    def membership_ended(self, number: int) -> None:
+        """A subscription of the process has ended."""
+        if self._trace is not None:
+            self._trace.unsubscribed(self.identifier, self._by_number[number])
+
+    # Settling.
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while True:
+                # What others wait for leaves first: whoever is woken here has its turn later anyway.
+                self._write_dirty()
+                shown, self._to_show = self._to_show, []
+                for topic, batch in shown:
+                    topic.show(batch)
+                if not self._to_show and not (self._blocked and self._fill_room()):
+                    break
+        except ProtocolError as error:
+            self.fail(error)
+        finally:
+            self._is_settling = False
+        self._write_dirty()
+        if self._unhurried and not self._is_unhurried_scheduled:
+            self._is_unhurried_scheduled = True
+            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
+
+    def _write_dirty(self) -> None:
+        if self._dirty:
+            dirty, self._dirty = self._dirty, set()
+            for writer in dirty:
+                writer.flush()
+
+    def _write_unhurried(self) -> None:
+        unhurried, self._unhurried = self._unhurried, set()
+        self._is_unhurried_scheduled = False
+        for writer in unhurried:
+            writer.flush()
+
+    def _fill_room(self) -> bool:
+        """Let blocked outboxes send what there is room for now; whether anything was sent."""
+        moved = False
+        for outbox in tuple(self._blocked):
+            before = len(outbox)
+            outbox.flush()
+            moved = moved or len(outbox) != before
+        return moved
+
+
+def wall_clock_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000

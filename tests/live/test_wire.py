@@ -1,0 +1,214 @@
+"""Messages on the wire: every class comes back as it was, and bytes that are no message are refused as such."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube import messages as cube
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import Message
+from antiphon.live.client_messages import CLIENT_CONTROLS
+from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
+from antiphon.live.wire import FIELDS, KINDS, NESTED, Codec, parameters
+from antiphon.orders.order import Ordered
+
+CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+
+
+def array_of(numbers: list[int]) -> Any:
+    """A flat array."""
+    return vec[i64](numbers)
+
+
+sources = st.integers(0, (1 << 22) - 1)
+sequences = st.integers(0, (1 << 41) - 1)
+topics = st.integers(0, (1 << 62) - 1)
+integers = st.lists(st.integers(LEAST, MOST), max_size=8).map(array_of)
+ordered = st.builds(
+    Ordered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics, st.integers(0, 2)
+)
+bundles = st.lists(ordered, min_size=1, max_size=3).map(cube.Bundle)
+
+FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "source": sources,
+    "sequence": sequences,
+    "topic": topics,
+    "timestamp": st.integers(LEAST, MOST),
+    "payload": st.binary(max_size=64),
+    "order": st.integers(0, 2),
+    "dependencies": integers,
+    "counter": st.integers(0, MOST),
+    "was_leaf": st.booleans(),
+    "targets": st.none() | integers,
+    "entries": integers,
+    "members": integers,
+    "past": integers,
+    "packet": ordered | bundles,
+    "publications": st.lists(ordered, min_size=1, max_size=3),
+}
+
+any_message = st.sampled_from(KINDS).flatmap(
+    lambda kind: st.tuples(*(FIELD_VALUES[name] for name in parameters(kind))).map(lambda values: kind(*values))
+)
+
+
+def comparable(value: object) -> object:
+    """A message, a list or a flat array as plain data that can be compared."""
+    if isinstance(value, Message):
+        return (type(value), [comparable(getattr(value, name)) for name in parameters(type(value))])
+    if isinstance(value, (int, bytes, bool)) or value is None:
+        return value
+    return [comparable(each) for each in value]  # type: ignore[attr-defined]
+
+
+@given(any_message)
+def test_every_message_comes_back_as_it_was(message: Message) -> None:
+    assert comparable(Codec().decode(Codec().encode(message))) == comparable(message)
+
+
+@given(any_message)
+def test_what_came_in_goes_out_as_the_same_bytes(message: Message) -> None:
+    encoded = Codec().encode(message)
+    codec = Codec()
+    assert codec.encode(codec.decode(encoded)) == encoded  # type: ignore[arg-type]
+
+
+@given(any_message, any_message)
+def test_bytes_that_are_overwritten_are_forgotten(first: Message, second: Message) -> None:
+    codec = Codec()
+    buffer = bytearray(Codec().encode(first))
+    message = codec.decode(memoryview(buffer))
+    codec.forget()
+    buffer[:] = bytes(len(buffer))
+    assert isinstance(message, Message)
+    assert codec.encode(message) == Codec().encode(first)
+    assert codec.encode(second) == Codec().encode(second)
+
+
+def messages_of_the_cube() -> list[type[Message]]:
+    """The classes in ``messages.py`` that are sent; ``Question`` is only what two of them share."""
+    found = [kind for _, kind in inspect.getmembers(cube, inspect.isclass) if issubclass(kind, Message)]
+    return [kind for kind in found if kind not in (Message, cube.Question)]
+
+
+@pytest.mark.parametrize("kind", messages_of_the_cube())
+def test_no_message_of_the_protocol_was_forgotten(kind: type[Message]) -> None:
+    assert kind in KINDS
+    assert set(parameters(kind)) <= {*FIELDS, *NESTED}
+    assert set(parameters(kind)) <= set(FIELD_VALUES), "these tests do not make such a field yet"
+
+
+def test_numbers_of_kinds_stay_what_they_are() -> None:
+    """Nodes of different versions tell messages apart by these numbers."""
+    assert [kind.__name__ for kind in KINDS] == [
+        "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
+        "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
+    ]  # fmt: skip
+    tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
+    assert tags == {
+        "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
+        "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
+        "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159,
+    }  # fmt: skip
+
+
+def test_the_layout_of_a_publication_stays_what_it_is() -> None:
+    message = Ordered(3, 7, 1000, b"why?", vec[i64]([5, -6]), 9, 2)
+    assert Codec().encode(message).hex() == "980003 07 cd03e8 c404 7768793f 92 05 fa 09 02".replace(" ", "")
+    assert msgspec.msgpack.decode(Codec().encode(message)) == [0, 3, 7, 1000, b"why?", [5, -6], 9, 2]
+
+
+def refused_or_read(data: bytes) -> None:
+    """Bytes are a message, or are refused with the one error for that."""
+    try:
+        message = Codec(CONTROLS).decode(data)
+    except ProtocolError:
+        return
+    assert isinstance(message, (Message, *CONTROLS))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    refused_or_read(data)
+
+
+@given(any_message, st.data())
+def test_damaged_messages_are_refused_or_are_other_messages(message: Message, data: st.DataObject) -> None:
+    encoded = bytearray(Codec().encode(message))
+    for place in data.draw(st.lists(st.integers(0, len(encoded) * 8 - 1), min_size=1, max_size=4)):
+        encoded[place // 8] ^= 1 << place % 8
+    refused_or_read(bytes(encoded))
+
+
+@given(any_message, st.data())
+def test_a_message_cut_short_is_refused(message: Message, data: st.DataObject) -> None:
+    encoded = Codec().encode(message)
+    with pytest.raises(ProtocolError):
+        Codec().decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(LEAST, (1 << 64) - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.integers(-1, 200), st.lists(anything, max_size=8))
+def test_arrays_of_wrong_types_are_refused(number: int, fields: list[Any]) -> None:
+    refused_or_read(msgspec.msgpack.encode([number, *fields]))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (1, -1),
+        (1, 1 << 22),
+        (2, 1 << 41),
+        (3, 1 << 63),
+        (4, "text"),
+        (5, [1 << 63]),
+        (5, [1.5]),
+        (6, -1),
+        (7, 3),
+        (7, -1),
+    ],
+)
+def test_a_field_out_of_its_range_is_refused(place: int, value: object) -> None:
+    fields: list[Any] = [0, 3, 7, 1000, b"why?", [5], 9, 2]
+    Codec().decode(msgspec.msgpack.encode(fields))
+    fields[place] = value
+    with pytest.raises(ProtocolError):
+        Codec().decode(msgspec.msgpack.encode(fields))
+
+
+def test_a_bundle_of_nothing_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        Codec().decode(msgspec.msgpack.encode([1, []]))
+
+
+@pytest.mark.parametrize("change", [[], ["surplus"]])
+def test_too_few_and_too_many_fields_are_refused(change: list[str]) -> None:
+    encoded = [2, 3, 7, *([9, *change] if change else [])]
+    with pytest.raises(ProtocolError):
+        Codec().decode(msgspec.msgpack.encode(encoded))
+
+
+def test_messages_of_hosts_come_back_as_they_were() -> None:
+    codec = Codec(CONTROLS)
+    for control in (Hello(PROTOCOL_VERSION, "antiphon", "a", "host:1", "b"), Publishes(["room"], True)):
+        assert codec.decode(codec.encode_control(control)) == control

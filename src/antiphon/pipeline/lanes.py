@@ -12,8 +12,10 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from antiphon.kernel.message import CAUSAL, FIFO, UNSPECIFIED
+from antiphon.kernel.message import CAUSAL, FIFO, ORDER_NAMES, UNSPECIFIED
 from antiphon.trace.oracle import EVENTS
 
 Integers = npt.NDArray[np.int64]
@@ -24,6 +26,11 @@ PUBLISH, DELIVER, SUBSCRIBED, LEAVING, UNSUBSCRIBED = range(len(EVENTS))
 
 NEVER = np.iinfo(np.int64).max
 NOBODY = -1
+BEFORE_EVERYTHING = -1
+"""The position of memberships that exist from the start."""
+
+WORDS = {"event": EVENTS, "order": list(ORDER_NAMES)}
+"""The columns of words that are judged, and how they are numbered."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,32 @@ class Rows:
         if np.all(self.position[1:] >= self.position[:-1]):
             return self
         return self.taken(np.argsort(self.position, kind="stable"))
+
+
+def rows_of_table(table: pa.Table, everybody: int = 0) -> Rows:
+    """The rows of a trace that are judged; positions are places in it.
+
+    ``everybody`` is the number of nodes where all are members of everything from the start.
+    """
+    events, orders = (pc.index_in(table[name].cast(pa.string()), pa.array(names)) for name, names in WORDS.items())
+    places = np.flatnonzero(pc.is_valid(events).to_numpy())
+    chosen = table.select(["topic", "node", "source", "sequence"]).take(pa.array(places))
+    topic, node, source, sequence = (chosen[name].to_numpy().astype(np.int64) for name in chosen.column_names)
+    event = events.to_numpy()[places].astype(np.int64)
+    order = pc.fill_null(orders, UNSPECIFIED).to_numpy()[places].astype(np.int64)
+    topics = np.repeat(np.unique(topic), everybody)
+    nodes = np.tile(np.arange(everybody), len(np.unique(topic)))
+    nothing = np.zeros(len(nodes), np.int64)
+    return Rows(
+        np.append(topics, topic),
+        np.append(nodes, node),
+        np.append(nodes, source),
+        np.append(nothing, sequence),
+        np.append(nothing + SUBSCRIBED, event),
+        np.append(nothing + UNSPECIFIED, order),
+        np.append(nothing + BEFORE_EVERYTHING, places),
+        np.ones(len(nodes) + len(places), np.bool_),
+    )
 
 
 def begins_of(groups: Integers) -> Flags:

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.cli.audit import CLEAN, VIOLATED, Audit, audit_files, audit_in_session
+from antiphon.pipeline.total import judge_total_order
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import Scenario
 from antiphon.trace.store import SCHEMA, read_trace
@@ -203,3 +204,25 @@ def test_traces_of_live_nodes_are_judged_together(spark: SparkSession, clean: Pa
         assert counts(found) == counts(here)
         assert found.deliveries == here.deliveries > 10_000
         assert found.checks["validity"].violations == 0
+
+
+def test_total_order_is_one_order_per_topic_and_key(spark: SparkSession) -> None:
+    """Nodes 1 and 2 disagree on key b; on key a they do not, though they have different things of it."""
+    schema = "event string, order string, topic int, key string, node int, source int, sequence bigint, position bigint"
+    delivered = {
+        ("a", 1): [1, 2, 4],
+        ("a", 2): [1, 3, 4],
+        ("b", 1): [5, 6, 7],
+        ("b", 2): [6, 5, 7],
+    }
+    rows = [
+        ("deliver", "total", 3, key, node, 9, number, 10 * node + place)
+        for (key, node), numbers in delivered.items()
+        for place, number in enumerate(numbers)
+    ]
+    assert judge_total_order(spark.createDataFrame(rows[:6], schema)) == (0, None)
+    count, example = judge_total_order(spark.createDataFrame(rows, schema))
+    assert count == 1
+    assert example == "on topic 3 nodes delivered 5 of node 9 before 6 of node 9, 6 of node 9 before 5 of node 9"
+    # Without keys the topic has one order.
+    assert judge_total_order(spark.createDataFrame(rows, schema).drop("key"))[0] == 1

@@ -24,6 +24,9 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 ACCURACY = 10_000
 """Percentiles are off by at most one rank in this many; up to that many values they are exact."""
 
+WRAPPERS = ("LeafCopy",)
+"""Kinds of messages that carry one publication and are not delivered themselves."""
+
 INTERVALS = 100
 """Into how many intervals of equal length a run is divided where something is measured over time."""
 
@@ -74,10 +77,11 @@ def described(column: str) -> list[Column]:
 
 
 def copies(rows: DataFrame, event: str) -> DataFrame:
-    """Rows of an event that are about copies of publications: messages of the kinds that are delivered."""
+    """Rows of an event that are about copies of publications: of the kinds that are delivered, or wrapped in others."""
     from pyspark.sql import functions as f
 
-    kinds = rows.where("event = 'deliver' and message is not null").select("message").distinct()
+    kinds = rows.where((f.col("event") == "deliver") | f.col("message").isin(*WRAPPERS))
+    kinds = kinds.where("message is not null").select("message").distinct()
     return rows.where(f.col("event") == event).join(f.broadcast(kinds), "message", "left_semi")
 
 
@@ -192,17 +196,18 @@ def duplicates(rows: DataFrame) -> DataFrame:
 
 @metric("copies", "everything")
 def false_positives(rows: DataFrame) -> DataFrame:
-    """How many copies of publications reached a node that was no member of their topic at that moment; with it, how
-    many copies were received at all, and the share. On topics where nobody ever subscribes everybody is a member."""
+    """How many copies of publications reached a node that at that moment neither was a member of their topic nor had
+    asked to be; with it, how many copies were received at all, and the share. On topics where nobody ever subscribes
+    everybody is a member."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     lane = Window.partitionBy("topic", "node").orderBy(POSITION)
     columns = ["topic", "node", "event", POSITION]
-    changes = rows.where(f.col("event").isin("subscribed", "unsubscribed")).select(*columns)
+    changes = rows.where(f.col("event").isin("subscribe", "subscribed", "unsubscribed")).select(*columns)
     with_members = f.broadcast(changes.select("topic").distinct().withColumn("closed", f.lit(True)))
     received = copies(rows, "receive").select(*columns)
-    change = f.when(f.col("event") != "receive", f.col("event") == "subscribed")
+    change = f.when(f.col("event") != "receive", f.col("event") != "unsubscribed")
     seen = received.unionByName(changes).withColumn("member", f.last(change, ignorenulls=True).over(lane))
     seen = seen.where("event = 'receive'").join(with_members, "topic", "left")
     unwanted = f.coalesce("closed", f.lit(False)) & ~f.coalesce("member", f.lit(False))

@@ -25,10 +25,13 @@ from antiphon.pipeline.traces import POSITION
 from antiphon.trace.oracle import EVENTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ROWS_PER_PART = 4_000_000
 """A part of this size needs about half a gigabyte in the process that judges it."""
+
+MOST_TASKS = 2_000
+"""A task of Spark costs some milliseconds even if it has nothing to do."""
 
 FOUND = (
     "kind string, count bigint, topic int, node int, source int, sequence bigint, position bigint, "
@@ -168,6 +171,7 @@ def audit_frame(
 ) -> Judgement:
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
     dealing = deal(frame, rows, rows_per_part)
+    spread_over_tasks(frame.sparkSession, dealing)
     parts = dealt(evidence(frame, everybody), dealing)
 
     def judge(table: pa.Table) -> pa.Table:
@@ -187,6 +191,14 @@ def audit_frame(
             large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge_with_columns, FOUND)
         )
     return gathered(found)
+
+
+def spread_over_tasks(session: SparkSession, dealing: Dealing) -> None:
+    """Let hardly any two parts share a task, so that no core waits for another at the end."""
+    parts = dealing.small_parts + sum(count for _, count in dealing.large_topics.values())
+    setting = "spark.sql.shuffle.partitions"
+    wanted = max(int(session.conf.get(setting) or 1), 4 * parts)
+    session.conf.set(setting, str(min(wanted, MOST_TASKS)))
 
 
 def columns_of(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:

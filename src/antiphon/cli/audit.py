@@ -18,13 +18,18 @@ from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
+    from antiphon.pipeline.traces import Survey
     from antiphon.simulator.scenario import Scenario
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
 ENDINGS = (".parquet", ".arrow")
 CLEAN = "clean"
 VIOLATED = "violated"
+
+ROWS_FOR_SPARK = 1_500_000
+"""The judge in this process needs about as long for this as Spark needs to start."""
 
 
 class Check(msgspec.Struct):
@@ -33,6 +38,8 @@ class Check(msgspec.Struct):
     applies: bool
     violations: int = 0
     example: str | None = None
+    story: list[str] = []
+    """The rows that show the example, in words."""
 
 
 class Audit(msgspec.Struct):
@@ -44,6 +51,8 @@ class Audit(msgspec.Struct):
     checks: dict[str, Check]
     verdict: str
     missing_nodes: list[int]
+    judge: str
+    """Who judged: ``memory``, or ``spark``."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +71,23 @@ def audit(
         list[Path],
         typer.Argument(metavar="TRACE...", help="Trace files, or directories of them.", show_default=False),
     ],
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Let Spark judge, as it does by itself where a trace is large.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", help="Let a Spark cluster judge, such as spark://host:7077.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Judge a run: is anything lost, duplicated, invented or out of order?
 
     The traces of all live nodes of a run are given together. The trace of a simulated run is one file. The judge knows
-    no protocol: it keeps its own clocks. A broken promise is exit code 1.
+    no protocol: it keeps its own clocks. Large traces are judged by Spark. A broken promise is exit code 1.
 
     Example: antiphon up -n 4 --trace traces    and, when it has ended: antiphon audit traces
     """
-    found = audit_files(files_in(traces))
+    files = files_in(traces)
+    found = audit_on_spark(files, master) if spark or master or is_large(files) else audit_files(files)
     if json:
         output.print_json(found)
     else:
@@ -96,8 +112,15 @@ def files_in(paths: list[Path]) -> list[Path]:
     return files
 
 
+def is_large(files: list[Path]) -> bool:
+    """Whether there is more to judge than the judge in this process should take on."""
+    from antiphon.trace.store import count_rows
+
+    return sum(count_rows(file) for file in files) > ROWS_FOR_SPARK
+
+
 def audit_files(files: list[Path]) -> Audit:
-    """Read, merge and judge."""
+    """Read, merge and judge in this process."""
     from antiphon.trace.merging import merge_traces
     from antiphon.trace.oracle import judge
     from antiphon.trace.store import about_trace, read_trace
@@ -106,49 +129,117 @@ def audit_files(files: list[Path]) -> Audit:
     tables = [read_trace(file) for file in files]
     about = about_trace(tables[0])
     table = merge_traces(tables)
-    missing: list[int] = []
-    if about.get("host") == "live":
-        missing = silent_publishers(table)
-        promises = live_promises(table, missing)
-    else:
-        promises = simulated_promises(about, table)
+    survey = survey_of(table)
+    promises = promises_for(about, survey)
     complete = "completeness" in promises.checks
     findings = judge(table, promises.node_count, promises.everybody, complete, promises.default, promises.leavers)
+    stories = {} if findings.clean else stories_of(table, promises)
     checks = {}
     for name in CHECKS:
         applies = name in promises.checks
         count = findings.counts.get(name, 0) if applies else 0
-        checks[name] = Check(applies, count, findings.examples.get(name) if count else None)
-    verdict = VIOLATED if any(check.violations for check in checks.values()) else CLEAN
+        example = findings.examples.get(name) if count else None
+        checks[name] = Check(applies, count, example, stories.get(name, []) if count else [])
     seconds = time.perf_counter() - started
-    return Audit(findings.publications, findings.deliveries, seconds, checks, verdict, missing)
+    missing = survey.silent_publishers if about.get("host") == "live" else []
+    return Audit(findings.publications, findings.deliveries, seconds, checks, verdict_of(checks), missing, "memory")
 
 
-def silent_publishers(table: pa.Table) -> list[int]:
-    """Nodes whose publications others delivered and whose own trace is not there."""
+def verdict_of(checks: dict[str, Check]) -> str:
+    """The word for it all."""
+    return VIOLATED if any(check.violations for check in checks.values()) else CLEAN
+
+
+def stories_of(table: pa.Table, promises: Promises) -> dict[str, list[str]]:
+    """What happened around the first violation of each kind, in a table."""
+    from antiphon.pipeline.judging import Rules, judge_part
+    from antiphon.pipeline.lanes import rows_of_table
+    from antiphon.pipeline.stories import tell_from_table
+
+    rules = Rules(promises.default, "completeness" in promises.checks, promises.leavers)
+    rows = rows_of_table(table, promises.node_count if promises.everybody else 0)
+    return tell_from_table(table, judge_part(rows, rules).examples)
+
+
+def audit_on_spark(files: list[Path], master: str | None) -> Audit:
+    """Judge with Spark, here or on a cluster."""
+    from antiphon.pipeline.session import SessionOptions, spark_session
+    from antiphon.pipeline.traces import describe
+
+    # Before Spark is started: a name that is wrong is found at once.
+    for file in files:
+        describe(file)
+    with spark_session("antiphon audit", SessionOptions(master=master, memory="2g")) as session:
+        return audit_in_session(session, files)
+
+
+def audit_in_session(session: SparkSession, files: list[Path], rows_per_part: int | None = None) -> Audit:
+    """Judge with a Spark that runs."""
+    from antiphon.pipeline.audit import ROWS_PER_PART, audit_frame
+    from antiphon.pipeline.judging import Rules
+    from antiphon.pipeline.stories import sentence, tell_from_frame
+    from antiphon.pipeline.total import judge_total_order
+    from antiphon.pipeline.traces import merged_in_memory, open_trace, survey
+
+    started = time.perf_counter()
+    trace = open_trace(session, files)
+    surveyed = survey(trace.frame)
+    promises = promises_for(trace.about, surveyed)
+    rules = Rules(promises.default, "completeness" in promises.checks, promises.leavers, "causal" in promises.checks)
+    everybody = promises.node_count if promises.everybody else 0
+    size = rows_per_part or ROWS_PER_PART
+    found = audit_frame(trace.frame, trace.rows, rules, everybody, size)
+    if found.counts["validity"] and trace.files > 1 and "validity" in promises.checks:
+        # The clocks of machines may disagree: try an order in which nobody is earlier than the publisher.
+        trace = merged_in_memory(session, files)
+        found = audit_frame(trace.frame, trace.rows, rules, everybody, size)
+    broken = {kind: example for kind, example in found.examples.items() if kind in promises.checks}
+    stories = tell_from_frame(trace.frame, broken) if broken else {}
+    checks = {}
+    for name in CHECKS:
+        applies = name in promises.checks
+        example = broken.get(name)
+        text = None if example is None else sentence(example)
+        checks[name] = Check(applies, found.counts.get(name, 0) if applies else 0, text, stories.get(name, []))
+    if "total" in promises.checks:
+        checks["total"] = Check(True, *judge_total_order(trace.frame))
+    seconds = time.perf_counter() - started
+    missing = surveyed.silent_publishers if trace.about.get("host") == "live" else []
+    return Audit(found.publications, found.deliveries, seconds, checks, verdict_of(checks), missing, "spark")
+
+
+def survey_of(table: pa.Table) -> Survey:
+    """What must be known of a table to say what was promised."""
     import pyarrow.compute as pc
+
+    from antiphon.pipeline.traces import Survey
 
     deliveries = table.filter(pc.equal(table["event"].cast("string"), "deliver"))
-    return sorted(set(pc.unique(deliveries["source"]).to_pylist()) - set(pc.unique(table["node"]).to_pylist()))
+    sources = set(pc.unique(deliveries["source"]).to_pylist())
+    orders = set(pc.unique(table["order"].cast("string")).to_pylist()) if "order" in table.column_names else set()
+    silent = sorted(sources - set(pc.unique(table["node"]).to_pylist()))
+    return Survey(frozenset(orders - {None}), silent, pc.max(table["time"]).as_py() or 0)
 
 
-def live_promises(table: pa.Table, missing: list[int]) -> Promises:
+def promises_for(about: dict[str, Any], survey: Survey) -> Promises:
+    """What the run of a trace was to keep."""
+    return live_promises(survey) if about.get("host") == "live" else simulated_promises(about, survey)
+
+
+def live_promises(survey: Survey) -> Promises:
     """Every message is judged by its own order. Without its publisher's trace nobody knows when it was published."""
-    import pyarrow.compute as pc
-
-    orders = set(pc.unique(table["order"].cast("string")).to_pylist())
+    orders = survey.orders
     checks = {"completeness", "duplicates", "membership"}
     checks |= {"fifo"} if orders & {"fifo", "causal"} else set()
     checks |= {"causal"} if "causal" in orders else set()
-    checks |= set() if missing else {"validity"}
+    checks |= {"total"} if "total" in orders else set()
+    checks |= set() if survey.silent_publishers else {"validity"}
     # All nodes leave in the end, and every row has its order.
     return Promises(frozenset(checks), 0, leavers=True)
 
 
-def simulated_promises(about: dict[str, Any], table: pa.Table) -> Promises:
+def simulated_promises(about: dict[str, Any], survey: Survey) -> Promises:
     """What the scenario promises."""
-    import pyarrow.compute as pc
-
     from antiphon.simulator.judgement import promises_of, why_not_judged
     from antiphon.simulator.protocols import PROTOCOLS
     from antiphon.simulator.scenario import LimitsTable, Scenario
@@ -161,8 +252,7 @@ def simulated_promises(about: dict[str, Any], table: pa.Table) -> Promises:
     if reason is not None:
         raise UsageError(f"this run cannot be judged: {reason}")
     # A trace does not say how its run ended. One that could have been cut short is not blamed for what is missing.
-    last = pc.max(table["time"]).as_py() or 0
-    is_whole = scenario.limits == LimitsTable() and last < scenario.limits.time
+    is_whole = scenario.limits == LimitsTable() and survey.last_time < scenario.limits.time
     checks = frozenset(promises_of(scenario, "finished" if is_whole else "limit")) & set(CHECKS)
     has_topics = PROTOCOLS[scenario.protocol].has_topics
     return Promises(checks, scenario.nodes, not has_topics, default_order(scenario))
@@ -175,9 +265,9 @@ def default_order(scenario: Scenario) -> int:
 
 def show(found: Audit) -> None:
     """Print a judgement for people."""
-    output.console.print(
-        f"{found.messages:,} messages, {found.deliveries:,} deliveries, judged in {found.seconds:.1f} seconds"
-    )
+    by_spark = " by Spark" if found.judge == "spark" else ""
+    counts = f"{found.messages:,} messages, {found.deliveries:,} deliveries"
+    output.console.print(f"{counts}, judged{by_spark} in {found.seconds:.1f} seconds")
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, check in found.checks.items():
         if not check.applies:
@@ -187,6 +277,11 @@ def show(found: Audit) -> None:
         else:
             table.add_row(name, "kept")
     output.console.print(table)
+    for name, check in found.checks.items():
+        if check.story:
+            output.console.print(f"{name}:")
+            for line in check.story:
+                output.console.print(f"  {escape(line)}")
     if found.missing_nodes:
         nodes = ", ".join(map(str, found.missing_nodes))
         output.console.print(f"There is no trace of the publishers {nodes}; their publications were judged in part.")

@@ -11,7 +11,22 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import audit, bench, demo, node, output, pub, reproduce, simulate, sub, sweep, top, torture, up
+from antiphon.cli import (
+    audit,
+    bench,
+    demo,
+    metrics,
+    node,
+    output,
+    pub,
+    reproduce,
+    simulate,
+    sub,
+    sweep,
+    top,
+    torture,
+    up,
+)
 from antiphon.kernel.errors import AntiphonError, UsageError
 
 app = typer.Typer(
@@ -51,6 +66,7 @@ app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
+app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)

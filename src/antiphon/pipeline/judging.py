@@ -1,0 +1,286 @@
+"""The judgement of one part of a trace: how often each promise was broken there, and the first example of each.
+
+A part holds whole lanes (:mod:`antiphon.pipeline.lanes`), and of every topic in it all that was published. The kinds of
+violations are those of :mod:`antiphon.trace.oracle`, where they are defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from antiphon.kernel.message import UNSPECIFIED
+from antiphon.pipeline.following import Followers, known_too_early
+from antiphon.pipeline.lanes import (
+    LEAVING,
+    NEVER,
+    NOBODY,
+    SUBSCRIBED,
+    UNSUBSCRIBED,
+    Flags,
+    Integers,
+    Lanes,
+    Rows,
+)
+from antiphon.trace.oracle import KINDS
+
+
+@dataclass(frozen=True)
+class Example:
+    """One violation: the delivery or the publication that is wrong, and where it can be another one that shows it."""
+
+    kind: str
+    topic: int
+    node: int
+    source: int
+    sequence: int
+    position: int
+    witness_source: int = NOBODY
+    witness_sequence: int = NOBODY
+    detail: str = ""
+
+
+@dataclass
+class Judgement:
+    """What was found in a part."""
+
+    deliveries: int = 0
+    publications: int = 0
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    examples: dict[str, Example] = field(default_factory=dict)
+
+    def add(self, count: int, example: Example) -> None:
+        """Some violations of a kind, and the first of them."""
+        self.counts[example.kind] += count
+        known = self.examples.get(example.kind)
+        if known is None or example.position < known.position:
+            self.examples[example.kind] = example
+
+    def add_all(self, other: Judgement) -> None:
+        """What was found in another part."""
+        self.deliveries += other.deliveries
+        self.publications += other.publications
+        for kind, count in other.counts.items():
+            if count:
+                self.add(count, other.examples[kind])
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is asked of a run: the order where none is named, whether it came to its end, whether leavers are judged."""
+
+    default: int
+    complete: bool = True
+    leavers: bool = False
+    causal: bool = True
+
+
+def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes] | None = None) -> Judgement:
+    """Judge the lanes of a part. ``columns`` are the first followers that other parts of the same topics found."""
+    lanes = Lanes(rows, rules.default)
+    judge = PartJudge(lanes, rules)
+    judge.find_duplicates_and_strangers()
+    judge.find_inventions()
+    judge.find_disorder(columns or {})
+    if rules.complete:
+        judge.find_losses()
+    if rules.leavers:
+        judge.find_what_leavers_left_out()
+    return judge.found
+
+
+class PartJudge:
+    """Looks for the violations in one part."""
+
+    def __init__(self, lanes: Lanes, rules: Rules) -> None:
+        self._lanes = lanes
+        self._rules = rules
+        self._followers: Followers | None = None
+        is_start = lanes.is_own & ~lanes.is_again
+        self.found = Judgement(len(lanes.delivery), int(is_start.sum()))
+
+    def _report(self, kind: str, wrong: Flags, detail: str, witness: tuple[int, int] | None = None) -> None:
+        """Violations among the deliveries; the first in the order of the trace is the example."""
+        places = np.flatnonzero(wrong)
+        if len(places) > 0:
+            first = int(places[np.argmin(self._lanes.delivery_time[places])])
+            example = self._example(kind, first, detail, witness or (NOBODY, NOBODY))
+            self.found.add(len(places), example)
+
+    def _example(self, kind: str, delivery: int, detail: str, witness: tuple[int, int]) -> Example:
+        rows = self._lanes.rows
+        row = int(self._lanes.delivery_time[delivery])
+        columns = (rows.topic, rows.node, rows.source, rows.sequence, rows.position)
+        topic, node, source, sequence, position = (int(column[row]) for column in columns)
+        return Example(kind, topic, node, source, sequence, position, *witness, detail)
+
+    def find_duplicates_and_strangers(self) -> None:
+        """Deliveries by who has them already, and by who is no member."""
+        lanes = self._lanes
+        self._report("duplicates", lanes.is_again, "delivered again")
+        stranger = lanes.member_since[lanes.delivery] == NOBODY
+        self._report("membership", stranger, "delivered by a node that is no member")
+
+    def find_inventions(self) -> None:
+        """Deliveries of what nobody published, and as of another order than was asked for."""
+        lanes = self._lanes
+        invented = ~lanes.is_again & ~lanes.is_own & lanes.is_early
+        self._report("validity", invented, "delivered before anybody published it")
+        # The publisher's own delivery says the order where nothing else did, and so cannot be wrong.
+        asked = np.where(lanes.is_own, lanes.order_asked_for, lanes.order_known)
+        other = (lanes.row_order != UNSPECIFIED) & (asked != UNSPECIFIED) & (lanes.row_order != asked)
+        self._report("validity", ~lanes.is_again & other, "delivered as of another order than was asked for")
+
+    def find_disorder(self, columns: Mapping[tuple[int, int], bytes]) -> None:
+        """Deliveries after a later one of the same source, or after something else that follows them."""
+        lanes = self._lanes
+        late = ~lanes.is_again & (lanes.sequence <= lanes.last)
+        places = np.flatnonzero(late)
+        if len(places) > 0:
+            first = int(places[np.argmin(lanes.delivery_time[places])])
+            source = int(lanes.names.nodes[lanes.source_lane[first] % lanes.names.node_count])
+            witness = (source, int(lanes.last[first]))
+            self._report("fifo", late, f"delivered after publication {witness[1]} of that source", witness)
+        if not self._rules.causal and not self._rules.leavers:
+            return
+        self._followers = followers = Followers(lanes)
+        followers.look()
+        followers.learn(columns)
+        followers.close()
+        known = known_too_early(lanes, followers) & ~late
+        places = np.flatnonzero(known)
+        if len(places) > 0:
+            first = int(places[np.argmin(lanes.delivery_time[places])])
+            self._report("causal", known, "delivered after something that follows it", self._witness(first))
+
+    def _witness(self, delivery: int) -> tuple[int, int]:
+        """The earliest publication that the node delivered before one that it follows."""
+        lanes, followers = self._lanes, self._followers
+        assert followers is not None, "there are followers where causal order is judged"
+        names = lanes.names
+        begin = int(np.searchsorted(lanes.delivery_lane, lanes.delivery_lane[delivery]))
+        before = np.arange(begin, delivery)
+        before = before[lanes.waits[before] & ~lanes.is_early[before]]
+        column = followers.column_of(lanes.source_lane[before])
+        before, column = before[column != NOBODY], column[column != NOBODY]
+        numbers = followers.numbers[followers.offset[lanes.publication[delivery]] + column]
+        follows = before[followers.rank[lanes.publication[before]] >= numbers]
+        witness = int(follows[0])
+        return int(names.nodes[lanes.source_lane[witness] % names.node_count]), int(lanes.sequence[witness])
+
+    def find_losses(self) -> None:
+        """What members were owed and never delivered."""
+        lanes, publications, names = self._lanes, self._lanes.publications, self._lanes.names
+        if len(lanes.lane) == 0:
+            return
+        ends = np.flatnonzero(np.append(lanes.begins[1:], True))
+        ends = ends[lanes.member_since[ends] != NOBODY]
+        since = lanes.time[lanes.member_since[ends]]
+        topic = lanes.lane[ends] // names.node_count
+        stride = len(lanes.rows) + 1
+        started = publications.start != NEVER
+        starts = np.sort(publications.topic[started] * stride + publications.start[started])
+        owed = np.searchsorted(starts, (topic + 1) * stride) - np.searchsorted(starts, topic * stride + since, "right")
+        has = self._delivered_since(lanes.lane[ends], since)
+        lacking = owed - has
+        places = np.flatnonzero(lacking)
+        if len(places) > 0:
+            example = min(
+                (self._first_loss(int(ends[p]), int(since[p])) for p in places[:16]), key=lambda e: e.position
+            )
+            self.found.add(int(lacking.sum()), example)
+
+    def _delivered_since(self, members: Integers, since: Integers) -> Integers:
+        """How much each of some lanes delivered of what started after a moment."""
+        lanes = self._lanes
+        if len(members) == 0:
+            return np.zeros(0, np.int64)
+        place = np.minimum(np.searchsorted(members, lanes.delivery_lane), len(members) - 1)
+        counted = (members[place] == lanes.delivery_lane) & ~lanes.is_again & (lanes.start != NEVER)
+        counted &= lanes.start > since[place]
+        return np.bincount(place[counted], minlength=len(members))
+
+    def _first_loss(self, row: int, since: int) -> Example:
+        """The first publication that a lane lacks at its end."""
+        lost = self._missing(row, since, NEVER)
+        return self._loss(int(self._lanes.lane[row]), lost, "owed and never delivered")
+
+    def _missing(self, row: int, since: int, until: int) -> Integers:
+        """Publications that started in a time and that a lane had not delivered at one of its rows."""
+        lanes, publications = self._lanes, self._lanes.publications
+        lane = lanes.lane[row]
+        first, last = publications.topic_begins[lane // lanes.names.node_count :][:2]
+        owed = first + np.flatnonzero(
+            (publications.start[first:last] > since) & (publications.start[first:last] < until)
+        )
+        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], row + 1])
+        missing: Integers = owed[~np.isin(owed, lanes.publication[begin:end])]
+        return missing
+
+    def _loss(self, lane: int, lost: Integers, detail: str, witness: tuple[int, int] = (NOBODY, NOBODY)) -> Example:
+        lanes, publications, names = self._lanes, self._lanes.publications, self._lanes.names
+        place = int(lost[np.argmin(publications.start[lost])])
+        source = int(names.nodes[publications.source_lane[place] % names.node_count])
+        position = int(lanes.rows.position[publications.start[place]])
+        topic, node = int(names.topics[lane // names.node_count]), int(names.nodes[lane % names.node_count])
+        sequence = int(publications.sequence[place])
+        return Example("completeness", topic, node, source, sequence, position, *witness, detail)
+
+    def find_what_leavers_left_out(self) -> None:
+        """What nodes that left had not delivered, though they delivered something that follows it."""
+        lanes = self._lanes
+        ended = lanes.event == UNSUBSCRIBED
+        if not ended.any():
+            return
+        # What was asked for before the last end counts no more: look at the rows before each end.
+        previous_end = np.append(NOBODY, lanes.last_row(ended)[:-1])
+        previous_end = np.where(lanes.begins, NOBODY, previous_end)
+        since = np.append(NOBODY, lanes.last_row(lanes.event == SUBSCRIBED)[:-1])
+        asked = np.append(NOBODY, lanes.last_row(lanes.event == LEAVING)[:-1])
+        for row in np.flatnonzero(ended):
+            begin = max(int(previous_end[row]), int(lanes.lane_begin[row]) - 1)
+            if since[row] > begin and asked[row] > begin:
+                self._judge_leaver(int(row), int(lanes.time[since[row]]), int(lanes.time[asked[row]]))
+
+    def _judge_leaver(self, row: int, since: int, asked: int) -> None:
+        lanes, publications = self._lanes, self._lanes.publications
+        missing = self._missing(row, since, asked)
+        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], row])
+        if len(missing) == 0 or begin == end:
+            return
+        delivered = np.arange(begin, end)
+        waiting = delivered[lanes.waits[delivered]]
+        last = last_by_source(lanes.source_lane[waiting], lanes.sequence[waiting])
+        earlier = np.array(
+            [publications.sequence[p] <= last.get(int(publications.source_lane[p]), 0) for p in missing], np.bool_
+        )
+        followed = earlier | self._followed(missing, waiting[~lanes.is_early[waiting]])
+        lost = missing[followed]
+        if len(lost) > 0:
+            detail = "never delivered, though something that follows it was"
+            self.found.add(len(lost), self._loss(int(lanes.lane[row]), lost, detail))
+
+    def _followed(self, publications: Integers, deliveries: Integers) -> Flags:
+        """Which publications of a topic are followed by any of some deliveries."""
+        lanes, followers = self._lanes, self._followers
+        assert followers is not None, "there are followers where leavers are judged"
+        column = followers.column_of(lanes.source_lane[deliveries])
+        deliveries, column = deliveries[column != NOBODY], column[column != NOBODY]
+        if len(deliveries) == 0:
+            return np.zeros(len(publications), np.bool_)
+        width = int(followers.width[lanes.publications.topic[publications[0]]])
+        last = np.full(width, NOBODY, np.int64)
+        np.maximum.at(last, column, followers.rank[lanes.publication[deliveries]])
+        numbers = followers.numbers[followers.offset[publications][:, None] + np.arange(width)[None, :]]
+        followed: Flags = (numbers <= last[None, :]).any(axis=1)
+        return followed
+
+
+def last_by_source(sources: Integers, sequences: Integers) -> dict[int, int]:
+    """The highest number of each source."""
+    names = np.unique(sources)
+    highest = np.zeros(len(names), np.int64)
+    np.maximum.at(highest, np.searchsorted(names, sources), sequences)
+    return dict(zip(names.tolist(), highest.tolist(), strict=True))

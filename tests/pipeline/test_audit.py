@@ -1,0 +1,228 @@
+"""The audit on Spark: it agrees with the judge in this process, and finds exactly what was planted in a large trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from antiphon.cli.audit import CLEAN, VIOLATED, Audit, audit_files, audit_in_session
+from antiphon.pipeline.total import judge_total_order
+from antiphon.simulator.run import run_scenario
+from antiphon.simulator.scenario import Scenario
+from antiphon.trace.store import SCHEMA, read_trace
+
+pytestmark = pytest.mark.slow
+
+NODES = 40
+PUBLICATIONS = 5_000
+Damage = Callable[[pa.Table, np.ndarray], pa.Table]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 200,000 deliveries on one topic, with every node publishing and copies that overtake each other."""
+    path = tmp_path_factory.mktemp("traces") / "clean.parquet"
+    scenario = msgspec.convert(
+        {
+            "protocol": "vcube-ps",
+            "order": "causal",
+            "nodes": NODES,
+            "network": {"delay": {"law": "normal", "mean": 100, "deviation": 30}},
+            "topics": {"count": 1, "members": [f"0-{NODES - 1}"]},
+            "workload": {"kind": "rate", "mean_gap": 60, "count": PUBLICATIONS, "topic": "any"},
+            "trace": {"level": "deliveries"},
+        },
+        Scenario,
+    )
+    result = run_scenario(scenario, path)
+    assert result.deliveries == NODES * PUBLICATIONS
+    return path
+
+
+def deliveries_of(table: pa.Table, node: int) -> np.ndarray:
+    """The rows in which a node delivers what others published."""
+    here = (table["event"].cast("string").to_numpy() == "deliver") & (table["node"].to_numpy() == node)
+    found: np.ndarray = np.flatnonzero(here & (table["source"].to_numpy() != node))
+    return found
+
+
+def moved(table: pa.Table, row: int, behind: int) -> pa.Table:
+    """The table with a row moved behind a later one."""
+    order = np.arange(len(table))
+    order = np.concatenate([order[:row], order[row + 1 : behind + 1], [row], order[behind + 1 :]])
+    return table.take(pa.array(order))
+
+
+def follows_directly(table: pa.Table, rows: np.ndarray) -> tuple[int, int]:
+    """Two successive deliveries of a node, of different sources, where the second source had delivered the first."""
+    source, sequence, node = (table[name].to_numpy() for name in ("source", "sequence", "node"))
+    is_delivery = table["event"].cast("string").to_numpy() == "deliver"
+    for first, second in pairwise(rows[len(rows) // 2 :].tolist()):
+        if source[first] == source[second]:
+            continue
+        same = is_delivery & (source == source[first]) & (sequence == sequence[first]) & (node == source[second])
+        start = is_delivery & (source == source[second]) & (sequence == sequence[second]) & (node == source[second])
+        if np.flatnonzero(same)[0] < np.flatnonzero(start)[0]:
+            return first, second
+    raise AssertionError("somebody answers somebody in such a run")
+
+
+def lose(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    row = int(rows[len(rows) // 3])
+    return pa.concat_tables([table.slice(0, row), table.slice(row + 1)])
+
+
+def double(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    row = int(rows[len(rows) // 3])
+    return pa.concat_tables([table.slice(0, row + 50), table.slice(row, 1), table.slice(row + 50)])
+
+
+def answer_before_question(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    return moved(table, *follows_directly(table, rows))
+
+
+def second_before_first(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Two successive publications of one source change places; nothing else is delivered between."""
+    source, node = table["source"].to_numpy(), table["node"].to_numpy()
+    for first, second in pairwise(rows.tolist()):
+        if source[first] == source[second] and node[first] == node[second]:
+            return moved(table, first, second)
+    raise AssertionError("somebody publishes twice in a row in such a run")
+
+
+def invent(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """As the last thing that the node does, because what comes after a higher number of a source is late."""
+    row = int(rows[-1])
+    one = table.slice(row, 1).set_column(6, SCHEMA.field("sequence"), pa.array([PUBLICATIONS + 1]))
+    return pa.concat_tables([table.slice(0, row + 1), one, table.slice(row + 1)])
+
+
+def end_membership(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    """The node leaves before its last delivery, which it should not have made then."""
+    row = int(rows[-1])
+    word = pa.array(["unsubscribed"]).dictionary_encode().cast(SCHEMA.field("event").type)
+    one = table.slice(row, 1).set_column(1, SCHEMA.field("event"), word)
+    return pa.concat_tables([table.slice(0, row), one, table.slice(row)])
+
+
+def damage(path: Path, planted: Damage, into: Path) -> Path:
+    """A copy of a trace in which something is wrong at node 7."""
+    table = read_trace(path)
+    wrong = planted(table, deliveries_of(table, 7)).unify_dictionaries()
+    pq.write_table(wrong.cast(SCHEMA.with_metadata(table.schema.metadata)), into)
+    return into
+
+
+def counts(found: Audit) -> dict[str, int]:
+    return {name: check.violations for name, check in found.checks.items() if check.violations}
+
+
+@pytest.mark.parametrize("rows_per_part", [1_000_000, 60_000], ids=["whole", "split"])
+def test_a_large_clean_trace_is_clean(spark: SparkSession, clean: Path, rows_per_part: int) -> None:
+    found = audit_in_session(spark, [clean], rows_per_part)
+    assert (found.messages, found.deliveries) == (PUBLICATIONS, NODES * PUBLICATIONS)
+    assert counts(found) == {}
+    assert found.verdict == CLEAN
+    assert found.judge == "spark"
+    applies = {name for name, check in found.checks.items() if check.applies}
+    assert applies == {"completeness", "duplicates", "fifo", "causal", "validity", "membership"}
+
+
+@pytest.mark.parametrize(
+    ("planted", "kind"),
+    [
+        (lose, "completeness"),
+        (double, "duplicates"),
+        (second_before_first, "fifo"),
+        (answer_before_question, "causal"),
+        (invent, "validity"),
+        (end_membership, "membership"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_what_is_planted_is_found_and_nothing_else(
+    spark: SparkSession, clean: Path, planted: Damage, kind: str, tmp_path: Path
+) -> None:
+    trace = damage(clean, planted, tmp_path / "damaged.parquet")
+    found = audit_in_session(spark, [trace], 90_000)
+    assert counts(found) == {kind: 1}
+    assert found.verdict == VIOLATED
+    check = found.checks[kind]
+    assert check.example is not None and "at node 7: " in check.example
+    assert any("node 7" in line for line in check.story)
+    assert 1 <= len(check.story) <= 10
+    here = audit_files([trace])
+    assert here.judge == "memory"
+    assert counts(here) == counts(found)
+    assert here.checks[kind].story == check.story
+    assert check.example.startswith(str(here.checks[kind].example))
+
+
+def test_a_causal_violation_is_told_so_that_it_can_be_followed(
+    spark: SparkSession, clean: Path, tmp_path: Path
+) -> None:
+    """Who published what, who answered it, and in which order node 7 delivered the two."""
+    trace = damage(clean, answer_before_question, tmp_path / "damaged.parquet")
+    story = audit_in_session(spark, [trace]).checks["causal"].story
+    assert sum("(its start)" in line for line in story) == 2
+    assert story[-1].endswith("<- here") or any(line.endswith("<- here") for line in story)
+    at_seven = [
+        line.partition("delivers ")[2].removesuffix("   <- here") for line in story if "node 7 delivers" in line
+    ]
+    answerer = at_seven[0].rpartition(" ")[2]
+    own = [
+        line.partition("delivers ")[2].removesuffix(" (its start)")
+        for line in story
+        if f"node {answerer} delivers" in line
+    ]
+    assert at_seven == own[::-1]
+
+
+def test_traces_of_live_nodes_are_judged_together(spark: SparkSession, clean: Path, tmp_path: Path) -> None:
+    """The run, cut into a file for each node, with and without clocks that disagree."""
+    table = read_trace(clean).slice(0, 20_000)
+    words = table["event"].cast("string")
+    keep = np.isin(words.to_numpy(), ["deliver", "subscribed"])
+    node = table["node"].to_numpy()
+    for skew in (0, 900):
+        files = []
+        for name in range(4):
+            rows = table.filter(pa.array(keep & (node % 4 == name)))
+            times = pa.array(rows["time"].to_numpy() + skew * name)
+            rows = rows.set_column(0, SCHEMA.field("time"), times)
+            files.append(tmp_path / f"node-{skew}-{name}.parquet")
+            pq.write_table(rows.replace_schema_metadata({"antiphon": '{"host": "live"}'}), files[-1])
+        found, here = audit_in_session(spark, files), audit_files(files)
+        assert counts(found) == counts(here)
+        assert found.deliveries == here.deliveries > 10_000
+        assert found.checks["validity"].violations == 0
+
+
+def test_total_order_is_one_order_per_topic_and_key(spark: SparkSession) -> None:
+    """Nodes 1 and 2 disagree on key b; on key a they do not, though they have different things of it."""
+    schema = "event string, order string, topic int, key string, node int, source int, sequence bigint, position bigint"
+    delivered = {
+        ("a", 1): [1, 2, 4],
+        ("a", 2): [1, 3, 4],
+        ("b", 1): [5, 6, 7],
+        ("b", 2): [6, 5, 7],
+    }
+    rows = [
+        ("deliver", "total", 3, key, node, 9, number, 10 * node + place)
+        for (key, node), numbers in delivered.items()
+        for place, number in enumerate(numbers)
+    ]
+    assert judge_total_order(spark.createDataFrame(rows[:6], schema)) == (0, None)
+    count, example = judge_total_order(spark.createDataFrame(rows, schema))
+    assert count == 1
+    assert example == "on topic 3 nodes delivered 5 of node 9 before 6 of node 9, 6 of node 9 before 5 of node 9"
+    # Without keys the topic has one order.
+    assert judge_total_order(spark.createDataFrame(rows, schema).drop("key"))[0] == 1

@@ -2,6 +2,7 @@
 
 from antiphon.fabrics.cube.aggregation import AggregationOptions, CausalAggregation
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.bundling import SingleTreeAggregation, TimerBundling
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.packets import Packet, PacketBroadcast, PacketFormat, Traffic
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
@@ -29,8 +30,10 @@ __all__ = [
     "PublishedOptions",
     "PublishedVCubePs",
     "SingleRootPerTopic",
+    "SingleTreeAggregation",
     "SingleTreeBroadcast",
     "SrptOptions",
+    "TimerBundling",
     "Traffic",
     "TreeBroadcast",
     "brokers",

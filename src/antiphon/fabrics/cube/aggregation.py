@@ -105,9 +105,9 @@ class CausalAggregation(PacketBroadcast):
         publications = self.opened(sender, message)
         if self._options.causal_walk and len(publications) > 1:
             for publication in causes_first(publications):
-                self._enter([publication])
+                self.enter([publication])
         else:
-            self._enter(publications)
+            self.enter(publications)
         self.accept(publications)
 
     def unfinished(self) -> i64:
@@ -124,7 +124,7 @@ class CausalAggregation(PacketBroadcast):
         """This node has children in its clusters ``1 .. height`` in the tree that a source's publications take."""
         return self.cube.height_in_tree(self.me, source)
 
-    def _enter(self, publications: list[Ordered]) -> None:
+    def enter(self, publications: list[Ordered]) -> None:
         """Take note of publications that came together, then send what they set free to each child in turn."""
         risen: list[Arrived] = []
         for publication in publications:

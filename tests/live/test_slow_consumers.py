@@ -195,3 +195,19 @@ def test_what_no_subscription_can_be_is_refused(arguments: dict[str, str]) -> No
                 node.subscribe("room", **arguments)  # type: ignore[arg-type]
 
     running(test)
+
+
+def test_a_publisher_that_may_have_one_batch_under_way_does_not_wait_for_the_company_of_acknowledgements() -> None:
+    """With a window of one every acknowledgement is waited for: each says that it is wanted, and is written at once."""
+
+    async def test() -> None:
+        async with cluster(3, window=1) as nodes:
+            subscription = await nodes[2].subscribe("room").ready()
+            for number in range(50):
+                await nodes[0].publish("room", b"%d" % number, order=("causal", "fifo")[number % 2])
+            assert [message.value for message in await take(subscription, 50)] == [b"%d" % n for n in range(50)]
+            topic = nodes[2].topic("room")
+            assert topic.hurried_until > 0
+            assert nodes[1].topics.get("room") is None
+
+    running(test)

@@ -51,8 +51,8 @@ MEAN_GAP_TICKS = 500
 EXPONENT = 0.825
 SHARES = tuple(2.0**power for power in range(-1, 7))
 """Messages per node: 2^7 to 2^14 messages of 256 nodes."""
-VARIANT_SHARE = 8.0
-JUDGED_SHARE = 2.0
+VARIANT_SHARE = 4.0
+JUDGED_SHARE = 1.0
 """Up to this many messages per node the oracle judges VCube-PS; it takes longer than the run."""
 
 UNIFORM = "uniform"
@@ -187,9 +187,9 @@ def message_counts(nodes: int) -> list[int]:
 
 
 def counts_of(plan: Plan) -> list[int]:
-    """How many messages are simulated: all points of the figure, or every other one up to the last."""
+    """How many messages are simulated: all points of the figure, or every third one up to the last."""
     counts = message_counts(plan.sizes[0])
-    return counts if plan.full else counts[1::2]
+    return counts if plan.full else counts[1::3]
 
 
 def cases(plan: Plan) -> list[Topics]:

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7, FIG_4_9
+from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon.lab.better import BETTER
 from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
@@ -23,6 +25,15 @@ from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
 EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_2_9,
     FIG_3_1,
+    TABLE_4_1,
+    TABLE_4_2,
+    TABLE_4_3,
+    FIG_4_3,
+    FIG_4_4,
+    FIG_4_5,
+    FIG_4_6,
+    FIG_4_7,
+    FIG_4_9,
     FIG_5_6A,
     FIG_5_6B,
     FIG_5_7A,

@@ -60,4 +60,10 @@ class PublishesHeard(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
     topic: Name
 
 
-PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard)
+class CreditWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5):
+    """The publisher of what follows on this topic waits for acknowledgements: they are not to wait for company."""
+
+    topic: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted)

@@ -22,7 +22,7 @@ from antiphon.live.batch import Batch
 from antiphon.live.cluster import Cluster
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import PEER_CONTROLS
+from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog
@@ -39,6 +39,8 @@ CREDIT_SECONDS: Final = 0.004
 CREDIT_FRAMES: Final = 16
 """How long acknowledgements wait for others to travel with, and how many travel without waiting. At low rates this
 saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
+HURRY_SECONDS: Final = 0.05
+"""How long they are written at once after a publisher has said that it waits for them."""
 
 
 class NodeCore(Publisher):
@@ -99,6 +101,8 @@ class NodeCore(Publisher):
         payload = encode_columns(segment.columns)
         process = self.process
         assert process is not None, "there is room only where there is a process"
+        if process.room(topic.number) == 1:
+            topic.hurried_until = self.loop.time() + HURRY_SECONDS
         # This node delivers it too, and has its columns already.
         self._own = (payload, segment.columns)
         process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
@@ -155,12 +159,22 @@ class NodeCore(Publisher):
         link = self.cluster.links.get(destination)
         if link is None:
             return
+        topic = self._by_number.get(message.topic)
+        is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self.loop.time()
+        if is_hurried and not message.is_control():
+            link.send(self.codec.encode_control(CreditWanted(message.topic)))
         link.send(self.codec.encode(message))
-        if not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
+        if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
             self._dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
         self._unhurried.add(link)
+
+    def credit_wanted(self, number: int) -> None:
+        """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
+        topic = self._by_number.get(number)
+        if topic is not None:
+            topic.hurried_until = self.loop.time() + HURRY_SECONDS
 
     def write(self, writer: FrameWriter, frame: bytes) -> None:
         """Send a frame when the node settles."""

@@ -24,7 +24,7 @@ from antiphon.live.catalogue import Catalogue
 from antiphon.live.cluster import Cluster, FrameClient, IncomingConnection
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import Publishes, PublishesHeard
+from antiphon.live.controls import CreditWanted, Publishes, PublishesHeard
 from antiphon.live.core import NodeCore, wall_clock_us
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError
@@ -441,6 +441,8 @@ class Node(NodeCore):
             self.catalogue.peer_publishes(sender, message)
         elif isinstance(message, PublishesHeard):
             self.catalogue.heard(sender, message.topic)
+        elif isinstance(message, CreditWanted):
+            self.credit_wanted(message.topic)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 

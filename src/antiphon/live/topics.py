@@ -38,6 +38,8 @@ class LiveTopic:
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
         self.visible_offset = 0
+        # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
+        self.hurried_until = 0.0
         self._behind: set[int] = set()
         self.delivered_messages = 0
         self.delivered_bytes = 0

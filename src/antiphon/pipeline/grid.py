@@ -30,7 +30,7 @@ from antiphon.simulator.toml_document import Document, Place, spell, to_toml
 from antiphon.simulator.workload import publisher_count
 from antiphon.trace.store import SCHEMA, SCHEMA_VERSION
 
-MOST_CELLS = 100_000
+MOST_CELLS = 20_000
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"
 NOT_AXES = {
     "seed": "list the seeds before the tables instead, for example: seeds = [1, 2, 3]",

@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -93,7 +93,9 @@ def spark_session(application: str, options: SessionOptions | None = None) -> It
     try:
         yield session
     finally:
-        session.stop()
+        # Whoever stops a command may have stopped its Java process at the same moment, which then cannot be asked.
+        with suppress(Exception):
+            session.stop()
 
 
 def active_session() -> SparkSession | None:

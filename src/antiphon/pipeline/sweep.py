@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -37,6 +38,8 @@ COLUMNS = "_columns.json"
 WORK_PER_TASK = 200_000
 """Cells with less work than this (a fraction of a second) share a task: starting one costs tens of milliseconds."""
 SECONDS_BETWEEN_LOOKS = 0.5
+PAUSES_PER_LOOK = 50
+"""How many times as long as it takes to look at the disk is waited before the next time."""
 TASKS_PER_SLOT = 4
 SLOTS_OF_A_CLUSTER = 64
 """Nobody here knows how many tasks a cluster can run at a time; more is better than less."""
@@ -91,16 +94,20 @@ def held(grid: Grid, out: Path) -> Iterator[None]:
     """Keep other sweeps out of a directory, and what dead ones left behind."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with (out / LOCK).open("w", encoding="ascii") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise PeerError(f"another sweep is writing to {out}; wait for it or choose another --out") from error
-            check_columns(grid, out)
-            shutil.rmtree(out / ATTEMPTS, ignore_errors=True)
-            yield
+        lock = (out / LOCK).open("w", encoding="ascii")
     except OSError as error:
         raise write_failed(out, error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            check_columns(grid, out)
+            shutil.rmtree(out / ATTEMPTS, ignore_errors=True)
+        except BlockingIOError as error:
+            raise PeerError(f"another sweep is writing to {out}; wait for it or choose another --out") from error
+        except OSError as error:
+            raise write_failed(out, error) from error
+        yield
+        shutil.rmtree(out / ATTEMPTS, ignore_errors=True)
 
 
 def check_columns(grid: Grid, out: Path) -> None:
@@ -195,23 +202,27 @@ def watched(work: Callable[[], list[Any]], sweep: Sweep, watch: Watcher) -> list
     thread.start()
     waiting = sweep.left()
     done = len(sweep.records)
+    pause = SECONDS_BETWEEN_LOOKS
     while thread.is_alive():
-        thread.join(SECONDS_BETWEEN_LOOKS)
+        thread.join(pause)
+        begun = time.perf_counter()
         still = [cell for cell in waiting if read_record(cell, sweep.out) is None]
         done += len(waiting) - len(still)
         waiting = still
-        watch(done, running_in(sweep.out))
+        watch(done, len(running_in(sweep.out) & {cell.number for cell in waiting}))
+        # Looking at many thousands of cells takes a while, which is the tasks' while too.
+        pause = max(SECONDS_BETWEEN_LOOKS, PAUSES_PER_LOOK * (time.perf_counter() - begun))
     if errors:
         raise errors[0]
     return results
 
 
-def running_in(out: Path) -> int:
-    """How many cells are being run."""
+def running_in(out: Path) -> set[int]:
+    """The numbers of cells that somebody began; those who died are among them until the sweep ends."""
     try:
-        return sum(1 for _ in os.scandir(out / ATTEMPTS))
+        return {int(entry.name.partition("-")[0]) for entry in os.scandir(out / ATTEMPTS)}
     except OSError:
-        return 0
+        return set()
 
 
 def explained(error: Exception, sweep: Sweep) -> AntiphonError:

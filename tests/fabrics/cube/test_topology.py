@@ -228,3 +228,13 @@ def test_a_cube_must_say_who_is_a_member() -> None:
         Cube(3).first(0, 1)
     with pytest.raises(NotImplementedError):
         Cube(3).contains(0)
+
+
+@given(DIMENSIONS, st.data())
+def test_the_height_in_a_tree_says_which_children_a_node_has_there(dimension: int, data: st.DataObject) -> None:
+    members = data.draw(st.sets(st.integers(0, 2**dimension - 1), min_size=1))
+    for cube in (FullCube(dimension), partial(dimension, members)):
+        for root in cube.members():
+            for node in cube.members():
+                children = cube.children(node, cube.height_in_tree(node, root))
+                assert children == cube.children_in_tree(node, root)

@@ -105,6 +105,13 @@ class Cube:
             height = s - 1
         return self.children(i, height)
 
+    def height_in_tree(self, i: i64, root: i64) -> i64:
+        """In the tree of ``root``, ``i`` has its children in its clusters ``1 .. height``; 0 if it is not in it."""
+        if i == root:
+            return self.dimension
+        parent = self.parent_in_tree(i, root)
+        return 0 if parent == NO_NODE else cluster(i, parent) - 1
+
     def parent_in_tree(self, i: i64, root: i64) -> i64:
         """The parent of ``i`` in the tree rooted at ``root``; ``NO_NODE`` for the root and those outside the tree."""
         parent: i64 = NO_NODE
@@ -127,6 +134,17 @@ class FullCube(Cube):
 
     def first(self, i: i64, s: i64) -> i64:
         return i ^ (1 << (s - 1))
+
+    def height_in_tree(self, i: i64, root: i64) -> i64:
+        # The parent differs in the lowest bit in which the root differs; below it both are the same.
+        difference = i ^ root
+        if difference == 0:
+            return self.dimension
+        height: i64 = 0
+        while difference & 1 == 0:
+            difference >>= 1
+            height += 1
+        return height
 
     def contains(self, i: i64) -> bool:
         return 0 <= i < (1 << self.dimension)

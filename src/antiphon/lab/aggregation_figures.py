@@ -1,0 +1,374 @@
+"""Latency, buffers and trees under causal aggregation: Figures 4.4, 4.5, 4.6, 4.7 and 4.9 of the thesis.
+
+The plots hold no readable values; what is compared is what the text says about them. All numbers stand twice,
+calibrated and literal (:mod:`antiphon.lab.aggregation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from antiphon.lab.aggregation import (
+    AGGREGATION,
+    CALIBRATED,
+    LITERAL,
+    MODEL,
+    NO_AGGREGATION,
+    SINGLE_TREE,
+    Broadcasts,
+    Journeys,
+    Measured,
+    measure,
+    travel,
+)
+from antiphon.lab.aggregation_packets import SIZES, Found, Quantity, both, both_starts, side_by_side
+from antiphon.lab.documents import Number, document
+from antiphon.lab.experiment import Experiment, Note, Plan, Results, Row, Sample
+
+LARGEST = 1024
+
+
+def numbers_of(figure: str) -> Callable[[str], Number]:
+    """The published numbers of one figure, by the rest of their names."""
+    return lambda name: document("thesis").numbers[f"{figure}/{name}"]
+
+
+def gain(results: Found, nodes: int, quantity: Quantity) -> tuple[Sample, Sample]:
+    """By how much a quantity is higher with aggregation, in percent; calibrated and literal."""
+    samples = [
+        results.sample(Broadcasts(nodes, AGGREGATION, starts), quantity).increase_over(
+            results.sample(Broadcasts(nodes, NO_AGGREGATION, starts), quantity)
+        )
+        for starts in (CALIBRATED, LITERAL)
+    ]
+    return samples[0], samples[1]
+
+
+def reception(found: Measured) -> float:
+    """The mean time from broadcast to arrival."""
+    return found.reception
+
+
+def delivery(found: Measured) -> float:
+    """The mean time from broadcast to delivery."""
+    return found.delivery
+
+
+# Figure 4.4.
+
+
+def latency_cases(plan: Plan) -> list[Broadcasts]:
+    """All sizes with and without aggregation, with both start times."""
+    return [
+        case
+        for nodes in plan.sizes
+        for protocol in (AGGREGATION, NO_AGGREGATION)
+        for case in both_starts(nodes, protocol)
+    ]
+
+
+def compare_latencies(plan: Plan, results: Found) -> Iterator[Row | Note]:
+    """What the text says, then the figure as numbers."""
+    number = numbers_of("fig-4.4")
+    if LARGEST in plan.sizes and SIZES[0] in plan.sizes:
+        yield from compare_growth(plan, results, number)
+        yield from compare_largest(results, number)
+    if 256 in plan.sizes:
+        label = "256 nodes, reception with aggregation against without"
+        yield from side_by_side(label, number("reception-256"), *gain(results, 256, reception))
+    small = [nodes for nodes in plan.sizes if nodes <= LARGEST // 2]
+    if small:
+        per_size = [gain(results, nodes, delivery) for nodes in small]
+        worst = [Sample((max(abs(samples[start].mean) for samples in per_size),)) for start in (0, 1)]
+        label = f"delivery, largest difference up to {max(small)} nodes"
+        yield from side_by_side(label, number("delivery-to-512"), *worst)
+    for case in latency_cases(plan):
+        for name, quantity in (("reception", reception), ("delivery", delivery), ("pending", pending)):
+            yield Row(f"{name}, {case}", "ticks", results.sample(case, quantity))
+
+
+def pending(found: Measured) -> float:
+    """The mean time from arrival to delivery."""
+    return found.pending
+
+
+def compare_growth(plan: Plan, results: Found, number: Callable[[str], Number]) -> Iterator[Row | Note]:
+    """How reception latency grows from 8 nodes to 1024: at the end, and as the mean over the sizes above 8."""
+    for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
+        growths: list[Sample] = []
+        means: list[Sample] = []
+        for starts in (CALIBRATED, LITERAL):
+            first = results.sample(Broadcasts(SIZES[0], protocol, starts), reception)
+            ratios = [
+                results.sample(Broadcasts(nodes, protocol, starts), reception).over(first) for nodes in plan.sizes[1:]
+            ]
+            growths.append(ratios[-1])
+            means.append(
+                Sample(tuple(float(np.mean(values)) for values in zip(*(r.values for r in ratios), strict=True)))
+            )
+        yield from side_by_side(f"reception at 1024 over 8 nodes, {protocol}", number(f"growth-{name}"), *growths)
+        yield from side_by_side(f"reception over 8 nodes, mean, {protocol}", number(f"mean-growth-{name}"), *means)
+
+
+def compare_largest(results: Found, number: Callable[[str], Number]) -> Iterator[Row | Note]:
+    """The size at which the output queues fill."""
+    label = f"{LARGEST} nodes, reception with aggregation against without"
+    yield from side_by_side(label, number("reception-1024"), *gain(results, LARGEST, reception))
+    waits = both(results, both_starts(LARGEST, NO_AGGREGATION), lambda found: found.send_wait)
+    yield from side_by_side(f"{LARGEST} nodes, wait to be sent, no aggregation", number("send-wait-1024"), *waits)
+    faster = [Sample(tuple(-value for value in sample.values)) for sample in gain(results, LARGEST, delivery)]
+    yield from side_by_side(f"{LARGEST} nodes, delivery faster by", number("delivery-1024"), *faster)
+    for case in both_starts(LARGEST):
+        yield Row(f"wait to be sent, {case}", "ticks", results.sample(case, lambda found: found.send_wait))
+    yield Note(
+        "The text gives 53.4 % both for the wait before sending and for the time in pending; the two are different "
+        "quantities, and stand in separate rows here."
+    )
+
+
+# Figure 4.5.
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Messages that came in a packet of two, and the same messages at the same nodes without aggregation.
+
+    Means over the messages, in ticks; all 0 where there was no such packet.
+    """
+
+    packets: int
+    reception: float
+    delivery: float
+    reception_alone: float
+    delivery_alone: float
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there was such a packet, and anything waited without aggregation."""
+        return self.packets > 0 and self.delivery_alone > self.reception_alone
+
+    def reception_increase(self) -> float:
+        """In percent."""
+        return 100 * (self.reception / self.reception_alone - 1)
+
+    def delivery_increase(self) -> float:
+        """In percent."""
+        return 100 * (self.delivery / self.delivery_alone - 1)
+
+    def pending_increase(self) -> float:
+        """In percent."""
+        return 100 * ((self.delivery - self.reception) / (self.delivery_alone - self.reception_alone) - 1)
+
+
+def measure_pairs(case: Broadcasts, seed: int) -> Pairs:
+    """Run a case with and without aggregation, with delays that depend on link and time alone."""
+    together = travel(case, seed)
+    alone = travel(replace(case, protocol=NO_AGGREGATION), seed)
+    chosen = together.together == 2
+
+    def mean(run: Journeys, times: np.ndarray) -> float:
+        return float((times - run.starts[:, None])[chosen].mean()) if chosen.any() else 0.0
+
+    return Pairs(
+        packets=int(np.count_nonzero(chosen)) // 2,
+        reception=mean(together, together.received),
+        delivery=mean(together, together.delivered),
+        reception_alone=mean(alone, alone.received),
+        delivery_alone=mean(alone, alone.delivered),
+    )
+
+
+def pair_cases(plan: Plan) -> list[Broadcasts]:
+    """All sizes with both start times."""
+    return [replace(case, paired=True) for nodes in plan.sizes for case in both_starts(nodes)]
+
+
+PairsFound = Results[Broadcasts, Pairs]
+
+
+def of_pairs(results: PairsFound, nodes: int, quantity: Callable[[Pairs], float]) -> tuple[Sample, Sample]:
+    """One quantity, calibrated and literal."""
+    calibrated, literal = (results.sample(replace(case, paired=True), quantity) for case in both_starts(nodes))
+    return calibrated, literal
+
+
+def compare_pairs(plan: Plan, results: PairsFound) -> Iterator[Row | Note]:
+    """Reception, delivery and time in pending of packets with two messages, against the same sent alone."""
+    number = numbers_of("fig-4.5")
+    published = {512: number("pending-512"), 64: number("pending-64")}
+    receptions: list[tuple[Sample, Sample]] = []
+    for nodes in plan.sizes:
+        packets = of_pairs(results, nodes, lambda pairs: float(pairs.packets))
+        least = number("packets-8") if nodes == SIZES[0] else None
+        yield from side_by_side(f"{nodes} nodes, packets of two", least, *packets, unit="packets")
+        found = [pairs for case in both_starts(nodes) for pairs in results.of(replace(case, paired=True))]
+        if not all(pairs.comparable for pairs in found):
+            yield Note(f"{nodes} nodes: too few packets of two to compare what they delay.")
+            continue
+        receptions.append(of_pairs(results, nodes, Pairs.reception_increase))
+        yield from side_by_side(f"{nodes} nodes, reception", None, *receptions[-1])
+        yield from side_by_side(f"{nodes} nodes, delivery", None, *of_pairs(results, nodes, Pairs.delivery_increase))
+        waits = of_pairs(results, nodes, Pairs.pending_increase)
+        yield from side_by_side(f"{nodes} nodes, time in pending", published.get(nodes), *waits)
+    if LARGEST // 2 in plan.sizes and receptions:
+        most = [Sample((max(samples[start].mean for samples in receptions),)) for start in (0, 1)]
+        yield from side_by_side("reception, largest increase", number("reception"), *most)
+    yield Note("Pairs meet the same delays: a delay depends on the link and the time alone. Rows are in percent.")
+
+
+# Figures 4.6 and 4.7.
+
+
+def buffer_cases(plan: Plan) -> list[Broadcasts]:
+    """With and without aggregation, with both start times."""
+    nodes = max(plan.sizes)
+    return [case for protocol in (AGGREGATION, NO_AGGREGATION) for case in both_starts(nodes, protocol)]
+
+
+def compare_buffers(plan: Plan, results: Found) -> Iterator[Row | Note]:
+    """Nodes by the most messages that they kept at a time."""
+    nodes = max(plan.sizes)
+    number = numbers_of("fig-4.6")
+    for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
+        cases = both_starts(nodes, protocol)
+        few = both(results, cases, lambda found: float(np.count_nonzero(found.pending_peaks <= 50)))
+        many = both(results, cases, lambda found: float(np.count_nonzero(found.pending_peaks > 250)))
+        at_size = nodes == LARGEST
+        label = f"{protocol}, nodes that never keep more than 50"
+        yield from side_by_side(label, number(f"up-to-50-{name}") if at_size else None, *few, unit="nodes")
+        label = f"{protocol}, nodes that keep more than 250 at some time"
+        yield from side_by_side(label, number(f"above-250-{name}") if at_size else None, *many, unit="nodes")
+        mean = both(results, cases, lambda found: float(found.pending_peaks.mean()))
+        yield from side_by_side(f"{protocol}, mean of the largest numbers", None, *mean, unit="messages")
+    yield Note("Counted at the end of a tick: what is received and delivered in the same one is not kept.")
+
+
+def participation_cases(plan: Plan) -> list[Broadcasts]:
+    """Both sizes of payload, with both start times."""
+    return [case for payload in (50, 5) for case in both_starts(max(plan.sizes), payload_bytes=payload)]
+
+
+def within(low: int, high: int) -> Quantity:
+    """The share of nodes whose largest packet has so many messages, in percent."""
+    return lambda found: float(100 * np.mean((found.largest_packets >= low) & (found.largest_packets <= high)))
+
+
+def compare_participation(plan: Plan, results: Found) -> Iterator[Row | Note]:
+    """Nodes by the largest packet that they have put together."""
+    nodes = max(plan.sizes)
+    number = numbers_of("fig-4.7")
+    at_size = nodes == LARGEST
+    usual, small = both_starts(nodes), both_starts(nodes, payload_bytes=5)
+    samples = both(results, usual, within(7, 11))
+    yield from side_by_side("50 bytes, nodes with 7 to 11", number("7-to-11") if at_size else None, *samples)
+    samples = both(results, usual, lambda found: float(found.largest_packets.max()))
+    yield from side_by_side(
+        "50 bytes, most messages in one packet", number("largest") if at_size else None, *samples, unit="messages"
+    )
+    samples = both(results, small, within(8, 12))
+    yield from side_by_side("5 bytes, nodes with 8 to 12", number("8-to-12") if at_size else None, *samples)
+    samples = both(results, small, lambda found: float(found.largest_packets.max()))
+    yield from side_by_side("5 bytes, most messages in one packet", None, *samples, unit="messages")
+
+
+# Figure 4.9.
+
+
+def tree_cases(plan: Plan) -> list[Broadcasts]:
+    """Aggregation over one tree and over many."""
+    return [
+        case for nodes in plan.sizes for protocol in (AGGREGATION, SINGLE_TREE) for case in both_starts(nodes, protocol)
+    ]
+
+
+def messages_aggregated(found: Measured) -> float:
+    """Messages that travelled with others."""
+    counts = found.by_publications
+    return float((counts * np.arange(len(counts)))[2:].sum())
+
+
+def messages_delayed(found: Measured) -> float:
+    """Messages that had to wait for their delivery."""
+    return float(found.delayed)
+
+
+def compare_trees(plan: Plan, results: Found) -> Iterator[Row | Note]:
+    """How many fewer there are with one tree; the text gives the smallest difference over the sizes from 16 up."""
+    number = numbers_of("fig-4.9")
+    sizes = [nodes for nodes in plan.sizes if nodes >= 32]
+    for name, quantity in (("aggregations", messages_aggregated), ("delayed", messages_delayed)):
+        fewer: list[list[float]] = [[], []]
+        for nodes in plan.sizes:
+            for start, (many, one) in enumerate(zip(both_starts(nodes), both_starts(nodes, SINGLE_TREE), strict=True)):
+                several, single = results.sample(many, quantity), results.sample(one, quantity)
+                yield Row(f"messages {name}, {many}", "messages", several)
+                yield Row(f"messages {name}, {one}", "messages", single)
+                if nodes in sizes and several.mean > 0:
+                    fewer[start].append(100 * (1 - single.mean / several.mean))
+        if all(fewer):
+            least = [Sample((min(values),)) for values in fewer]
+            yield from side_by_side(f"messages {name}, one tree has fewer by at least", number(name), *least)
+
+
+FIG_4_4: Experiment[Broadcasts, Measured] = Experiment(
+    name="aggregation/fig-4.4",
+    document="thesis, Figure 4.4 (ICPP paper, Figure 7)",
+    description="reception and delivery latency with and without aggregation, by number of nodes",
+    default=Plan(SIZES, repetitions=1, large_repetitions=1),
+    full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
+    parameters=MODEL,
+    cases=latency_cases,
+    measure=measure,
+    compare=compare_latencies,
+)
+
+FIG_4_5: Experiment[Broadcasts, Pairs] = Experiment(
+    name="aggregation/fig-4.5",
+    document="thesis, Figure 4.5 (ICPP paper, Figure 8)",
+    description="messages in packets of two against the same messages sent alone, by number of nodes",
+    default=Plan(SIZES[:-1], repetitions=2, large_repetitions=2),
+    full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
+    parameters=MODEL,
+    cases=pair_cases,
+    measure=measure_pairs,
+    compare=compare_pairs,
+)
+
+FIG_4_6: Experiment[Broadcasts, Measured] = Experiment(
+    name="aggregation/fig-4.6",
+    document="thesis, Figure 4.6 (ICPP paper, Figure 9)",
+    description="nodes by the most messages that they keep, with and without aggregation, 1024 nodes",
+    default=Plan((LARGEST,), repetitions=1, large_repetitions=1),
+    full=Plan((LARGEST,), repetitions=30, large_repetitions=30, full=True),
+    parameters=MODEL,
+    cases=buffer_cases,
+    measure=measure,
+    compare=compare_buffers,
+)
+
+FIG_4_7: Experiment[Broadcasts, Measured] = Experiment(
+    name="aggregation/fig-4.7",
+    document="thesis, Figure 4.7 (ICPP paper, Figure 10)",
+    description="nodes by the largest packet that they put together, for 50 and 5 bytes, 1024 nodes",
+    default=Plan((LARGEST,), repetitions=1, large_repetitions=1),
+    full=Plan((LARGEST,), repetitions=30, large_repetitions=30, full=True),
+    parameters=MODEL,
+    cases=participation_cases,
+    measure=measure,
+    compare=compare_participation,
+)
+
+FIG_4_9: Experiment[Broadcasts, Measured] = Experiment(
+    name="aggregation/fig-4.9",
+    document="thesis, Figure 4.9 (ICPP paper, Figure 11)",
+    description="messages aggregated and delayed over one tree and over many, by number of nodes",
+    default=Plan(SIZES, repetitions=1, large_repetitions=1),
+    full=Plan(SIZES, repetitions=30, large_repetitions=30, full=True),
+    parameters=MODEL,
+    cases=tree_cases,
+    measure=measure,
+    compare=compare_trees,
+)

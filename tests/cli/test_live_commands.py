@@ -230,7 +230,7 @@ def test_an_audit_of_a_live_run_finds_nothing(traces: Path, command: Command) ->
     assert found["deliveries"] == 3 * 600 - 200
     applies = {name for name, check in found["checks"].items() if check["applies"]}
     assert applies == {"completeness", "duplicates", "fifo", "causal", "validity", "membership"}
-    assert found["checks"]["total"] == {"applies": False, "violations": 0, "example": None}
+    assert found["checks"]["total"] == {"applies": False, "violations": 0, "example": None, "story": []}
     plain = command("audit", *traces.iterdir())
     assert (plain.code, plain.said.splitlines()[-1]) == (0, "nothing violated")
 

@@ -62,8 +62,8 @@ def delivery(found: Measured) -> float:
 def longer_holds(number: Number, wide: Sample) -> Explanation:
     """Why publications are received later under aggregation in the documents than here."""
     return Explanation(
-        "depends on how long publications are held back, and so on the deviation of delays: with "
-        f"{DEVIATION_TICKS[WIDE]} it is {wide.mean:.3g}, but then more packets are saved than published. No one deviation gives both.",
+        f"depends on how long publications are held back, and so on the deviation of delays: {DEVIATION_TICKS[WIDE]} gives "
+        f"{wide.mean:.3g}, but saves more packets than published. No one deviation gives both.",
         holds=number.tolerance.allows(number.value, wide.mean, None),
     )
 

@@ -208,12 +208,16 @@ def test_packets_are_filled_up_to_the_largest_size_and_counted_as_published() ->
         assert traffic.bytes_sent == 80 + 76 + (136 if len(packets) == 1 else 156)
 
 
-def test_receptions_are_written_down_where_somebody_wants_them() -> None:
-    traffic = Traffic(8, keeps_receptions=True)
+def test_journeys_are_written_down_where_somebody_wants_them() -> None:
+    traffic = Traffic(8, keeps_journeys=True)
     node = NodeFour(traffic=traffic)
     node.notebook.time = 7
     node.gets(publication((2, 2)), publication((2, 1)))
-    assert list(traffic.receptions) == [4, publication_key(2, 2), 2, 7, 4, publication_key(2, 1), 2, 7]
+    node.process.publish(b"")
+    first, second = publication_key(2, 1), publication_key(2, 2)
+    assert list(traffic.receptions) == [4, second, 2, 7, 4, first, 2, 7]
+    assert list(traffic.deliveries) == [4, first, 7, 4, second, 7]
+    assert list(traffic.published) == [publication_key(4, 1), 1]
 
 
 def test_a_packet_needs_room_beside_its_header() -> None:

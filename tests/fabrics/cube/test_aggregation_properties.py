@@ -41,7 +41,7 @@ class Run:
     ) -> None:
         cube = full_or_partial(nodes)
         self.nodes = nodes
-        self.traffic = Traffic(nodes, keeps_receptions=True)
+        self.traffic = Traffic(nodes, keeps_journeys=True)
         self.trace = MemoryTrace("everything")
         self.processes: list[PacketBroadcast] = []
 

@@ -68,18 +68,21 @@ class Traffic:
     ``by_publications[n]`` counts the packets with ``n`` publications, ``by_bytes[n]`` those of ``n`` bytes; what is
     larger than the largest packet is counted there. ``closed`` counts the packets that were sent because the next
     publication did not fit. ``largest[i]`` is the most publications that node ``i`` has put into one packet. With
-    ``keeps_receptions`` every reception is written down as four numbers: node, publication, how many came together,
-    and the time.
+    ``keeps_journeys`` every reception is written down as four numbers: node, publication, how many came together, and
+    the time; every delivery of what came from elsewhere as three: node, publication and time; and every publication as
+    two: itself, and how many others it names.
     """
 
-    def __init__(self, node_count: i64, largest_bytes: i64 = 1500, keeps_receptions: bool = False) -> None:
+    def __init__(self, node_count: i64, largest_bytes: i64 = 1500, keeps_journeys: bool = False) -> None:
         self.by_publications: vec[i64] = vec[i64]([0])
         self.by_bytes: Final[vec[i64]] = vec[i64]([0] * (int(largest_bytes) + 1))
         self.largest: Final[vec[i64]] = vec[i64]([0] * int(node_count))
         self.closed: i64 = 0
         self.bytes_sent: i64 = 0
         self.receptions: vec[i64] = vec[i64]()
-        self._keeps_receptions: Final[bool] = keeps_receptions
+        self.deliveries: vec[i64] = vec[i64]()
+        self.published: vec[i64] = vec[i64]()
+        self._keeps_journeys: Final[bool] = keeps_journeys
 
     def sent(self, node: i64, publications: i64, size_bytes: i64) -> None:
         """A node has sent a packet."""
@@ -96,11 +99,24 @@ class Traffic:
 
     def received(self, node: i64, publication: Ordered, together: i64, now: i64) -> None:
         """A node has received a publication in a packet of ``together``."""
-        if self._keeps_receptions:
+        if self._keeps_journeys:
             rows = append(self.receptions, node)
             rows = append(rows, publication_key(publication.source, publication.sequence))
             rows = append(rows, together)
             self.receptions = append(rows, now)
+
+    def delivered(self, node: i64, publication: Ordered, now: i64) -> None:
+        """A node has delivered a publication of another one."""
+        if self._keeps_journeys:
+            rows = append(self.deliveries, node)
+            rows = append(rows, publication_key(publication.source, publication.sequence))
+            self.deliveries = append(rows, now)
+
+    def stamped(self, publication: Ordered) -> None:
+        """A node has published."""
+        if self._keeps_journeys:
+            rows = append(self.published, publication_key(publication.source, publication.sequence))
+            self.published = append(rows, len(publication.dependencies))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -138,9 +154,11 @@ class PacketBroadcast(Process):
         self.check_only_order(asked, self.order.strength)
         self._sequence += 1
         dependencies = self.order.stamp(self._sequence)
-        return Ordered(
-            self.me, self._sequence, self.environment.now(), payload, dependencies, topic, self.order.strength
-        )
+        now = self.environment.now()
+        publication = Ordered(self.me, self._sequence, now, payload, dependencies, topic, self.order.strength)
+        if self.traffic is not None:
+            self.traffic.stamped(publication)
+        return publication
 
     def opened(self, sender: i64, message: Message) -> list[Ordered]:
         """The publications of an arriving packet."""
@@ -188,8 +206,11 @@ class PacketBroadcast(Process):
 
     def accept(self, publications: list[Ordered]) -> None:
         """Deliver what may be delivered now that these have arrived."""
+        traffic = self.traffic
         for publication in publications:
             for released in self.order.arrived(publication):
+                if traffic is not None:
+                    traffic.delivered(self.me, released, self.environment.now())
                 self.environment.deliver(released)
 
     def _send_one(self, child: i64, publication: Ordered) -> None:

@@ -1,0 +1,97 @@
+"""Chapter 4 of the thesis at small sizes: what is measured, how it is compared, and that runs pair up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon.lab.aggregation import (
+    AGGREGATION,
+    LITERAL,
+    NO_AGGREGATION,
+    SINGLE_TREE,
+    TIMER,
+    Broadcasts,
+    measure,
+    start_times,
+    travel,
+)
+from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7, FIG_4_9
+from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3, side_by_side
+from antiphon.lab.documents import Number, Tolerance
+from antiphon.lab.experiment import Experiment, Sample
+
+EXPERIMENTS = (TABLE_4_1, TABLE_4_2, TABLE_4_3, FIG_4_3, FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7, FIG_4_9)
+
+
+def test_without_aggregation_there_is_a_packet_per_message_and_edge() -> None:
+    found = measure(Broadcasts(16, NO_AGGREGATION), 1)
+    assert (found.packets, found.aggregated, found.reduction_percent(16)) == (240, 0, 0)
+    assert found.by_bytes.sum() == 240
+    # 20 of header, 2 of source, 50 of payload and 4 for each entry; each message travels over 15 edges.
+    assert found.bytes_sent == 240 * (20 + 2 + 50 + 4) + 15 * 4 * found.dependencies.sum()
+
+
+def test_with_aggregation_every_message_still_travels_over_every_edge() -> None:
+    found = measure(Broadcasts(64), 1)
+    counts = found.by_publications
+    assert counts @ np.arange(len(counts)) == 64 * 63
+    assert found.packets == counts.sum() < 64 * 63
+    assert found.largest_packets.max() == len(counts) - 1
+
+
+@pytest.mark.parametrize("protocol", [AGGREGATION, NO_AGGREGATION, SINGLE_TREE, TIMER])
+def test_nothing_is_delivered_before_it_is_received_and_pending_is_counted_per_node(protocol: str) -> None:
+    run = travel(Broadcasts(16, protocol, timer_ticks=20), 3)
+    elsewhere = ~np.eye(16, dtype=bool)
+    assert (run.delivered >= run.received)[elsewhere].all()
+    assert (run.received > run.starts[:, None])[elsewhere].all()
+    peaks = run.pending_peaks()
+    for node in range(16):
+        arrived, gone = (np.delete(times[:, node], node) for times in (run.received, run.delivered))
+        expected = max(int(((arrived <= tick) & (gone > tick)).sum()) for tick in range(int(gone.max()) + 1))
+        assert peaks[node] == expected
+
+
+def test_pairs_share_their_start_times_and_the_delays_of_what_leaves_at_the_same_time() -> None:
+    together, alone = (travel(Broadcasts(16, protocol, paired=True), 5) for protocol in (AGGREGATION, NO_AGGREGATION))
+    assert (together.starts == alone.starts).all()
+    # The first message of all meets nobody on its way to the neighbours of its source.
+    first = int(together.starts.argmin())
+    nearest = first ^ 1
+    assert together.received[first, nearest] == alone.received[first, nearest]
+
+
+def test_literal_start_times_are_poisson_variables() -> None:
+    times = np.array(start_times(Broadcasts(1024, starts=LITERAL), 1))
+    assert abs(times.mean() - 1000) < 5
+    assert abs(times.std() - 1000**0.5) < 3
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_every_experiment_runs_small_and_says_what_it_found(experiment: Experiment[Any, Any]) -> None:
+    report = experiment.run(experiment.plan(False, 32, 1), 1, lambda _: None)
+    labels = [row.label for row in report.rows]
+    assert len(labels) == len(set(labels)) > 3
+    assert all(row.unit for row in report.rows)
+    assert sum("calibrated" in label for label in labels) >= sum("literal" in label for label in labels) > 0
+
+
+def number(value: float) -> Number:
+    return Number(value, "%", "somewhere", "something", Tolerance(absolute=1))
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "literal", "verdicts"),
+    [
+        (20.5, 3.0, ["reproduced", "explained"]),
+        (17.0, 3.0, ["explained", "explained"]),
+        (17.0, 18.0, ["differs", "differs"]),
+        (17.0, 23.0, ["explained", "explained"]),
+    ],
+)
+def test_start_times_excuse_only_what_they_decide(calibrated: float, literal: float, verdicts: list[str]) -> None:
+    rows = side_by_side("packets", number(20), Sample((calibrated,)), Sample((literal,)))
+    assert [row.verdict for row in rows] == verdicts

@@ -49,6 +49,11 @@ def gain(results: Found, nodes: int, quantity: Quantity) -> tuple[Sample, Sample
     return samples[0], samples[1]
 
 
+def negated(sample: Sample) -> Sample:
+    """A decrease as an increase."""
+    return Sample(tuple(-value for value in sample.values))
+
+
 def reception(found: Measured) -> float:
     """The mean time from broadcast to arrival."""
     return found.reception
@@ -135,11 +140,11 @@ def compare_growth(plan: Plan, results: Found, number: Callable[[str], Number]) 
 
 def compare_largest(results: Found, number: Callable[[str], Number]) -> Iterator[Row | Note]:
     """The size at which the output queues fill."""
-    label = f"{LARGEST} nodes, reception with aggregation against without"
-    yield from side_by_side(label, number("reception-1024"), *gain(results, LARGEST, reception))
+    sooner = [negated(sample) for sample in gain(results, LARGEST, reception)]
+    yield from side_by_side(f"{LARGEST} nodes, reception faster by", number("reception-1024"), *sooner)
     waits = both(results, both_starts(LARGEST, NO_AGGREGATION), lambda found: found.send_wait)
     yield from side_by_side(f"{LARGEST} nodes, wait to be sent, no aggregation", number("send-wait-1024"), *waits)
-    faster = [Sample(tuple(-value for value in sample.values)) for sample in gain(results, LARGEST, delivery)]
+    faster = [negated(sample) for sample in gain(results, LARGEST, delivery)]
     yield from side_by_side(f"{LARGEST} nodes, delivery faster by", number("delivery-1024"), *faster)
     for case in both_starts(LARGEST):
         yield Row(f"wait to be sent, {case}", "ticks", results.sample(case, lambda found: found.send_wait))
@@ -178,9 +183,9 @@ class Pairs:
         """In percent."""
         return 100 * (self.delivery / self.delivery_alone - 1)
 
-    def pending_increase(self) -> float:
+    def pending_decrease(self) -> float:
         """In percent."""
-        return 100 * ((self.delivery - self.reception) / (self.delivery_alone - self.reception_alone) - 1)
+        return 100 * (1 - (self.delivery - self.reception) / (self.delivery_alone - self.reception_alone))
 
 
 def measure_pairs(case: Broadcasts, seed: int) -> Pairs:
@@ -232,8 +237,8 @@ def compare_pairs(plan: Plan, results: PairsFound) -> Iterator[Row | Note]:
         receptions.append(of_pairs(results, nodes, Pairs.reception_increase))
         yield from side_by_side(f"{nodes} nodes, reception", None, *receptions[-1])
         yield from side_by_side(f"{nodes} nodes, delivery", None, *of_pairs(results, nodes, Pairs.delivery_increase))
-        waits = of_pairs(results, nodes, Pairs.pending_increase)
-        yield from side_by_side(f"{nodes} nodes, time in pending", published.get(nodes), *waits)
+        waits = of_pairs(results, nodes, Pairs.pending_decrease)
+        yield from side_by_side(f"{nodes} nodes, time in pending shorter by", published.get(nodes), *waits)
     if WIDE_PAIR_NODES in plan.sizes and receptions:
         most = [Sample((max(samples[start].mean for samples in receptions),)) for start in (0, 1)]
         wide = results.sample(Broadcasts(WIDE_PAIR_NODES, AGGREGATION, WIDE, paired=True), Pairs.reception_increase)
@@ -258,6 +263,11 @@ def few(found: Measured) -> float:
     return float(np.count_nonzero(found.pending_peaks <= 50))
 
 
+def few_share(found: Measured) -> float:
+    """The same in percent of all."""
+    return float(100 * np.mean(found.pending_peaks <= 50))
+
+
 def many(found: Measured) -> float:
     """Nodes that keep more than 250 messages at some time."""
     return float(np.count_nonzero(found.pending_peaks > 250))
@@ -270,15 +280,18 @@ def compare_buffers(plan: Plan, results: Found) -> Iterator[Row | Note]:
     for protocol, name in ((AGGREGATION, "with"), (NO_AGGREGATION, "without")):
         cases = both_starts(nodes, protocol)
         wide = Broadcasts(nodes, protocol, WIDE)
+        fewest = few if protocol == AGGREGATION else few_share
         for kept, rest, quantity in (
-            ("never more than 50", "up-to-50", few),
+            ("never more than 50", "up-to-50", fewest),
             ("more than 250 once", "above-250", many),
         ):
             published = number(f"{rest}-{name}")
             samples = both(results, cases, quantity)
             why = longer_holds(published, samples[0], results.sample(wide, quantity))
             label = f"{protocol}, nodes that keep {kept}"
-            yield from side_by_side(label, published if nodes == LARGEST else None, *samples, unit="nodes", why=why)
+            yield from side_by_side(
+                label, published if nodes == LARGEST else None, *samples, unit=published.unit, why=why
+            )
         for case in (*cases, wide):
             largest = results.sample(case, lambda found: float(found.pending_peaks.mean()))
             yield Row(f"mean of the most that nodes keep, {case}", "messages", largest)

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import antiphon
 from antiphon.cli.output import is_compiled
-from antiphon.fabrics.cube import Cube, PartialCube, SingleTreeBroadcast, TreeBroadcast, full_or_partial
+from antiphon.fabrics.cube import (
+    CausalAggregation,
+    Cube,
+    PartialCube,
+    SingleTreeBroadcast,
+    TimerBundling,
+    TreeBroadcast,
+    full_or_partial,
+)
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
@@ -125,6 +133,20 @@ def orders_are_mixed(recorder: Recorder, seed: int) -> Engine:
     return engine
 
 
+def packets_wait_for_causes(recorder: Recorder, seed: int) -> Engine:
+    """Causal aggregation, while half of the nodes bundle by a timer: both send packets of the same kind."""
+    cube = full_or_partial(32)
+
+    def build(environment: Environment) -> Process:
+        if environment.identifier % 2:
+            return TimerBundling(environment, cube, timer_ticks=20)
+        return CausalAggregation(environment, cube)
+
+    engine = Engine(32, Network(NormalDelay(100, 60)), build, seed=seed, recorder=recorder)
+    publish_in_turn(engine, 32, 96, 5)
+    return engine
+
+
 def publish_in_turn(engine: Engine, nodes: int, publications: int, interval: int) -> None:
     """Node after node publishes, one every ``interval`` ticks."""
     for number in range(publications):
@@ -137,6 +159,7 @@ SET_UPS: dict[str, tuple[str, Callable[[Recorder, int], Engine]]] = {
     "faults.parquet": ("everything", nodes_come_and_go),
     "single.arrow": ("deliveries", one_tree_for_all),
     "mixed.parquet": ("everything", orders_are_mixed),
+    "packets.parquet": ("everything", packets_wait_for_causes),
 }
 
 

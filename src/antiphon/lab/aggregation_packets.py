@@ -65,7 +65,7 @@ def side_by_side(
         holds=gap < swing or between,
     )
     yield compared(f"{label}, calibrated", calibrated, number, decided_by_starts if why is None else why)
-    nearer = gap < abs(literal.mean - number.value)
+    nearer = gap <= abs(literal.mean - number.value)
     yield compared(f"{label}, literal", literal, number, Explanation(WHY_LITERAL, holds=nearer or between))
 
 

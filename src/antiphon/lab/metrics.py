@@ -59,7 +59,7 @@ def in_classes(values: np.ndarray, borders: Sequence[float]) -> list[int]:
     return counts
 
 
-PUBLICATION_KINDS = ("Pub", "Ordered", "LeafCopy", "Bundle", "Publication")
+PUBLICATION_KINDS = ("Pub", "Ordered", "LeafCopy", "Bundle", "Packet", "Publication")
 """The classes of messages that carry publications to somebody who is thought to be a member."""
 
 

@@ -12,7 +12,7 @@ from antiphon.kernel.errors import ScenarioError
 from antiphon.simulator.campaign import run_schedule
 from antiphon.simulator.protocols import PublishedVCubePsOptions
 from antiphon.simulator.run import Result, Simulation, run_scenario
-from antiphon.simulator.scenario import NetworkTable, OnceWorkload, PublishTable, Scenario, TopicsTable
+from antiphon.simulator.scenario import NetworkTable, NormalLaw, OnceWorkload, PublishTable, Scenario, TopicsTable
 from antiphon.simulator.scenario_file import parse_scenario
 from antiphon.simulator.schedules import draw_schedule
 
@@ -192,3 +192,23 @@ def test_the_published_protocol_does_not() -> None:
         failed |= run_schedule(changed).violations.keys()
     assert {"completeness", "stuck"} <= failed
     assert "error" not in failed
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [("causal-aggregation", {"largest_packet": 300}), ("timer-bundling", {"timer": 30, "largest_packet": 300})],
+)
+def test_broadcasts_in_packets_are_protocols_of_scenarios(protocol: str, options: dict[str, object]) -> None:
+    """They send fewer packets than a broadcast sends copies, and the judgement finds nothing violated."""
+    scenario = Scenario(
+        nodes=32,
+        protocol=protocol,
+        protocol_options=options,
+        network=NetworkTable(delay=NormalLaw(mean=100, deviation=60)),
+        workload=OnceWorkload(window=300),
+    )
+    result = run_scenario(scenario)
+    assert result.deliveries == 32 * 32
+    assert result.sent < 32 * 31
+    assert result.violations is not None
+    assert not any(result.violations.values())

@@ -283,7 +283,8 @@ WRONG = {
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
-        "a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, vcube-ps-published, srpt-s, "
+        "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
+        "vcube-ps, vcube-ps-published, srpt-s, "
         'srpt-b, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),

@@ -14,8 +14,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from antiphon.fabrics.cube.aggregation import CausalAggregation
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.bundling import TimerBundling
 from antiphon.fabrics.cube.directory import Directory
+from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
 from antiphon.fabrics.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
@@ -47,6 +50,20 @@ class SingleTreeOptions(BroadcastOptions, frozen=True, kw_only=True, forbid_unkn
 
     root: NodeNumber = 0
     """The node whose tree all publications take."""
+
+
+class PacketOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a broadcast that puts several publications into one packet."""
+
+    largest_packet: Annotated[int, Meta(ge=21, le=1 << 31, description="a number of bytes", examples=[1500])] = 1500
+    """The most bytes that a packet may have, its header of 20 included."""
+
+
+class TimerOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of bundles that wait for a timer."""
+
+    timer: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks, 1 or more", examples=[50])] = 50
+    """How long the first publication of a bundle waits for others."""
 
 
 class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -195,6 +212,25 @@ def order_of_broadcast(process: Process) -> list[Order]:
     return [] if process.order is None else [process.order]
 
 
+def prepare_aggregation(setting: Setting) -> Builder:
+    """Causal aggregation over per-source trees."""
+    form = PacketFormat(setting.options.largest_packet)
+    return lambda environment: CausalAggregation(environment, setting.cube, form)
+
+
+def prepare_bundling(setting: Setting) -> Builder:
+    """Bundles that wait for a timer, over per-source trees."""
+    options = setting.options
+    form = PacketFormat(options.largest_packet)
+    return lambda environment: TimerBundling(environment, setting.cube, form, timer_ticks=options.timer)
+
+
+def order_of_packets(process: Process) -> list[Order]:
+    """The one order of a broadcast in packets."""
+    assert isinstance(process, PacketBroadcast), "asked about a broadcast in packets"
+    return [process.order]
+
+
 def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
     chosen: VCubePsOptions = setting.options
@@ -304,6 +340,12 @@ PROTOCOLS = {
     "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
     "single-tree": Protocol(
         "cube", SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
+    ),
+    "causal-aggregation": Protocol(
+        "cube", PacketOptions, prepare_aggregation, order_of_packets, ("causal",), tolerates_faults=False
+    ),
+    "timer-bundling": Protocol(
+        "cube", TimerOptions, prepare_bundling, order_of_packets, ("causal",), tolerates_faults=False
     ),
     "vcube-ps": Protocol(
         "cube",

@@ -9,10 +9,23 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.cli.bench_peers import DEFAULT_PAYLOADS, STANDARD, cells, parse_bytes, parse_plan, perform_all
+from antiphon.cli.bench_peers import (
+    DEFAULT_PAYLOADS,
+    STANDARD,
+    JsonOption,
+    LatencyOption,
+    MessagesOption,
+    PayloadOption,
+    RoundsOption,
+    SecondsOption,
+    WorkloadOption,
+    cells,
+    parse_bytes,
+    parse_plan,
+    perform_all,
+)
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.lab.live_stages import Stage, measure_stages
-from antiphon.lab.peers.measure import LATENCY_MESSAGES_PER_SECOND
 from antiphon.lab.peers.registry import OURS
 from antiphon.lab.peers.report import Figures, Machine
 from antiphon.lab.peers.workload import parse_workload
@@ -32,29 +45,14 @@ def live(
     only: Annotated[
         str, typer.Option("--only", metavar="NAME,...", help=f"Variants, among {', '.join(OURS)}; default all.")
     ] = ",".join(OURS),
-    workload: Annotated[
-        str,
-        typer.Option(
-            "--workload", metavar="P-to-S,...", help="Publishers to subscribers; equally many: everyone does both."
-        ),
-    ] = DEFAULT_WORKLOADS,
-    payload: Annotated[
-        str, typer.Option("--payload", metavar="BYTES,...", help="Sizes of payloads.")
-    ] = DEFAULT_PAYLOADS,
-    messages: Annotated[
-        int, typer.Option("--messages", metavar="N", help="Messages of a round, of all publishers together.")
-    ] = STANDARD.messages,
-    seconds: Annotated[
-        float, typer.Option("--seconds", metavar="S", help="A round takes about S seconds at most.")
-    ] = STANDARD.seconds,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="R", help="Rounds at full speed after a warm-up; the median counts.")
-    ] = STANDARD.rounds,
-    latency: Annotated[
-        bool, typer.Option(help=f"Also measure latency, at {LATENCY_MESSAGES_PER_SECOND:,.0f} messages/s.")
-    ] = True,
+    workload: WorkloadOption = DEFAULT_WORKLOADS,
+    payload: PayloadOption = DEFAULT_PAYLOADS,
+    messages: MessagesOption = STANDARD.messages,
+    seconds: SecondsOption = STANDARD.seconds,
+    rounds: RoundsOption = STANDARD.rounds,
+    latency: LatencyOption = True,
     stages: Annotated[bool, typer.Option(help="Also measure each stage of a message's way on its own.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Measure live nodes: deliveries per second, latency, and microseconds of processor time per message and stage.
 

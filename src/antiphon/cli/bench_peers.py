@@ -20,32 +20,38 @@ DEFAULT_PAYLOADS = "100,1024"
 STANDARD = Plan()
 
 
+# What can be chosen here and in `bench live`.
+WorkloadOption = Annotated[
+    str,
+    typer.Option(
+        "--workload", metavar="P-to-S,...", help="Publishers to subscribers; equally many: everyone does both."
+    ),
+]
+PayloadOption = Annotated[str, typer.Option("--payload", metavar="BYTES,...", help="Sizes of payloads.")]
+MessagesOption = Annotated[
+    int, typer.Option("--messages", metavar="N", help="Messages of a round, of all publishers together.")
+]
+SecondsOption = Annotated[float, typer.Option("--seconds", metavar="S", help="A round takes about S seconds at most.")]
+RoundsOption = Annotated[
+    int, typer.Option("--rounds", metavar="R", help="Rounds at full speed after a warm-up; the median counts.")
+]
+LatencyOption = Annotated[
+    bool, typer.Option(help=f"Also measure latency, at {LATENCY_MESSAGES_PER_SECOND:,.0f} messages/s.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
 def peers(
     only: Annotated[
         str, typer.Option("--only", metavar="NAME,...", help=f"Contenders, among {', '.join(CONTENDERS)}; default all.")
     ] = ",".join(CONTENDERS),
-    workload: Annotated[
-        str,
-        typer.Option(
-            "--workload", metavar="P-to-S,...", help="Publishers to subscribers; equally many: everyone does both."
-        ),
-    ] = DEFAULT_WORKLOADS,
-    payload: Annotated[
-        str, typer.Option("--payload", metavar="BYTES,...", help="Sizes of payloads.")
-    ] = DEFAULT_PAYLOADS,
-    messages: Annotated[
-        int, typer.Option("--messages", metavar="N", help="Messages of a round, of all publishers together.")
-    ] = STANDARD.messages,
-    seconds: Annotated[
-        float, typer.Option("--seconds", metavar="S", help="A round takes about S seconds at most.")
-    ] = STANDARD.seconds,
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="R", help="Rounds at full speed after a warm-up; the median counts.")
-    ] = STANDARD.rounds,
-    latency: Annotated[
-        bool, typer.Option(help=f"Also measure latency, at {LATENCY_MESSAGES_PER_SECOND:,.0f} messages/s.")
-    ] = True,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    workload: WorkloadOption = DEFAULT_WORKLOADS,
+    payload: PayloadOption = DEFAULT_PAYLOADS,
+    messages: MessagesOption = STANDARD.messages,
+    seconds: SecondsOption = STANDARD.seconds,
+    rounds: RoundsOption = STANDARD.rounds,
+    latency: LatencyOption = True,
+    json: JsonOption = False,
 ) -> None:
     """Compare Antiphon, with causal order, to systems without: deliveries per second, and latency.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -30,11 +29,12 @@ from antiphon.live.client_messages import (
     Taken,
     Unsubscribe,
 )
+from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError
 from antiphon.live.gateway import AHEAD
-from antiphon.live.links import FrameReader, FrameWriter, split_address
+from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split_address
 from antiphon.live.names import checked_name, checked_pattern
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
@@ -43,8 +43,6 @@ from antiphon.live.wire import Codec
 
 WINDOW: Final = 64
 """Batches that may be on their way to the node before publishers wait."""
-
-CONNECT_SECONDS: Final = 10.0
 
 
 class ClientConnection(FrameReader):
@@ -325,8 +323,3 @@ class Client(Publisher):
     def _refuse_if_closed(self) -> None:
         if self._failure is not None:
             raise self._failure
-
-
-def wall_clock_us() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000

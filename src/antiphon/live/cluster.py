@@ -6,7 +6,6 @@ What decides is :class:`antiphon.fabrics.admission.Admission`, a pure state mach
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from antiphon.fabrics.admission import Admission, AdmissionOptions, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message
+from antiphon.live.clocks import monotonic_us
 from antiphon.live.controls import PROTOCOL_VERSION, Admit, Control, Hello, Refused
 from antiphon.live.errors import JoinError
 from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
@@ -55,7 +55,7 @@ class Cluster:
 
     async def join(self, contacts: Sequence[str]) -> None:
         """Get a place, or found a cluster."""
-        self.admission.start(contacts, now_us())
+        self.admission.start(contacts, monotonic_us())
         self._node.settle()
         self._tick()
         await self._is_in
@@ -181,7 +181,7 @@ class Cluster:
             self._refusals[link.address] = reason
 
     def _tick(self) -> None:
-        self.admission.tick(now_us())
+        self.admission.tick(monotonic_us())
         self._node.settle()
         self._ticking = None
         if self.admission.phase in (Phase.ASKING, Phase.ANNOUNCING, Phase.ENTERING):
@@ -283,14 +283,6 @@ class IncomingConnection(FrameReader):
             writer.flush()
         super().refuse(error)
 
-    def pause_writing(self) -> None:
-        if self._client is not None:
-            self._client.pause_writing()
-
-    def resume_writing(self) -> None:
-        if self._client is not None:
-            self._client.resume_writing()
-
     def close(self) -> None:
         """The node goes."""
         if self.transport is not None:
@@ -307,14 +299,3 @@ class FrameClient:
     def ended(self) -> None:
         """The client is gone."""
         raise NotImplementedError
-
-    def pause_writing(self) -> None:
-        """The client does not take what is written."""
-
-    def resume_writing(self) -> None:
-        """The client takes more again."""
-
-
-def now_us() -> int:
-    """The monotonic clock in microseconds."""
-    return time.monotonic_ns() // 1000

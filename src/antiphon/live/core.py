@@ -10,7 +10,6 @@ deliveries of one step.
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
+from antiphon.live.clocks import wall_clock_us
 from antiphon.live.cluster import Cluster
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.commit import GroupCommit
@@ -57,6 +57,8 @@ class NodeCore(Publisher):
         self.process: Process | None = None
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
+        # The same, if nothing is seen, accepted or acknowledged before it is on disk.
+        self.disk_first: GroupCommit | None = None
         self.cluster: Cluster
         self._trace: LiveTrace | None = None
         self._by_number: dict[int, LiveTopic] = {}
@@ -86,7 +88,7 @@ class NodeCore(Publisher):
             if other is not found:
                 raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
             self.topics[name] = found
-            if self.store is not None and name in self.store.topics():
+            if self.store is not None:
                 found.end_offset = found.visible_offset = self.store.latest(name)
         return found
 
@@ -108,10 +110,10 @@ class NodeCore(Publisher):
         process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
         self._own = None
         if segment.receipt is not None:
-            if self.commit is not None and self.with_receipts:
+            if self.disk_first is not None:
                 self._receipts.add(segment.receipt)
                 segment.receipt.add_done_callback(self._receipts.discard)
-                self.commit.then(partial(set_if_waiting, segment.receipt))
+                self.disk_first.then(partial(set_if_waiting, segment.receipt))
             else:
                 set_if_waiting(segment.receipt)
         self.settle()
@@ -150,8 +152,8 @@ class NodeCore(Publisher):
             if topic is not None and topic.is_behind:
                 self._held_credit.setdefault(topic, []).append((destination, message))
                 return
-            if self.commit is not None and self.with_receipts:
-                self.commit.then(partial(self._send, destination, message))
+            if self.disk_first is not None:
+                self.disk_first.then(partial(self._send, destination, message))
                 return
         self._send(destination, message)
 
@@ -199,8 +201,8 @@ class NodeCore(Publisher):
         topic.delivered_bytes += len(payload)
         if self._trace is not None:
             self._trace.delivered(self.identifier, topic, batch, publication.order)
-        if self.commit is not None and self.with_receipts:
-            self.commit.then(partial(topic.show, batch))
+        if self.disk_first is not None:
+            self.disk_first.then(partial(topic.show, batch))
             return
         if self.commit is not None:
             self.commit.soon()
@@ -264,8 +266,3 @@ class NodeCore(Publisher):
             outbox.flush()
             moved = moved or len(outbox) != before
         return moved
-
-
-def wall_clock_us() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1000

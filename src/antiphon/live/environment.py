@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
+from antiphon.live.clocks import monotonic_us
 
 if TYPE_CHECKING:
     from antiphon.live.core import NodeCore
@@ -25,7 +25,7 @@ class LiveEnvironment(Environment):
         self._last_timer = 0
 
     def now(self) -> int:
-        return time.monotonic_ns() // 1000
+        return monotonic_us()
 
     def send(self, destination: int, message: Message) -> None:
         self._node.transmit(destination, message)

@@ -23,7 +23,3 @@ class ClosedError(PeerError):
 
 class JoinError(PeerError):
     """No place in the cluster was to be had."""
-
-
-class StoreError(PeerError):
-    """The durable log cannot be read or written."""

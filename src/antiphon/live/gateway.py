@@ -7,9 +7,8 @@ delivered and hence after whatever the client has seen. Batches stay whole in bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch
@@ -33,6 +32,7 @@ from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.status import status_of
 from antiphon.live.subscription import Start, Subscription
+from antiphon.live.tasks import Tasks
 from antiphon.live.wire import FRAME_BYTES_AT_MOST
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ class ClientSession(FrameClient):
         self._node = node
         self._writer = writer
         self._subscriptions: dict[int, RemoteSubscription] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         node.clients.add(self)
 
     def frame_received(self, frame: memoryview) -> None:
         message = self._node.codec.decode(frame)
         if isinstance(message, Publish):
-            self._spawn(self._publish(message))
+            self._tasks.spawn(self._publish(message))
         elif isinstance(message, Taken):
             found = self._subscriptions.get(message.number)
             if found is not None:
@@ -72,7 +72,7 @@ class ClientSession(FrameClient):
         elif isinstance(message, Unsubscribe):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
-                self._spawn(found.subscription.close())
+                self._tasks.spawn(found.subscription.close())
         elif isinstance(message, AskStatus):
             self.send(StatusIs(message.number, status_of(self._node)))
         else:
@@ -115,17 +115,11 @@ class ClientSession(FrameClient):
             return
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
-        self._spawn(remote.run())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._node.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(remote.run())
 
     def ended(self) -> None:
         self._node.clients.discard(self)
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for remote in self._subscriptions.values():
             self._node.spawn(remote.subscription.close())
 

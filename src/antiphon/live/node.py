@@ -21,11 +21,12 @@ from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
+from antiphon.live.clocks import wall_clock_us
 from antiphon.live.cluster import Cluster, FrameClient, IncomingConnection
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import CreditWanted, Publishes, PublishesHeard
-from antiphon.live.core import NodeCore, wall_clock_us
+from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError
 from antiphon.live.fabrics import new_process
@@ -38,6 +39,7 @@ from antiphon.live.outbox import ORDERS, Outbox, set_if_waiting
 from antiphon.live.settings import Settings, choose
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
+from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
 TRIM_SECONDS: Final = 30.0
@@ -62,7 +64,7 @@ class Node(NodeCore):
         self._accepted: asyncio.Future[None] = self.loop.create_future()
         self._accepted.set_result(None)
         self._draining: list[Outbox] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._ready: dict[Subscription, asyncio.Task[None]] = {}
         self._closing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
@@ -78,6 +80,7 @@ class Node(NodeCore):
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
                 self.store = DurableLog.open(settings.data, retention=retention)
                 self.commit = GroupCommit(self.store, self.settle, self.fail)
+                self.disk_first = self.commit if self.with_receipts else None
                 self.catalogue.names.update(self.store.topics())
                 self._trim()
             await self._listen()
@@ -191,8 +194,7 @@ class Node(NodeCore):
             subscription.fail(error)
             ready.cancel()
         self._ready.clear()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     def _stop_taking(self) -> None:
         """Whoever publishes from now on is told that it is too late."""
@@ -221,9 +223,7 @@ class Node(NodeCore):
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside everything else; it ends with the node."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(work)
 
     # Publishing.
 
@@ -257,9 +257,9 @@ class Node(NodeCore):
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
-        if self.commit is not None and self.with_receipts:
+        if self.disk_first is not None:
             committed = self.loop.create_future()
-            self.commit.then(partial(set_if_waiting, committed))
+            self.disk_first.then(partial(set_if_waiting, committed))
             await committed
 
     def _open_outboxes(self) -> list[Outbox]:
@@ -343,7 +343,7 @@ class Node(NodeCore):
         if isinstance(start, int):
             return start
         store = self.store
-        if start == "latest" or store is None or topic.name not in store.topics():
+        if start == "latest" or store is None:
             return topic.visible_offset
         if isinstance(start, datetime):
             return store.offset_at(topic.name, int(start.timestamp() * 1_000_000))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
@@ -22,9 +21,11 @@ from typing import Final, Protocol
 
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch, Message
+from antiphon.live.clocks import wall_clock_us
 from antiphon.live.errors import SlowConsumerError
 from antiphon.live.logs import logger
 from antiphon.live.outbox import set_if_waiting
+from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
 POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
@@ -111,9 +112,9 @@ class Subscription:
         self._has_ended = False
         self._topics: list[LiveTopic] = []
         self._reading: set[LiveTopic] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         if callback is not None and self._callback is None:
-            self._spawn(self._call_for_each(callback))
+            self._tasks.spawn(self._call_for_each(callback))
 
     # What the application does.
 
@@ -179,8 +180,7 @@ class Subscription:
     def _end(self) -> None:
         """Nothing more is wanted of the host; what has come may still be taken."""
         self._has_ended = True
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for topic in self._reading:
             topic.readers -= 1
         self._reading.clear()
@@ -313,7 +313,7 @@ class Subscription:
 
     def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
         from_offset = self._from_offset.get(topic, 0)
-        messages = batch.messages(from_offset, time.time_ns() // 1000)
+        messages = batch.messages(from_offset, wall_clock_us())
         if batch.columns.expires_us is not None:
             self.expired += len(batch.messages(from_offset)) - len(messages)
         return messages
@@ -322,7 +322,7 @@ class Subscription:
         """Go on with the log."""
         self._reading.add(topic)
         topic.readers += 1
-        self._spawn(self._replay(topic, offset))
+        self._tasks.spawn(self._replay(topic, offset))
 
     async def _replay(self, topic: LiveTopic, offset: int) -> None:
         """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
@@ -356,8 +356,3 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
-
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

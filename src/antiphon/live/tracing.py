@@ -7,11 +7,11 @@ one that protocols use.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Final
 
 from antiphon.live.batch import Batch
+from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED
 from antiphon.trace.store import TraceWriter
@@ -30,32 +30,29 @@ class LiveTrace:
     def delivered(self, node: int, topic: LiveTopic, batch: Batch, order: int) -> None:
         """A batch was delivered."""
         recorder = self._writer.recorder
-        latency_us = max(0, time.time_ns() // 1000 - batch.columns.timestamp_us)
+        latency_us = max(0, wall_clock_us() - batch.columns.timestamp_us)
         first = batch.columns.first_sequence
         number = topic.number & TOPIC_MASK
         if node == batch.publisher:
             size = len(batch.payload)
-            recorder.record_run(now_us(), PUBLISH, node, node, first, batch.count, number, size, order)
-        recorder.record_run(now_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order)
+            recorder.record_run(monotonic_us(), PUBLISH, node, node, first, batch.count, number, size, order)
+        recorder.record_run(
+            monotonic_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order
+        )
         recorder.flush_if_full()
 
     def subscribed(self, node: int, topic: LiveTopic) -> None:
         """A membership is effective."""
-        self._writer.recorder.record_topic(now_us(), SUBSCRIBED, node, topic.number & TOPIC_MASK)
+        self._writer.recorder.record_topic(monotonic_us(), SUBSCRIBED, node, topic.number & TOPIC_MASK)
 
     def leaving(self, node: int, topic: LiveTopic) -> None:
         """The end of a membership is asked for."""
-        self._writer.recorder.record_topic(now_us(), UNSUBSCRIBE, node, topic.number & TOPIC_MASK)
+        self._writer.recorder.record_topic(monotonic_us(), UNSUBSCRIBE, node, topic.number & TOPIC_MASK)
 
     def unsubscribed(self, node: int, topic: LiveTopic) -> None:
         """A membership has ended."""
-        self._writer.recorder.record_topic(now_us(), UNSUBSCRIBED, node, topic.number & TOPIC_MASK)
+        self._writer.recorder.record_topic(monotonic_us(), UNSUBSCRIBED, node, topic.number & TOPIC_MASK)
 
     def close(self) -> None:
         """Finish the file."""
         self._writer.__exit__(None, None, None)
-
-
-def now_us() -> int:
-    """The monotonic clock in microseconds."""
-    return time.monotonic_ns() // 1000

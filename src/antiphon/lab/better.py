@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.lab.experiment import Experiment, Note, Plan, Results, Row, Sample
 from antiphon.lab.improvements import (
     AS_PUBLISHED,
@@ -30,24 +29,24 @@ from antiphon.lab.improvements import (
     Spreading,
     System,
     Trial,
+    repaired,
 )
 from antiphon.lab.one_topic import MODEL
 
-CLUSTER_ORDER = System("cluster order", Options(largest_first=False))
-LARGEST_FIRST = System("largest first", Options())
+CLUSTER_ORDER = repaired("cluster order", largest_first=False)
+LARGEST_FIRST = repaired("largest first")
 
-WINDOWS = tuple(System(f"window {window}", Options(window=window, bundle=1)) for window in (1, 2, 4, 16, 64))
+WINDOWS = tuple(repaired(f"window {window}", window=window, bundle=1) for window in (1, 2, 4, 16, 64))
 WIDEST = WINDOWS[-1]
 BUNDLES = tuple(
-    System(f"window {window}, bundle {bundle}", Options(window=window, bundle=bundle))
-    for window, bundle in ((1, 64), (4, 16))
+    repaired(f"window {window}, bundle {bundle}", window=window, bundle=bundle) for window, bundle in ((1, 64), (4, 16))
 )
 WHOLE_BURST = BUNDLES[0]
 
-FLOODING = System("flooding", Options())
-DIRECTORY = System("directory", Options(directory=True))
-REPAIRED = System("repaired", Options())
-REPAIRED_DIRECTORY = System("repaired, directory", Options(directory=True))
+FLOODING = repaired("flooding")
+DIRECTORY = repaired("directory", directory=True)
+REPAIRED = repaired("repaired")
+REPAIRED_DIRECTORY = repaired("repaired, directory", directory=True)
 
 SOURCES = (1, 8)
 MEMBER_COUNTS = (4, 64)
@@ -115,7 +114,7 @@ def quantity_of(results: Found, trial: Trial, quantity: str) -> Sample:
 
 def of_system(group: Sequence[Trial], system: System) -> Trial:
     """The trial of a group that has this system."""
-    return next(trial for trial in group if trial.system is system)
+    return next(trial for trial in group if trial.system == system)
 
 
 def times_less(results: Found, group: Sequence[Trial], system: System, quantity: str) -> Sample:

@@ -137,9 +137,7 @@ def test_a_worker_that_dies_is_replaced(spark: SparkSession, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("on_spark", [False, True])
-def test_a_measurement_that_fails_does_not_stop_the_others(
-    spark: SparkSession, tmp_path: Path, on_spark: bool
-) -> None:
+def test_a_measurement_that_fails_does_not_stop_the_others(spark: SparkSession, tmp_path: Path, on_spark: bool) -> None:
     marks, out = tmp_path / "marks", tmp_path / "out"
     wanted = wanted_of(tosses("bad", marks, "raises"), tosses("good", marks))
     failure, report = there(spark, wanted, out) if on_spark else here(wanted, out)

@@ -150,7 +150,8 @@ def show_places(reproduction: Reproduction, kept: int) -> None:
         f"\n{len(job.records) - kept:,} measurements run, {kept:,} finished before, {len(job.failures):,} failed; "
         f"together they took {spent:,.1f} s of processor time"
     )
-    output.console.print(f"reports: {job.out / REPORTS}; measurements: {job.out / MEASUREMENTS}", markup=False)
+    places = f"reports: {job.out / REPORTS}; measurements: {job.out / MEASUREMENTS}"
+    output.console.print(places, markup=False, soft_wrap=True)
 
 
 def show_list(experiments: list[Experiment[Any, Any]], json: bool) -> None:

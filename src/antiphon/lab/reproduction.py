@@ -83,12 +83,12 @@ class Reproduction:
         for part in self._waiting:
             numbers = {number for _, number in part.runs}
             failed = sorted(numbers & self.job.failures.keys())
-            if failed:
-                yield self._failure(part, failed)
-            elif numbers <= self.job.records.keys():
-                yield self._reported(part)
-            else:
+            if not numbers <= self.job.records.keys() | self.job.failures.keys():
                 still.append(part)
+            elif failed:
+                yield self._failure(part, failed)
+            else:
+                yield self._reported(part)
         self._waiting = still
 
     def _failure(self, part: Part, failed: list[int]) -> Failure:

@@ -206,8 +206,8 @@ def figure(plan: Plan, results: Results[Stream, Information]) -> Figure:
         NODES,
         Axis("entries per message, mean"),
         (*series, *published[0], *published[1]),
-        caption=f"The text gives one value for vectors and a bound for barriers, both for {LARGEST} nodes. The number of "
-        "publications was chosen such that the vectors of that size come out; the barriers follow.",
+        caption=f"The text gives one value for vectors and a bound for barriers, both for {LARGEST} nodes. The number "
+        "of publications was chosen such that the vectors of that size come out; the barriers follow.",
     )
 
 
@@ -227,8 +227,8 @@ FIG_3_1: Experiment[Stream, Information] = Experiment(
     measure=measure,
     compare=compare,
     meaning="How much must a message carry so that causal order can be kept? A compressed vector names every source "
-    "heard since the own last message and grows with the system, to about 46 entries with 1024 nodes; a causal barrier "
-    "names direct predecessors only and stays below 5. Both orders deliver exactly the same. So barriers are what to use "
-    "where many nodes publish now and then, and their size depends on how much is on its way at a time, not on how many "
-    "nodes there are.",
+    "heard since the own last message and grows with the system, to about 46 entries with 1024 nodes; a causal "
+    "barrier names direct predecessors only and stays below 5. Both orders deliver exactly the same. So barriers are "
+    "what to use where many nodes publish now and then, and their size depends on how much is on its way at a time, "
+    "not on how many nodes there are.",
 )

@@ -148,10 +148,10 @@ FIG_5_7A: Experiment[OnePublication, Reach] = Experiment(
     cases=partial(cases, PERCENTS),
     measure=measure,
     compare=compare_latency,
-    meaning="What do ten times the members cost? The latency of VCube-PS follows the number of members and grows by about "
-    "a third from 10 % to 100 % of 4096 nodes; that of a single root hardly changes, because its tree is as high with few "
-    "members as with many. VCube-PS is below it everywhere, at the right end by the hop to the root. Latency that fits "
-    "the size of the topic is what a tree of members buys.",
+    meaning="What do ten times the members cost? The latency of VCube-PS follows the number of members and grows by "
+    "about a third from 10 % to 100 % of 4096 nodes; that of a single root hardly changes, because its tree is as "
+    "high with few members as with many. VCube-PS is below it everywhere, at the right end by the hop to the root. "
+    "Latency that fits the size of the topic is what a tree of members buys.",
 )
 
 FIG_5_7B: Experiment[OnePublication, Reach] = Experiment(
@@ -164,8 +164,8 @@ FIG_5_7B: Experiment[OnePublication, Reach] = Experiment(
     cases=partial(cases, PERCENTS),
     measure=measure,
     compare=compare_relays,
-    meaning="Why is a single root slow for small topics? Its tree has paths of about seven hops whoever the members are, "
-    "and it has to lead through nodes that are none: with 30 % of 4096 nodes as members nearly as many as 780 relays, so "
-    "that half of the system works for the topic. VCube-PS has none. Whoever runs many small topics pays for relays on "
-    "every publication.",
+    meaning="Why is a single root slow for small topics? Its tree has paths of about seven hops whoever the members "
+    "are, and it has to lead through nodes that are none: with 30 % of 4096 nodes as members nearly as many as 780 "
+    "relays, so that half of the system works for the topic. VCube-PS has none. Whoever runs many small topics pays "
+    "for relays on every publication.",
 )

@@ -254,7 +254,8 @@ def copies_figures(reaches: Reaches) -> Iterator[Figure]:
         NODES,
         Axis("copies", scale="log10"),
         reaches.by_nodes(copies),
-        caption="The published plot has no readable values. The repaired VCube-PS sends as many copies as the published.",
+        caption="The published plot has no readable values. The repaired VCube-PS sends as many copies as the "
+        "published.",
     )
     thesis, paper = document("thesis").numbers, document("sbac-pad").numbers
     points = tuple(reaches.saving(copies, nodes).point(nodes) for nodes in reaches.plan.sizes)
@@ -268,7 +269,8 @@ def copies_figures(reaches: Reaches) -> Iterator[Figure]:
         NODES,
         Axis("fewer copies", "%"),
         (Series(PUBLISHED, PUBLISHED, points), *published_series(PUBLISHED, PUBLISHED, published)),
-        caption="Small systems scatter: with two members of eight nodes, the tree of a random root has few or many nodes.",
+        caption="Small systems scatter: with two members of eight nodes, the tree of a random root has few or many "
+        "nodes.",
     )
 
 
@@ -311,10 +313,10 @@ FIG_5_6A: Experiment[OnePublication, Reach] = Experiment(
     cases=partial(cases, (FEW_PERCENT, 100)),
     measure=measure,
     compare=compare_latency,
-    meaning="One member publishes once: who reaches the members faster? A tree that holds the members alone is as high "
-    "as their number asks for, so with a quarter of the nodes as members VCube-PS needs about a quarter less time than a "
-    "single root, whose tree leads through nodes that are not interested. Where everybody is a member only the hop to "
-    "the root remains. Topics with few members among many nodes gain most.",
+    meaning="One member publishes once: who reaches the members faster? A tree that holds the members alone is as "
+    "high as their number asks for, so with a quarter of the nodes as members VCube-PS needs about a quarter less "
+    "time than a single root, whose tree leads through nodes that are not interested. Where everybody is a member "
+    "only the hop to the root remains. Topics with few members among many nodes gain most.",
 )
 
 FIG_5_6B: Experiment[OnePublication, Reach] = Experiment(
@@ -327,8 +329,8 @@ FIG_5_6B: Experiment[OnePublication, Reach] = Experiment(
     cases=partial(cases, (FEW_PERCENT, 100)),
     measure=measure,
     compare=compare_copies,
-    meaning="How many copies does one publication take? VCube-PS sends exactly one per member. The tree of a single root "
-    "needs relays, nodes that forward what they did not ask for, and with a quarter of the nodes as members it sends "
-    "about three quarters more copies. The gain vanishes where everybody is a member; it is largest where topics are "
-    "small.",
+    meaning="How many copies does one publication take? VCube-PS sends exactly one per member. The tree of a single "
+    "root needs relays, nodes that forward what they did not ask for, and with a quarter of the nodes as members it "
+    "sends about three quarters more copies. The gain vanishes where everybody is a member; it is largest where "
+    "topics are small.",
 )

@@ -108,8 +108,9 @@ FIG_2_9: Experiment[Broadcasts, float] = Experiment(
     cases=cases,
     measure=latency_of,
     compare=compare,
-    meaning="Can one spanning tree serve all publishers? Up to 128 nodes it costs only the hop to its root. Beyond that "
-    "the root has more copies to send than there is time, and latency grows in proportion to the number of nodes, while "
-    "a tree per source stays nearly flat: with 1024 nodes the single tree is about nine times slower. A system in which "
-    "many publish should spread its roots, and serving the largest subtree first does not replace that.",
+    meaning="Can one spanning tree serve all publishers? Up to 128 nodes it costs only the hop to its root. Beyond "
+    "that the root has more copies to send than there is time, and latency grows in proportion to the number of "
+    "nodes, while a tree per source stays nearly flat: with 1024 nodes the single tree is about nine times slower. A "
+    "system in which many publish should spread its roots, and serving the largest subtree first does not replace "
+    "that.",
 )

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.lab.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row
+from antiphon.lab.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row, shown
 
 STYLES = {REPRODUCED: "green", EXPLAINED: "yellow", DIFFERS: "bold red"}
 
@@ -98,10 +98,3 @@ def rows_table(rows: list[Row]) -> Table:
             f"[{STYLES[verdict]}]{verdict}[/]" if verdict else "",
         )
     return table
-
-
-def shown(value: float) -> str:
-    """A number with about four digits, and never in powers of ten."""
-    if value == round(value) or abs(value) >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -331,3 +331,10 @@ class Report:
 def repetition_seed(seed: int, repetition: int) -> int:
     """The seed of one repetition, of 63 bits: scattered, so that neighbouring seeds share no run."""
     return mix64(seed + (repetition + 1) * GOLDEN_GAMMA) >> 1
+
+
+def shown(value: float) -> str:
+    """A number with about four digits, and never in powers of ten."""
+    if value == round(value) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

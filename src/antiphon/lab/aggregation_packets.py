@@ -340,7 +340,7 @@ def dependency_figures(nodes: int, at_size: bool, results: Found) -> Iterator[Fi
         f"Every number of dependencies, {nodes} nodes",
         Axis("dependencies", "entries"),
         Axis("share of the messages", "%"),
-        (Series(start_name(CALIBRATED), AGGREGATION, shares, "steps"),),
+        (Series(start_name(CALIBRATED), AGGREGATION, shares, "bars"),),
         caption="The published plot of the same has no readable values.",
     )
 

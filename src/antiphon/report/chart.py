@@ -250,7 +250,8 @@ class Chart:
             small = 0.5 if series.kind == "steps" else 1.0
             yield marker(x, y, series.variant, MARKER * small, hint)
         if point.label:
-            yield text(x + 8, y + 15, point.label, "start", "label")
+            near_the_end = x + 8 + LETTER * len(point.label) > self.right
+            yield text(x + (4 if near_the_end else 8), y + 16, point.label, "end" if near_the_end else "start", "label")
 
     def _bar(self, x: float, y: float, variant: int, hint: str) -> str:
         """A bar from the zero of the axis, or from its foot where it has none."""

@@ -16,7 +16,7 @@ from markupsafe import Markup
 import antiphon
 from antiphon.lab.experiment import DIFFERS, EXPLAINED, REPRODUCED, shown
 from antiphon.lab.figures import Figure, Series
-from antiphon.report.chart import NARROW, WIDE, svg, x_text
+from antiphon.report.chart import MARKER, NARROW, WIDE, marker, svg, x_text
 from antiphon.report.colours import colour_of, dash_of, shade_of
 from antiphon.report.stored import Result, StoredRow
 from antiphon.report.tables import figure_file
@@ -86,7 +86,7 @@ def swatch(series: Series) -> Markup:
     else:
         dash = dash_of(series.variant)
         line = f'<path d="M1 6.5H25" stroke-dasharray="{dash}"/>'
-        inside = ("" if series.kind == "points" else line) + '<circle class="dot" cx="13" cy="6.5" r="3.2"/>'
+        inside = ("" if series.kind == "points" else line) + marker(13, 6.5, series.variant, MARKER, "")
     return Markup(f'<svg class="swatch" viewBox="0 0 26 13"><g class="series {series.kind} {colour}">{inside}</g></svg>')
 
 
@@ -131,6 +131,8 @@ def signed(share: float | None) -> str:
 
 def words(value: object) -> str:
     """A parameter as people read it: words as they are, everything else as short JSON."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping) and all(isinstance(each, str | int | float) for each in value.values()):

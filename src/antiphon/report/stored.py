@@ -16,6 +16,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.lab.experiment import Report
 from antiphon.lab.figures import Figure
 from antiphon.lab.machine import Machine
+from antiphon.lab.registry import EXPERIMENTS
 
 SPREADS = "Standard deviations between repetitions"
 """How the last note of a result begins; tables show the same beside the means."""
@@ -84,7 +85,10 @@ def results_of(reports: Iterable[Report]) -> list[Result]:
 
 
 def load(places: Sequence[Path]) -> list[Result]:
-    """Results from files, and from all ``.json`` files of directories; of an experiment that comes twice the last."""
+    """Results from files, and from all ``.json`` files of directories; of an experiment that comes twice the last.
+
+    They are in the order of the registry, whatever the order of the files.
+    """
     files: list[Path] = []
     for place in places:
         if not place.exists():
@@ -97,7 +101,8 @@ def load(places: Sequence[Path]) -> list[Result]:
         for result in read(file):
             found.pop(result.name, None)
             found[result.name] = result
-    return list(found.values())
+    place = {experiment.name: number for number, experiment in enumerate(EXPERIMENTS)}
+    return sorted(found.values(), key=lambda result: place.get(result.name, len(place)))
 
 
 def read(file: Path) -> list[Result]:

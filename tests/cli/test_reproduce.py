@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from antiphon.lab import registry
+from antiphon.lab.broadcasts import Broadcasts
 from antiphon.lab.documents import Number, Tolerance
 from antiphon.lab.experiment import Sample, compared
+from antiphon.lab.one_tree import FIG_2_9
 from antiphon.lab.several_publishers import FIG_5_8B
 from tests.cli.conftest import Command
 
@@ -43,12 +46,22 @@ class Reports(msgspec.Struct, forbid_unknown_fields=True):
     """What programs rely on."""
 
     experiments: list[Reported]
+    failed: dict[str, str]
+    out: str
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Measurements are written below the current directory."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_a_program_reads_json_and_nothing_else(command: Command) -> None:
-    called = command("reproduce", "--json", *SMALL)
+    called = command("reproduce", "--all", "--json", *SMALL)
     assert called.code == 0
-    reports = msgspec.json.decode(called.said, type=Reports).experiments
+    decoded = msgspec.json.decode(called.said, type=Reports)
+    assert (decoded.failed, decoded.out) == ({}, "reproduced")
+    reports = decoded.experiments
     assert [report.name for report in reports] == [experiment.name for experiment in registry.EXPERIMENTS]
     for report in reports:
         assert report.seconds > 0
@@ -78,8 +91,8 @@ def test_the_seed_decides_the_numbers(command: Command) -> None:
 
 def test_progress_goes_to_standard_error(command: Command) -> None:
     called = command("reproduce", "vcube/fig-2.9", "--json", *SMALL)
-    assert called.complained.startswith("vcube/fig-2.9: 1/16 VCube-PS, 8 nodes")
-    assert "vcube/fig-2.9: 16/16 " in called.complained
+    assert called.complained.startswith("reproduce: 0/16 done, 0 running, 16 left")
+    assert "reproduce: 16/16 done, 0 running, 0 left" in called.complained
 
 
 def test_a_person_reads_a_table_and_notes(command: Command) -> None:
@@ -130,3 +143,71 @@ def test_a_number_that_differs_for_no_known_reason_fails(
     called = command("reproduce", *SMALL, *json_too)
     assert called.code == 1
     assert "differs" in called.said
+
+
+def test_no_name_means_all_and_all_means_no_name(command: Command) -> None:
+    called = command("reproduce", "--all", "vcube/fig-2.9")
+    assert (called.code, called.said) == (2, "")
+    assert "--all is all experiments; leave it out, or leave out vcube/fig-2.9" in called.complained
+    listed = [command("reproduce", "--list", *every).said for every in ((), ("--all",))]
+    assert listed[0] == listed[1]
+
+
+def test_the_end_says_where_things_lie(command: Command, tmp_path: Path) -> None:
+    called = command("reproduce", "vcube/fig-2.9", *SMALL)
+    assert "16 measurements run, 0 finished before, 0 failed" in called.said
+    assert "reports: reproduced/reports; measurements: reproduced/measurements" in called.said
+    report = json.loads((tmp_path / "reproduced" / "reports" / "vcube" / "fig-2.9.json").read_bytes())
+    assert report["name"] == "vcube/fig-2.9"
+    assert len(list((tmp_path / "reproduced" / "measurements").rglob("*.json"))) == 16
+
+
+def test_a_finished_experiment_is_shown_again_and_not_run_again(command: Command, tmp_path: Path) -> None:
+    first = command("reproduce", "vcube/fig-2.9", *SMALL, "--out", tmp_path / "kept")
+    records = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept" / "measurements").rglob("*.json")}
+    # A master that nobody answers at would be complained about.
+    again = command("reproduce", "vcube/fig-2.9", *SMALL, "--out", tmp_path / "kept", "--master", "spark://127.0.0.1:1")
+    assert again.code == 0
+    assert "0 measurements run, 16 finished before" in again.said
+    assert first.said.partition("measurements run")[0][:-3] == again.said.partition("measurements run")[0][:-2]
+    assert {path: path.stat().st_mtime_ns for path in records} == records
+
+
+def test_a_master_that_does_not_answer_is_one_sentence_and_what_is_finished_stays(
+    command: Command, tmp_path: Path
+) -> None:
+    command("reproduce", "vcube/fig-2.9", *SMALL)
+    called = command("reproduce", "vcube/fig-2.9", "--nodes", "32", "--master", "spark://127.0.0.1:1")
+    assert called.code == 1
+    assert "no Spark master answers at 127.0.0.1:1" in called.complained
+    assert len(list((tmp_path / "reproduced" / "measurements").rglob("*.json"))) == 16
+
+
+def test_in_process_means_without_spark(command: Command) -> None:
+    called = command("reproduce", "vcube/fig-2.9", "--in-process", "--cores", "2")
+    assert called.code == 2
+    assert "--in-process uses no Spark; leave it out, or leave out --master and --cores" in called.complained
+
+
+def test_a_place_that_is_a_file(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "reproduced").write_text("in the way")
+    called = command("reproduce", "vcube/fig-2.9", *SMALL)
+    assert called.code == 1
+    assert "cannot write to reproduced" in called.complained
+
+
+def fails(case: Broadcasts, seed: int) -> float:
+    raise ZeroDivisionError("planted")
+
+
+def test_an_experiment_that_fails_is_reported_and_the_others_go_on(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = replace(FIG_2_9, name="vcube/broken", measure=fails)
+    monkeypatch.setattr(registry, "EXPERIMENTS", (broken, FIG_2_9))
+    called = command("reproduce", *SMALL, "--json")
+    assert called.code == 1
+    decoded = msgspec.json.decode(called.said, type=Reports)
+    assert [report.name for report in decoded.experiments] == ["vcube/fig-2.9"]
+    assert "ZeroDivisionError: planted (and 15 more)" in decoded.failed["vcube/broken"]
+    assert "vcube/broken failed: " in called.complained

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.lab.better import (
     BETTER,
     BUNDLES,
@@ -31,6 +30,7 @@ from antiphon.lab.improvements import (
     Spreading,
     System,
     Trial,
+    options_of,
     schedule_churn,
 )
 from antiphon.lab.one_topic import HOP_TICKS, draw_group
@@ -192,5 +192,6 @@ def test_what_grows_with_the_square_of_the_size_is_left_to_full_runs() -> None:
 def test_options_are_those_that_the_names_say() -> None:
     assert AS_PUBLISHED.options is None
     for system, window in zip(WINDOWS, (1, 2, 4, 16, 64), strict=True):
-        assert isinstance(system.options, Options)
-        assert (system.name, system.options.window, system.options.bundle) == (f"window {window}", window, 1)
+        assert system.options is not None
+        options = options_of(system.options)
+        assert (system.name, options.window, options.bundle) == (f"window {window}", window, 1)

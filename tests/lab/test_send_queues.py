@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from antiphon.lab.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
 from antiphon.lab.documents import document
 from antiphon.lab.experiment import Plan, Results, Row
-from antiphon.lab.send_queues import TABLE_5_1, Queues, borders, case_of, compare, measure
+from antiphon.lab.send_queues import BORDERS, TABLE_5_1, Queues, case_of, compare, measure
 
 
 def test_the_classes_are_those_of_the_table() -> None:
-    assert borders() == [0, 2, 4, 8, 16, 32, 4096, 8192]
+    classes = [f"({low},{high}]" for low, high in pairwise(BORDERS)]
+    assert ["0", *classes] == list(document("thesis").tables["table-5.1"].rows)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -30,9 +32,9 @@ def test_a_node_with_c_children_and_no_other_load_scores_half_of_c_plus_1(dimens
     expected: Counter[int] = Counter()
     for children in range(dimension):
         score = (children + 1) / 2 if children else 0
-        expected[sum(score > border for border in borders())] += 2 ** (dimension - 1 - children)
+        expected[sum(score > border for border in BORDERS)] += 2 ** (dimension - 1 - children)
     queues = measure(case_of(ONE_TREE, 2**dimension), 1)
-    root = [sum(queues.root_mean > border for border in borders())]
+    root = [sum(queues.root_mean > border for border in BORDERS)]
     assert queues.classes == tuple(expected[index] + root.count(index) for index in range(8))
 
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError
-from antiphon.pipeline.cells import ATTEMPTS, RECORD, TRACE, TRACES, Cell, read_record, run_cell
+from antiphon.pipeline.attempts import ATTEMPTS
+from antiphon.pipeline.cells import RECORD, TRACE, TRACES, Cell, read_record, run_cell
 from antiphon.pipeline.grid import parse_grid
 from antiphon.trace.store import about_trace, read_trace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.pipeline.cells import ATTEMPTS, TRACES, Cell, Record, read_record, run_cell
+from antiphon.pipeline.attempts import ATTEMPTS
+from antiphon.pipeline.cells import TRACES, Cell, Record, read_record, run_cell
 from antiphon.pipeline.grid import load_grid, parse_grid
+from antiphon.pipeline.jobs import into_tasks, run_on_spark
 from antiphon.pipeline.session import SessionOptions
-from antiphon.pipeline.sweep import Sweep, held, into_tasks, look, run_on_spark, run_sweep, write_results
+from antiphon.pipeline.sweep import Sweep, held, look, run_sweep, write_results
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweeps" / "order-and-size.toml"
 TEXT = """experiment = "try"
@@ -35,8 +38,8 @@ def ignore(done: int, running: int) -> None:
     """A watcher that does not look."""
 
 
-def sweep_of(text: str, out: Path) -> Sweep:
-    return look(parse_grid(text, Path("grid.toml")), out)
+def sweep_of(text: str, out: Path, run: Run = run_cell) -> Sweep:
+    return replace(look(parse_grid(text, Path("grid.toml")), out), run=run)
 
 
 def bytes_of(out: Path) -> dict[str, bytes]:
@@ -113,8 +116,8 @@ def half_written(cell: Cell, out: Path) -> Record:
 def test_a_task_that_fails_is_tried_again_and_gives_the_same_bytes(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, bytes], run: Run
 ) -> None:
-    sweep = sweep_of(TEXT, tmp_path)
-    run_on_spark(spark, sweep, ignore, 2, run)
+    sweep = sweep_of(TEXT, tmp_path, run)
+    run_on_spark(spark, sweep, ignore, 2)
     assert (sweep.left(), sweep.failures) == ([], {})
     assert bytes_of(tmp_path) == undisturbed
 
@@ -125,8 +128,8 @@ def test_a_cell_that_always_fails_does_not_stop_the_others(spark: SparkSession, 
             raise ZeroDivisionError("planted")
         return run_cell(cell, out)
 
-    sweep = sweep_of(TEXT, tmp_path)
-    run_on_spark(spark, sweep, ignore, 2, run)
+    sweep = sweep_of(TEXT, tmp_path, run)
+    run_on_spark(spark, sweep, ignore, 2)
     assert sweep.failures == {3: "ZeroDivisionError: planted"}
     assert [cell.number for cell in sweep.left()] == [3]
 
@@ -157,8 +160,8 @@ def test_a_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path, u
     sweep = sweep_of(TEXT, tmp_path)
     for cell in sweep.grid.cells[:3]:
         run_cell(cell, tmp_path)
-    sweep = sweep_of(TEXT, tmp_path)
-    run_on_spark(spark, sweep, ignore, 2, refuses)
+    sweep = sweep_of(TEXT, tmp_path, refuses)
+    run_on_spark(spark, sweep, ignore, 2)
     assert (sweep.left(), sweep.failures) == ([], {})
     assert bytes_of(tmp_path) == undisturbed
 
@@ -191,7 +194,7 @@ def test_an_experiment_has_one_set_of_parameters(tmp_path: Path) -> None:
 
 def test_two_sweeps_do_not_write_to_one_directory(tmp_path: Path) -> None:
     grid = sweep_of(TEXT, tmp_path).grid
-    with held(grid, tmp_path), pytest.raises(PeerError, match="another sweep is writing"), held(grid, tmp_path):
+    with held(grid, tmp_path), pytest.raises(PeerError, match="another command is writing"), held(grid, tmp_path):
         pass
 
 

@@ -81,6 +81,15 @@ class Steps:
         self._next_line = 0.0
         self._task = None if bar is None else bar.add_task(title, total=total)
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the bar away while something else is printed."""
+        if self._bar is not None:
+            self._bar.stop()
+        yield
+        if self._bar is not None:
+            self._bar.start()
+
     def step(self, what: str) -> None:
         """One more step is done."""
         self.reach(self._done + 1, what)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.cli.jobs import Cores, Master, run_with_progress
 
 if TYPE_CHECKING:
     from antiphon.pipeline.cells import Record, Scalar
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 """A table for people has an end; the rest is in the table of results."""
-
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        envvar="ANTIPHON_SPARK_MASTER",
-        help="A Spark cluster: spark://HOST:PORT, yarn, k8s://URL or sc://HOST:PORT; default Spark in this process.",
-        show_default=False,
-    ),
-]
-Cores = Annotated[
-    int | None, typer.Option("--cores", metavar="N", min=1, help="Use so many cores; default all.", show_default=False)
-]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,22 +69,9 @@ def sweep(
     output.warn_if_not_compiled()
     begun = time.perf_counter()
     kept = len(found.records)
-    total = len(wanted.cells)
     options = SessionOptions(master=master, cores=cores, brief=True)
-    with sweeps.held(wanted, out), output.progress(wanted.experiment, total) as steps:
-
-        def watch(done: int, running: int) -> None:
-            steps.reach(done, f"done, {running} running, {max(total - done - running, 0)} left")
-
-        try:
-            with terminated_as_interrupted():
-                sweeps.run_sweep(found, options, watch)
-        except KeyboardInterrupt as interrupt:
-            finished = len(sweeps.look(wanted, out).records)
-            output.complain(
-                f"interrupted; {finished:,} of {total:,} cells are finished; the same command does the rest"
-            )
-            raise typer.Exit(130) from interrupt
+    with sweeps.held(wanted, out):
+        run_with_progress(found, wanted.experiment, partial(sweeps.run_sweep, found, options), lambda _: None)
     outcome = outcome_of(found, kept, time.perf_counter() - begun)
     if json:
         output.print_json(outcome)
@@ -110,16 +82,6 @@ def sweep(
     )
     if outcome.failed or broken:
         raise typer.Exit(1)
-
-
-@contextmanager
-def terminated_as_interrupted() -> Iterator[None]:
-    """Let a polite request to stop be answered as politely as a key: Spark is stopped and its files are removed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def outcome_of(found: Sweep, kept: int, seconds: float) -> Outcome:

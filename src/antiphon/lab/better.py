@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon.lab.figures import NODES, Axis, Figure, Series
 from antiphon.lab.improvements import (
@@ -31,25 +30,25 @@ from antiphon.lab.improvements import (
     Spreading,
     System,
     Trial,
+    repaired,
 )
 from antiphon.lab.one_topic import MODEL, PUBLISHED
 from antiphon.lab.one_topic import REPAIRED as IMPROVED
 
-CLUSTER_ORDER = System("cluster order", Options(largest_first=False))
-LARGEST_FIRST = System("largest first", Options())
+CLUSTER_ORDER = repaired("cluster order", largest_first=False)
+LARGEST_FIRST = repaired("largest first")
 
-WINDOWS = tuple(System(f"window {window}", Options(window=window, bundle=1)) for window in (1, 2, 4, 16, 64))
+WINDOWS = tuple(repaired(f"window {window}", window=window, bundle=1) for window in (1, 2, 4, 16, 64))
 WIDEST = WINDOWS[-1]
 BUNDLES = tuple(
-    System(f"window {window}, bundle {bundle}", Options(window=window, bundle=bundle))
-    for window, bundle in ((1, 64), (4, 16))
+    repaired(f"window {window}, bundle {bundle}", window=window, bundle=bundle) for window, bundle in ((1, 64), (4, 16))
 )
 WHOLE_BURST = BUNDLES[0]
 
-FLOODING = System("flooding", Options())
-DIRECTORY = System("directory", Options(directory=True))
-REPAIRED = System("repaired", Options())
-REPAIRED_DIRECTORY = System("repaired, directory", Options(directory=True))
+FLOODING = repaired("flooding")
+DIRECTORY = repaired("directory", directory=True)
+REPAIRED = repaired("repaired")
+REPAIRED_DIRECTORY = repaired("repaired, directory", directory=True)
 
 SOURCES = (1, 8)
 MEMBER_COUNTS = (4, 64)
@@ -117,7 +116,7 @@ def quantity_of(results: Found, trial: Trial, quantity: str) -> Sample:
 
 def of_system(group: Sequence[Trial], system: System) -> Trial:
     """The trial of a group that has this system."""
-    return next(trial for trial in group if trial.system is system)
+    return next(trial for trial in group if trial.system == system)
 
 
 def times_less(results: Found, group: Sequence[Trial], system: System, quantity: str) -> Sample:
@@ -221,7 +220,7 @@ def shown_as(system: System) -> str:
     """Whose colour a system has in a figure."""
     if system.options is None:
         return PUBLISHED
-    return f"{IMPROVED}, directory" if system.options.directory else IMPROVED
+    return f"{IMPROVED}, directory" if ("directory", True) in system.options else IMPROVED
 
 
 def spreading_figure(plan: Plan, results: Found) -> Figure:

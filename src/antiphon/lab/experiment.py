@@ -1,9 +1,10 @@
 """The frame of every published experiment: what it runs, how often, and how it is compared with the document.
 
 An experiment is declared, not programmed: ``cases`` lists what has to be simulated for a plan, ``measure`` simulates
-one case with one seed, and ``compare`` turns the measurements into rows, figures and notes. Running, repeating, seeds,
-progress and verdicts are done here, once for all. To add one, write these three functions in a module of this package,
-put the published numbers into ``published/``, and add the experiment to :mod:`antiphon.lab.registry`.
+one case with one seed, and ``compare`` turns the measurements into rows, figures and notes. Repeating, seeds and
+verdicts are done here, once for all; :mod:`antiphon.lab.reproduction` runs many experiments as one job. To add one,
+write these three functions in a module of this package, put the published numbers into ``published/``, and add the
+experiment to :mod:`antiphon.lab.registry`.
 
 Repetition ``r`` of every case of an experiment gets the same seed, so that rivals meet the same publications at the
 same times and their comparison is not blurred by luck.
@@ -39,7 +40,11 @@ DIFFERS = "differs"
 
 
 class Case(Protocol):
-    """One thing to simulate; hashable, and its text says what it is."""
+    """One thing to simulate.
+
+    It is plain data: hashable, and it can be pickled. Its ``str`` says what it is, and its ``repr`` all that decides
+    what is measured.
+    """
 
     @property
     def nodes(self) -> int:
@@ -231,22 +236,31 @@ class Experiment(Generic[CaseType, MeasuredType]):
         """The plan that the caller asks for."""
         return (self.full if full else self.default).limited(node_limit, repetitions)
 
+    def runs(self, plan: Plan, seed: int) -> Iterator[tuple[CaseType, int]]:
+        """Everything that a plan measures: each case with the seed of each repetition."""
+        for case in self.cases(plan):
+            for repetition in range(plan.repetitions_of(case.nodes)):
+                yield case, repetition_seed(seed, repetition)
+
     def steps(self, plan: Plan) -> int:
         """How many simulations a plan takes."""
         return sum(plan.repetitions_of(case.nodes) for case in self.cases(plan))
 
     def run(self, plan: Plan, seed: int, step: Callable[[str], None]) -> Report:
-        """Simulate everything and compare; ``step`` is told of every simulation that is done."""
+        """Simulate everything here and now, and compare; ``step`` is told of every simulation that is done."""
         started = time.perf_counter()
         results: Results[CaseType, MeasuredType] = Results()
-        for case in self.cases(plan):
-            for repetition in range(plan.repetitions_of(case.nodes)):
-                results.add(case, self.measure(case, repetition_seed(seed, repetition)))
-                step(str(case))
+        for case, own_seed in self.runs(plan, seed):
+            results.add(case, self.measure(case, own_seed))
+            step(str(case))
+        return self.report(plan, seed, results, time.perf_counter() - started)
+
+    def report(self, plan: Plan, seed: int, results: Results[CaseType, MeasuredType], seconds: float) -> Report:
+        """Compare what was measured; ``seconds`` is what measuring took."""
         report = Report(self.name, self.document, {}, self.description, self.meaning, self.command(plan, seed))
         for finding in self.compare(plan, results):
             report.add(finding)
-        report.finish(self.stated_parameters(plan, seed), time.perf_counter() - started)
+        report.finish(self.stated_parameters(plan, seed), seconds)
         return report
 
     def command(self, plan: Plan, seed: int) -> str:

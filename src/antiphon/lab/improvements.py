@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from antiphon.fabrics.cube.messages import COUNTER_BITS
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
@@ -39,15 +40,29 @@ Measured = dict[str, float]
 
 @dataclass(frozen=True)
 class System:
-    """A protocol and its options; without options the published one, with minimal corrections."""
+    """A protocol and its options, which are those of :class:`Options`; without any the published one, corrected.
+
+    They are pairs and no object, for a case is plain data.
+    """
 
     name: str
-    options: Options | None = None
+    options: tuple[tuple[str, int | bool], ...] | None = None
 
     def run(self, group: Group, seed: int) -> TopicRun:
         """A simulation that is ready for actions."""
-        build = as_published(group) if self.options is None else as_repaired(group, self.options)
+        build = as_published(group) if self.options is None else as_repaired(group, options_of(self.options))
         return TopicRun(group, build, seed, charged=True, level="deliveries")
+
+
+def options_of(pairs: tuple[tuple[str, int | bool], ...]) -> Options:
+    """The options that the pairs name."""
+    chosen: dict[str, Any] = dict(pairs)
+    return Options(**chosen)
+
+
+def repaired(name: str, **options: int | bool) -> System:
+    """The repaired protocol with these options."""
+    return System(name, tuple(options.items()))
 
 
 AS_PUBLISHED = System(PUBLISHED)

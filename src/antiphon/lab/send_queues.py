@@ -18,6 +18,8 @@ from antiphon.lab.metrics import in_classes, mean_per_node, queue_lengths, tree_
 from antiphon.trace.store import MemoryTrace
 
 PROPAGATION_TICKS = 100
+BORDERS = (0, 2, 4, 8, 16, 32, 4096, 8192)
+"""The classes of nodes: 0, then the upper end of every ``(low,high]`` of the published table."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,12 @@ def measure(case: Broadcasts, seed: int) -> Queues:
     average = mean_per_node(node, length, case.nodes)
     seen = length[node == (0 if root is None else root)]
     return Queues(
-        classes=tuple(in_classes(average, borders())),
+        classes=tuple(in_classes(average, BORDERS)),
         mean=float(average.mean()),
         root_mean=float(seen.mean()),
         root_deviation=float(seen.std()),
         root_largest=float(seen.max()),
     )
-
-
-def borders() -> list[int]:
-    """The borders of the published classes: 0, then the upper end of every ``(low,high]``."""
-    return [0, *(int(name.rstrip("]").split(",")[1]) for name in published_table().rows[1:])]
 
 
 def published_table() -> Table:

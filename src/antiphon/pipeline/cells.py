@@ -4,29 +4,24 @@ A cell has a directory whose name spells its parameters the way Spark expects pa
 
     traces/experiment=order-and-size/nodes=64/scenario_order=causal/seed=1/trace.parquet
 
-A cell is run in a directory apart and its files are moved into place when they are complete, the record last: it says
-what came of the run and of which scenario, and how long the trace is. A cell with no record, with the record of another
-scenario, or with a trace of another length than its record says, is not finished and is run (again). Nothing that
-happens in between, on this machine or another, can make half a cell look like a whole one.
+The record says what came of the run and of which scenario, and how long the trace is. A cell with no record, with the
+record of another scenario, or with a trace of another length than its record says, is not finished and is run (again).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from antiphon.kernel.errors import PeerError
+from antiphon.pipeline.attempts import attempt_in
 from antiphon.simulator.run import Result, run_scenario
 from antiphon.simulator.scenario import Scenario
 
 Scalar = str | int | float | bool
 
 TRACES = "traces"
-ATTEMPTS = "_attempts"
 TRACE = "trace.parquet"
 RECORD = "_cell.json"
 """Spark does not read what begins with an underscore."""
@@ -56,14 +51,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     trace_bytes: int
 
 
-def write_failed(where: Path, error: OSError) -> PeerError:
-    """The complaint about a directory that does not take what is written to it."""
-    return PeerError(
-        f"cannot write to {where}: {error.strerror or error}; free some space or choose another --out, and run again: "
-        "what is finished is kept"
-    )
-
-
 def read_record(cell: Cell, out: Path) -> Record | None:
     """The record of a finished cell; none if it must be run."""
     directory = out / TRACES / cell.directory
@@ -89,26 +76,12 @@ def is_whole(trace: Path, expected_bytes: int) -> bool:
 
 
 def run_cell(cell: Cell, out: Path) -> Record:
-    """Run a cell and put its trace and its record into place; a finished cell is left alone.
-
-    Several attempts may run at the same time, of which all but one are thought to be dead: each works in a directory
-    of its own, and since all write the same bytes it does not matter who comes last.
-    """
+    """Run a cell and put its trace and its record into place; a finished cell is left alone."""
     record = read_record(cell, out)
     if record is not None:
         return record
-    try:
-        attempts = out / ATTEMPTS
-        attempts.mkdir(parents=True, exist_ok=True)
-        attempt = Path(tempfile.mkdtemp(prefix=f"{cell.number}-", dir=attempts))
-    except OSError as error:
-        raise write_failed(out, error) from error
-    try:
+    with attempt_in(out, cell.number) as attempt:
         return run_attempt(cell, out, attempt)
-    except OSError as error:
-        raise write_failed(out, error) from error
-    finally:
-        shutil.rmtree(attempt, ignore_errors=True)
 
 
 def run_attempt(cell: Cell, out: Path, attempt: Path) -> Record:

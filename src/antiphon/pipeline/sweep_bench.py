@@ -20,8 +20,9 @@ import msgspec
 
 from antiphon.pipeline.cells import TRACES, Record, run_cell
 from antiphon.pipeline.grid import parse_grid
+from antiphon.pipeline.jobs import largest_first, run_on_spark
 from antiphon.pipeline.session import SessionOptions, spark_session
-from antiphon.pipeline.sweep import Sweep, look, run_on_spark
+from antiphon.pipeline.sweep import Sweep, look
 
 Engine = Literal["spark", "pool"]
 
@@ -126,7 +127,7 @@ def ignore(done: int, running: int) -> None:
 def in_pool(sweep: Sweep, cores: int) -> Stopwatch:
     """Run a sweep in a pool of processes."""
     watch = Stopwatch()
-    cells = sorted(sweep.left(), key=lambda cell: (-cell.work, cell.number))
+    cells = largest_first(sweep.left())
     with ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         # Processes are made when there is work for them, so give them some that takes no time.
         list(pool.map(abs, range(cores)))

@@ -13,9 +13,9 @@ import pyarrow.parquet
 from pyspark import daemon, worker
 
 import antiphon.pipeline.cells
-import antiphon.pipeline.sweep
+import antiphon.pipeline.jobs
 
-LOADED = (antiphon.pipeline.cells, antiphon.pipeline.sweep, pandas, pyarrow.parquet, worker)
+LOADED = (antiphon.pipeline.cells, antiphon.pipeline.jobs, pandas, pyarrow.parquet, worker)
 
 if __name__ == "__main__":
     # What is loaded is never collected, so that workers share its memory.

@@ -43,7 +43,7 @@ class Size:
 
 
 WIDE = Size("wide", 760, 400)
-NARROW = Size("narrow", 360, 330)
+NARROW = Size("narrow", 330, 320)
 
 
 def svg(figure: Figure, size: Size, identifier: str) -> str:
@@ -114,8 +114,7 @@ class Chart:
         """Bands around whole numbers, or an axis like the other."""
         if not self.banded:
             places = values + [mark.value for mark in self.figure.marks if mark.axis == "x"]
-            ruler = ruler_of(self.figure.x, places, self.left + 6, self.right - 6, from_zero=False)
-            return ruler
+            return ruler_of(self.figure.x, places, self.left + 6, self.right - 6, from_zero=False)
         last = len(self.figure.x.categories) - 1 if self.figure.x.categories else max(values, default=0)
         first = 0.0 if self.figure.x.categories else min(values, default=0)
         return Ruler("linear", first - 0.5, last + 0.5, self.left, self.right)
@@ -241,7 +240,8 @@ class Chart:
         hint = f"<title>{escape(self.hint(series, point))}</title>"
         if series.published:
             yield self._spread(x, point)
-            yield f'<path class="dot" d="{published_shape(x, y, point)}">{hint}</path>'
+            shape = published_shape(x, y, point)
+            yield f'<path class="halo" d="{shape}"/><path class="dot" d="{shape}">{hint}</path>'
         elif series.kind == "bars":
             yield self._bar(x, y, series.variant, hint)
             yield self._spread(x, point)

@@ -80,14 +80,18 @@ def swatch(series: Series) -> Markup:
     colour = colour_of(series.system)
     if series.published:
         inside = '<path class="dot" d="M13 1L18.5 6.5L13 12L7.5 6.5z"/>'
-        return Markup(f'<svg class="swatch" viewBox="0 0 26 13"><g class="series published {colour}">{inside}</g></svg>')
+        return Markup(
+            f'<svg class="swatch" viewBox="0 0 26 13"><g class="series published {colour}">{inside}</g></svg>'
+        )
     if series.kind == "bars":
         inside = f'<rect class="dot" x="6" y="0.5" width="14" height="12" fill-opacity="{shade_of(series.variant):g}"/>'
     else:
         dash = dash_of(series.variant)
         line = f'<path d="M1 6.5H25" stroke-dasharray="{dash}"/>'
         inside = ("" if series.kind == "points" else line) + marker(13, 6.5, series.variant, MARKER, "")
-    return Markup(f'<svg class="swatch" viewBox="0 0 26 13"><g class="series {series.kind} {colour}">{inside}</g></svg>')
+    return Markup(
+        f'<svg class="swatch" viewBox="0 0 26 13"><g class="series {series.kind} {colour}">{inside}</g></svg>'
+    )
 
 
 def compared(result: Result) -> list[StoredRow]:

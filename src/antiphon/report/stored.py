@@ -17,6 +17,7 @@ from antiphon.lab.experiment import Report
 from antiphon.lab.figures import Figure
 from antiphon.lab.machine import Machine
 from antiphon.lab.registry import EXPERIMENTS
+from antiphon.lab.reproduction import REPORTS
 
 SPREADS = "Standard deviations between repetitions"
 """How the last note of a result begins; tables show the same beside the means."""
@@ -74,9 +75,9 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class ResultFile(msgspec.Struct, frozen=True):
-    """What ``antiphon reproduce --json`` prints."""
+    """Either what ``antiphon reproduce --json`` prints, with all experiments, or the file of a single one."""
 
-    experiments: list[Result]
+    experiments: list[Result] | None = None
 
 
 def results_of(reports: Iterable[Report]) -> list[Result]:
@@ -85,15 +86,17 @@ def results_of(reports: Iterable[Report]) -> list[Result]:
 
 
 def load(places: Sequence[Path]) -> list[Result]:
-    """Results from files, and from all ``.json`` files of directories; of an experiment that comes twice the last.
+    """Results from files and directories; of an experiment that comes twice the last.
 
     They are in the order of the registry, whatever the order of the files.
     """
     files: list[Path] = []
     for place in places:
         if not place.exists():
-            raise UsageError(f"there is no file or directory {place}; write one with: antiphon reproduce --json > {place}")
-        files += sorted(place.glob("*.json")) if place.is_dir() else [place]
+            raise UsageError(
+                f"there is no file or directory {place}; write one with: antiphon reproduce --json > {place}"
+            )
+        files += files_in(place) if place.is_dir() else [place]
     if not files:
         raise UsageError("there are no results to report on; name a file that antiphon reproduce --json has printed")
     found: dict[str, Result] = {}
@@ -101,14 +104,22 @@ def load(places: Sequence[Path]) -> list[Result]:
         for result in read(file):
             found.pop(result.name, None)
             found[result.name] = result
-    place = {experiment.name: number for number, experiment in enumerate(EXPERIMENTS)}
-    return sorted(found.values(), key=lambda result: place.get(result.name, len(place)))
+    order = {experiment.name: number for number, experiment in enumerate(EXPERIMENTS)}
+    return sorted(found.values(), key=lambda result: order.get(result.name, len(order)))
+
+
+def files_in(directory: Path) -> list[Path]:
+    """The files with results in a directory, which may be the output directory of ``antiphon reproduce``."""
+    reports = directory / REPORTS
+    return sorted((reports if reports.is_dir() else directory).rglob("[!.]*.json"))
 
 
 def read(file: Path) -> list[Result]:
     """The results of one file."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=ResultFile).experiments
+        content = file.read_bytes()
+        several = msgspec.json.decode(content, type=ResultFile).experiments
+        return [msgspec.json.decode(content, type=Result)] if several is None else several
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}; name a file with results") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

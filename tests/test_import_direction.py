@@ -66,7 +66,8 @@ RULES = {
     "spark": Rule(inside(*CORE, "live", "spark", ROOT)),
     "pipeline": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", ROOT)),
     "lab": Rule(inside(*CORE, "simulator", "live", "pipeline", "lab", ROOT)),
-    "cli": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", "lab", "cli", ROOT)),
+    "report": Rule(inside("kernel", "lab", "report", ROOT)),
+    "cli": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", "lab", "report", "cli", ROOT)),
     ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

@@ -10,6 +10,8 @@ import pytest
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.discussion import (
+    CLASSES,
+    DELAYED,
     DELAYS_FIT,
     FIG_5_9,
     LONGEST_WAITS,
@@ -157,6 +159,8 @@ def talk_of(*, exact: float, below: float, at_once: float, late: float, longest:
         late=late,
         longest_delay=longest,
         violations=0,
+        size_classes=(0.0,) * CLASSES,
+        delay_classes=(0.0,) * len(DELAYED),
     )
 
 

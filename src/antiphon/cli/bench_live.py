@@ -26,8 +26,9 @@ from antiphon.cli.bench_peers import (
 )
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.lab.live_stages import Stage, measure_stages
+from antiphon.lab.machine import Machine
 from antiphon.lab.peers.registry import OURS
-from antiphon.lab.peers.report import Figures, Machine
+from antiphon.lab.peers.report import Figures
 from antiphon.lab.peers.workload import parse_workload
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-3,1-to-7,7-to-7"

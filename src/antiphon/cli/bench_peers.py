@@ -9,10 +9,11 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.lab.machine import Machine
 from antiphon.lab.peers.contender import Contender
 from antiphon.lab.peers.measure import LATENCY_MESSAGES_PER_SECOND, Plan, measure
 from antiphon.lab.peers.registry import CONTENDERS, contender_named
-from antiphon.lab.peers.report import Absent, Figures, Machine, Ratio, Report
+from antiphon.lab.peers.report import Absent, Figures, Ratio, Report
 from antiphon.lab.peers.workload import Workload, parse_workload
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-7,7-to-7"

@@ -19,6 +19,7 @@ from antiphon.cli import (
     node,
     output,
     pub,
+    report,
     reproduce,
     simulate,
     sub,
@@ -70,6 +71,7 @@ app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
 

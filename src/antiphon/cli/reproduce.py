@@ -11,7 +11,7 @@ from rich.table import Table
 from antiphon.cli import output
 from antiphon.cli.jobs import Cores, Master, run_with_progress
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row
+from antiphon.lab.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row, shown
 
 if TYPE_CHECKING:
     from antiphon.lab.reproduction import Failure, Reproduction
@@ -47,6 +47,10 @@ def reproduce(
     ),
     master: Master = None,
     cores: Cores = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a page with figures here, and tables beside it."),
+    ] = None,
     on_spark: Annotated[
         bool | None,
         typer.Option(
@@ -83,6 +87,10 @@ def reproduce(
     found = run(reproduction, spark_options(on_spark, master, cores, reproduction), json)
     reports = [one for one in found if isinstance(one, Report)]
     failures = [one for one in found if not isinstance(one, Report)]
+    if report is not None:
+        from antiphon.report.write import write_reports
+
+        write_reports(reports, report)
     if json:
         failed = {failure.name: failure.reason for failure in failures}
         experiments = [report.as_json() for report in reports]
@@ -196,10 +204,3 @@ def rows_table(rows: list[Row]) -> Table:
             f"[{STYLES[verdict]}]{verdict}[/]" if verdict else "",
         )
     return table
-
-
-def shown(value: float) -> str:
-    """A number with about four digits, and never in powers of ten."""
-    if value == round(value) or abs(value) >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from antiphon.lab.experiment import Experiment, Note, Plan, Results, Row, Sample
+from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon.lab.figures import NODES, Axis, Figure, Series
 from antiphon.lab.improvements import (
     AS_PUBLISHED,
     BURST,
@@ -31,7 +32,8 @@ from antiphon.lab.improvements import (
     Trial,
     repaired,
 )
-from antiphon.lab.one_topic import MODEL
+from antiphon.lab.one_topic import MODEL, PUBLISHED
+from antiphon.lab.one_topic import REPAIRED as IMPROVED
 
 CLUSTER_ORDER = repaired("cluster order", largest_first=False)
 LARGEST_FIRST = repaired("largest first")
@@ -123,9 +125,10 @@ def times_less(results: Found, group: Sequence[Trial], system: System, quantity:
     return published.over(quantity_of(results, of_system(group, system), quantity))
 
 
-def compare(plan: Plan, results: Found) -> Iterator[Row | Note]:
+def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     """One improvement after the other."""
     yield from judged(plan, results)
+    yield from figures(plan, results)
     yield from compare_spreading(spreadings(plan), results)
     yield from compare_bursts(bursts(plan), results)
     yield from compare_joining(joinings(plan), results)
@@ -205,6 +208,114 @@ def compare_joining(groups: list[list[Trial]], results: Found) -> Iterator[Row |
     )
 
 
+def figures(plan: Plan, results: Found) -> Iterator[Figure]:
+    """One picture for each improvement."""
+    yield spreading_figure(plan, results)
+    yield burst_figure(plan, results)
+    yield joining_figure(plan, results)
+    yield churn_figure(plan, results)
+
+
+def shown_as(system: System) -> str:
+    """Whose colour a system has in a figure."""
+    if system.options is None:
+        return PUBLISHED
+    return f"{IMPROVED}, directory" if ("directory", True) in system.options else IMPROVED
+
+
+def spreading_figure(plan: Plan, results: Found) -> Figure:
+    """The longest latency of one publication by number of nodes."""
+    groups = [group for group in spreadings(plan) if isinstance(group[0], Spreading) and not group[0].everybody]
+    series = [
+        Series(
+            system.name,
+            shown_as(system),
+            tuple(quantity_of(results, of_system(group, system), "longest").point(group[0].nodes) for group in groups),
+        )
+        for system in (AS_PUBLISHED, LARGEST_FIRST)
+    ]
+    return Figure(
+        "first",
+        "The last to get one publication, by who is served first",
+        NODES,
+        Axis("latency", "ticks"),
+        tuple(series),
+    )
+
+
+def burst_figure(plan: Plan, results: Found) -> Figure:
+    """How long a burst takes with every window and bundle, at the largest size."""
+    nodes = max(costly_sizes(plan))
+    groups = [group for group in bursts(plan) if group[0].nodes == nodes]
+    names = tuple(trial.system.name for trial in groups[0])
+    series = [
+        Series(
+            f"{sources} source{'s' if sources > 1 else ''}",
+            IMPROVED,
+            tuple(quantity_of(results, trial, "ticks").point(place) for place, trial in enumerate(group)),
+            "points",
+            variant,
+        )
+        for variant, (group, sources) in enumerate(zip(groups, SOURCES, strict=True))
+    ]
+    return Figure(
+        "burst",
+        f"Until the last of {BURST} messages per source is delivered, {nodes} nodes",
+        Axis("window and bundle", categories=names),
+        Axis("time", "ticks", "log10"),
+        tuple(series),
+    )
+
+
+def joining_figure(plan: Plan, results: Found) -> Figure:
+    """Messages for one subscription by number of members, at the largest size."""
+    nodes = max(plan.sizes)
+    groups = [group for group in joinings(plan) if group[0].nodes == nodes]
+    names = tuple(f"{group[0].members} members" for group in groups if isinstance(group[0], Joining))
+    series = [
+        Series(
+            system.name,
+            shown_as(system),
+            tuple(
+                quantity_of(results, of_system(group, system), "joining").point(place)
+                for place, group in enumerate(groups)
+            ),
+            "bars",
+        )
+        for system in (AS_PUBLISHED, FLOODING, DIRECTORY)
+    ]
+    return Figure(
+        "joining",
+        f"Messages that one subscription takes, {nodes} nodes",
+        Axis("members of the topic", categories=names),
+        Axis("messages"),
+        tuple(series),
+    )
+
+
+def churn_figure(plan: Plan, results: Found) -> Figure:
+    """What churn leaves behind, at the largest size."""
+    group = churns(plan)[-1]
+    series = [
+        Series(
+            trial.system.name,
+            shown_as(trial.system),
+            tuple(quantity_of(results, trial, key).point(place) for place, (key, _, _) in enumerate(CHURN_QUANTITIES)),
+            "bars",
+        )
+        for trial in group
+    ]
+    return Figure(
+        "churn",
+        f"What churn leaves behind, {group[0].about()}",
+        Axis("quantity", categories=tuple(key for key, _, _ in CHURN_QUANTITIES)),
+        Axis("number"),
+        tuple(series),
+        caption="Deliveries lost, waits that never end, deliveries before a subscription was complete, other "
+        "violations, copies to nodes that are no members, and entries about them; the table has the exact words.",
+    )
+
+
 CHURN_QUANTITIES = (
     ("lost", "lost to members", "deliveries"),
     ("stuck", "stuck at the end", "items"),
@@ -248,4 +359,9 @@ BETTER: Experiment[Trial, Measured] = Experiment(
     cases=cases,
     measure=measure,
     compare=compare,
+    meaning="What do our changes to VCube-PS buy, each for itself and beside the published protocol? Serving the "
+    "largest subtree first takes a few percent off the longest latency for nothing. Letting many publications be on "
+    "their way delivers a burst tens of times sooner with the same packets, and bundles save most of the packets. A "
+    "directory makes a subscription cost what the topic has of members, not what the system has of nodes. Under churn "
+    "the published protocol loses publications and leaves waits that never end; the repaired one does neither.",
 )

@@ -26,8 +26,9 @@ from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.documents import document
-from antiphon.lab.experiment import Experiment, Explanation, Note, Plan, Results, Row, Sample, compared
-from antiphon.lab.one_topic import MODEL, Build, Group, TopicRun, as_repaired, draw_group
+from antiphon.lab.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon.lab.figures import NODES, Axis, Figure, Series, published_point, published_series
+from antiphon.lab.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.order import Order, Ordered
 from antiphon.orders.vectors import CausalVectors
@@ -134,7 +135,7 @@ def cases(plan: Plan) -> list[Stream]:
     return [*(Stream(nodes) for nodes in plan.sizes), *variants(max(plan.sizes))]
 
 
-def compare(plan: Plan, results: Results[Stream, Information]) -> Iterator[Row | Note]:
+def compare(plan: Plan, results: Results[Stream, Information]) -> Iterator[Finding]:
     """The three numbers of the text, then the figure and the variants."""
     if LARGEST in plan.sizes:
         yield from compare_numbers(results)
@@ -142,6 +143,7 @@ def compare(plan: Plan, results: Results[Stream, Information]) -> Iterator[Row |
         yield Note(f"Published for {LARGEST} nodes, which were not simulated; nothing is compared.")
     found = sum(information.violations for case in cases(plan) for information in results.of(case))
     yield Row("violations found by the oracle in all runs", "violations", Sample((float(found),)))
+    yield figure(plan, results)
     for case in cases(plan):
         yield Row(f"compressed vector, {case}", "entries", results.sample(case, lambda found: found.vector))
         yield Row(f"causal barrier, {case}", "entries", results.sample(case, lambda found: found.barrier))
@@ -178,6 +180,37 @@ def compare_numbers(results: Results[Stream, Information]) -> Iterator[Row | Not
     )
 
 
+VECTORS = "compressed vector clocks"
+BARRIERS = "causal barriers"
+
+
+def figure(plan: Plan, results: Results[Stream, Information]) -> Figure:
+    """Entries per message by number of nodes."""
+    quantities: tuple[tuple[str, Callable[[Information], float]], ...] = (
+        (VECTORS, lambda found: found.vector),
+        (BARRIERS, lambda found: found.barrier),
+        (REPAIRED, lambda found: found.repaired),
+    )
+    series = [
+        Series(name, name, tuple(results.sample(Stream(nodes), quantity).point(nodes) for nodes in plan.sizes))
+        for name, quantity in quantities
+    ]
+    numbers = document("thesis").numbers
+    published = [
+        published_series(system, system, [published_point(LARGEST, numbers[f"fig-3.1/{key}"])])
+        for system, key in ((VECTORS, "vector"), (BARRIERS, "barrier"))
+    ]
+    return Figure(
+        "entries",
+        "Entries that a message carries for causal order",
+        NODES,
+        Axis("entries per message, mean"),
+        (*series, *published[0], *published[1]),
+        caption=f"The text gives one value for vectors and a bound for barriers, both for {LARGEST} nodes. The number "
+        "of publications was chosen such that the vectors of that size come out; the barriers follow.",
+    )
+
+
 FIG_3_1: Experiment[Stream, Information] = Experiment(
     name="vcube-ps/fig-3.1",
     document="thesis, Figure 3.1",
@@ -193,4 +226,9 @@ FIG_3_1: Experiment[Stream, Information] = Experiment(
     cases=cases,
     measure=measure,
     compare=compare,
+    meaning="How much must a message carry so that causal order can be kept? A compressed vector names every source "
+    "heard since the own last message and grows with the system, to about 46 entries with 1024 nodes; a causal "
+    "barrier names direct predecessors only and stays below 5. Both orders deliver exactly the same. So barriers are "
+    "what to use where many nodes publish now and then, and their size depends on how much is on its way at a time, "
+    "not on how many nodes there are.",
 )

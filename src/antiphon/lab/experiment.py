@@ -1,10 +1,10 @@
 """The frame of every published experiment: what it runs, how often, and how it is compared with the document.
 
 An experiment is declared, not programmed: ``cases`` lists what has to be simulated for a plan, ``measure`` simulates
-one case with one seed, and ``compare`` turns the measurements into rows and notes. Repeating, seeds and verdicts are
-done here, once for all; :mod:`antiphon.lab.reproduction` runs many experiments as one job. To add one, write these
-three functions in a module of this package, put the published numbers into ``published/``, and add the experiment to
-:mod:`antiphon.lab.registry`.
+one case with one seed, and ``compare`` turns the measurements into rows, figures and notes. Repeating, seeds and
+verdicts are done here, once for all; :mod:`antiphon.lab.reproduction` runs many experiments as one job. To add one,
+write these three functions in a module of this package, put the published numbers into ``published/``, and add the
+experiment to :mod:`antiphon.lab.registry`.
 
 Repetition ``r`` of every case of an experiment gets the same seed, so that rivals meet the same publications at the
 same times and their comparison is not blurred by luck.
@@ -19,9 +19,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
+import antiphon
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon.lab.documents import Number
+from antiphon.lab.figures import Figure, Point
+from antiphon.lab.machine import Machine
 
 LARGE_NODES = 1024
 """Above this size one run takes seconds, so default plans repeat it less often."""
@@ -92,6 +97,13 @@ class Sample:
         """The standard deviation between repetitions; None after only one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
+    def point(self, x: float, label: str = "") -> Point:
+        """This quantity in a figure; its spread is one standard deviation to either side."""
+        spread = self.deviation
+        if not spread:
+            return Point(x, self.mean, label=label)
+        return Point(x, self.mean, self.mean - spread, self.mean + spread, label=label)
+
     def with_other(self, operation: Callable[[float, float], float], other: Sample) -> Sample:
         """Combine two quantities repetition by repetition."""
         return Sample(tuple(map(operation, self.values, other.values)))
@@ -152,13 +164,19 @@ class Row:
 
     def as_json(self) -> dict[str, object]:
         """The row as machines get it."""
+        number = self.published
         return {
             "label": self.label,
             "unit": self.unit,
-            "published": None if self.published is None else self.published.value,
+            "published": None if number is None else number.value,
             "measured": self.measured.mean,
+            "spread": self.measured.deviation,
             "deviation": self.deviation,
             "verdict": self.verdict,
+            "reason": self.reason if self.verdict == EXPLAINED else None,
+            "tolerance": None if number is None else str(number.tolerance),
+            "where": None if number is None else number.where,
+            "says": None if number is None else number.says,
         }
 
 
@@ -172,6 +190,9 @@ class Note:
     """A remark on the result as a whole."""
 
     text: str
+
+
+Finding = Row | Note | Figure
 
 
 class Results(Generic[CaseType, MeasuredType]):
@@ -195,7 +216,10 @@ class Results(Generic[CaseType, MeasuredType]):
 
 @dataclass(frozen=True)
 class Experiment(Generic[CaseType, MeasuredType]):
-    """A published experiment. ``document`` says where it stands; ``parameters`` is what no plan changes."""
+    """A published experiment. ``document`` says where it stands; ``parameters`` is what no plan changes.
+
+    ``meaning`` is a paragraph for people: what is asked, what comes out, and what to conclude.
+    """
 
     name: str
     document: str
@@ -205,7 +229,8 @@ class Experiment(Generic[CaseType, MeasuredType]):
     parameters: Mapping[str, object]
     cases: Callable[[Plan], list[CaseType]]
     measure: Callable[[CaseType, int], MeasuredType]
-    compare: Callable[[Plan, Results[CaseType, MeasuredType]], Iterator[Row | Note]]
+    compare: Callable[[Plan, Results[CaseType, MeasuredType]], Iterator[Finding]]
+    meaning: str = ""
 
     def plan(self, full: bool, node_limit: int | None, repetitions: int | None) -> Plan:
         """The plan that the caller asks for."""
@@ -232,11 +257,21 @@ class Experiment(Generic[CaseType, MeasuredType]):
 
     def report(self, plan: Plan, seed: int, results: Results[CaseType, MeasuredType], seconds: float) -> Report:
         """Compare what was measured; ``seconds`` is what measuring took."""
-        report = Report(self.name, self.document, {})
+        report = Report(self.name, self.document, {}, self.description, self.meaning, self.command(plan, seed))
         for finding in self.compare(plan, results):
             report.add(finding)
         report.finish(self.stated_parameters(plan, seed), seconds)
         return report
+
+    def command(self, plan: Plan, seed: int) -> str:
+        """The command line that does the same again."""
+        usual = self.full if plan.full else self.default
+        words = ["antiphon reproduce", self.name, *(["--full"] if plan.full else [])]
+        if plan.sizes != usual.sizes:
+            words.append(f"--nodes {max(plan.sizes)}")
+        if (plan.repetitions, plan.large_repetitions) != (usual.repetitions, usual.large_repetitions):
+            words.append(f"--repetitions {plan.repetitions}")
+        return " ".join([*words, f"--seed {seed}"])
 
     def stated_parameters(self, plan: Plan, seed: int) -> dict[str, object]:
         """Everything that somebody needs in order to run the same."""
@@ -251,14 +286,22 @@ class Report:
     name: str
     document: str
     parameters: dict[str, object]
+    description: str = ""
+    meaning: str = ""
+    command: str = ""
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     seconds: float = 0.0
+    machine: Machine | None = None
 
-    def add(self, finding: Row | Note) -> None:
-        """One more row or note; what explains a row becomes a note where the row needs it."""
+    def add(self, finding: Finding) -> None:
+        """One more row, figure or note; what explains a row becomes a note where the row needs it."""
         if isinstance(finding, Note):
             self.notes.append(finding.text)
+            return
+        if isinstance(finding, Figure):
+            self.figures.append(finding)
             return
         self.rows.append(finding)
         if finding.verdict == EXPLAINED:
@@ -269,6 +312,7 @@ class Report:
         tolerances = {row.label: str(row.published.tolerance) for row in self.rows if row.published is not None}
         self.parameters = {**parameters, "tolerances": tolerances}
         self.seconds = seconds
+        self.machine = Machine.here()
 
     @property
     def differs(self) -> bool:
@@ -280,9 +324,15 @@ class Report:
         return {
             "name": self.name,
             "document": self.document,
+            "description": self.description,
+            "meaning": self.meaning,
+            "command": self.command,
             "parameters": self.parameters,
             "seconds": self.seconds,
+            "antiphon": antiphon.__version__,
+            "machine": msgspec.to_builtins(self.machine),
             "rows": [row.as_json() for row in self.rows],
+            "figures": msgspec.to_builtins(self.figures),
             "notes": [*self.notes, self.spreads()],
         }
 
@@ -295,3 +345,10 @@ class Report:
 def repetition_seed(seed: int, repetition: int) -> int:
     """The seed of one repetition, of 63 bits: scattered, so that neighbouring seeds share no run."""
     return mix64(seed + (repetition + 1) * GOLDEN_GAMMA) >> 1
+
+
+def shown(value: float) -> str:
+    """A number with about four digits, and never in powers of ten."""
+    if value == round(value) or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"

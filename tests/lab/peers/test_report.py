@@ -6,12 +6,12 @@ import math
 
 import pytest
 
+from antiphon.lab.machine import Machine
 from antiphon.lab.peers.registry import CONTENDERS
 from antiphon.lab.peers.report import (
     Absent,
     Figures,
     Latency,
-    Machine,
     Report,
     RoundFigures,
     latency_of,

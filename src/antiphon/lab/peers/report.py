@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 from collections.abc import Iterable, Sequence
 from statistics import median
 
 import msgspec
 
 import antiphon
+from antiphon.lab.machine import Machine
 from antiphon.lab.peers.contender import Contender
 from antiphon.lab.peers.registry import US
 from antiphon.lab.peers.workload import Workload
@@ -127,27 +125,6 @@ class Absent(msgspec.Struct, frozen=True):
 
     name: str
     reason: str
-
-
-class Machine(msgspec.Struct, frozen=True):
-    """Where the figures come from."""
-
-    date: str
-    system: str
-    python: str
-    cores: int
-    load_average: tuple[float, float, float]
-
-    @staticmethod
-    def here() -> Machine:
-        """This machine, now."""
-        return Machine(
-            date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            system=platform.platform(),
-            python=platform.python_version(),
-            cores=os.cpu_count() or 1,
-            load_average=os.getloadavg(),
-        )
 
 
 class Report(msgspec.Struct, frozen=True):

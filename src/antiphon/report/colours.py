@@ -1,0 +1,50 @@
+"""The same system has the same colour in all figures; the style sheet says what a colour is on light and dark pages."""
+
+from __future__ import annotations
+
+COLOURS = {
+    "VCube-PS": "blue",
+    "VCube-PS repaired": "green",
+    "VCube-PS repaired, directory": "amber",
+    "SRPT": "orange",
+    "SRPT-S": "orange",
+    "SRPT-B": "purple",
+    "compressed vector clocks": "purple",
+    "causal barriers": "blue",
+    "aggregation": "pink",
+    "no aggregation": "slate",
+    "timer": "amber",
+    "single tree": "orange",
+    "reception": "cyan",
+    "delivery": "pink",
+    "time in pending": "amber",
+    "aggregated": "pink",
+    "delayed": "amber",
+    "own tuple": "blue",
+    "whole views": "cyan",
+    "leavers forgotten": "purple",
+    "repaired, window 1": "amber",
+    "repaired": "green",
+    "published": "ink",
+}
+
+DASHES = ("", "7 4", "2 3.5", "11 3 2 3")
+"""How lines of one system are told apart."""
+
+SHADES = (0.88, 0.5, 0.26, 0.1)
+"""How bars of one system are told apart."""
+
+
+def colour_of(system: str) -> str:
+    """The name of a colour; that of the text for whom there is none."""
+    return COLOURS.get(system, "ink")
+
+
+def dash_of(variant: int) -> str:
+    """The dashes of a line, as SVG writes them."""
+    return DASHES[variant % len(DASHES)]
+
+
+def shade_of(variant: int) -> float:
+    """How opaque a bar is."""
+    return SHADES[variant % len(SHADES)]

@@ -160,6 +160,12 @@ def test_the_source_is_that_of_all_modules_that_take_part() -> None:
     assert "one_publisher" not in names
 
 
+def test_how_experiments_are_compared_does_not_change_what_was_measured() -> None:
+    names = {path.stem for path in imported_from(Path(one_publisher.__file__))}
+    assert {"one_publisher", "one_topic", "metrics", "vcube_ps"} <= names
+    assert not {"experiment", "documents", "figures"} & names
+
+
 def test_a_disk_that_fails_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "measurements").write_text("in the way")
     with pytest.raises(PeerError, match=r"cannot write to .*: (Not a directory|File exists).*what is finished is kept"):

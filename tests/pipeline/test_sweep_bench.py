@@ -21,7 +21,9 @@ def test_spark_and_the_pool_write_the_same_bytes(spark: SparkSession) -> None:
     assert measure_sweep("pool", 1, 2, 3).fingerprint != pool.fingerprint
 
 
-def measurement(engine: str, cores: int, seconds: float, fingerprint: str = "same") -> SweepMeasurement:
+def measurement(
+    engine: str, cores: int, seconds: float, fingerprint: str = "same", others: float = 0.0
+) -> SweepMeasurement:
     return SweepMeasurement(
         engine=engine,
         cores=cores,
@@ -29,11 +31,24 @@ def measurement(engine: str, cores: int, seconds: float, fingerprint: str = "sam
         start_seconds=1.0,
         seconds=seconds,
         processor_seconds=seconds * 2,
+        others_seconds=others,
         seconds_per_cell=6.0,
         trace_rows=1000,
         trace_bytes=10,
         fingerprint=fingerprint,
     )
+
+
+def test_of_several_rounds_the_fastest_counts() -> None:
+    rounds = [measurement("pool", cores, seconds) for seconds in (21.0, 20.0, 25.0) for cores in (1, 2)]
+    assert bench_spark.fastest(rounds, "pool", 2) == measurement("pool", 2, 20.0)
+
+
+def test_a_disturbed_measurement_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    bench_spark.show([measurement("pool", 1, 20.0, others=1.0)], {})
+    assert "busy" not in capsys.readouterr().out
+    bench_spark.show([measurement("pool", 1, 20.0, others=3.0)], {})
+    assert "The machine was busy with other work too" in capsys.readouterr().out
 
 
 def call(monkeypatch: pytest.MonkeyPatch, spark_fingerprint: str = "same") -> int | str | None:

@@ -5,9 +5,9 @@ A measurement is one case with one seed. Its record is a JSON file that people c
     measurements/one_publisher.measure/VCube-PS-8-nodes-25-members-1a2b3c4d/7250211945.json
 
 The record says what was measured, how long it took, and the digest of everything that decides the value: the case, the
-seed, and the source of the measuring function and of all modules of Antiphon that it imports, directly or not. A record
-with another digest is that of another measurement, which is then run (again). Experiments that measure the same case
-the same way share its records.
+seed, and the source of the measuring function and of all modules of Antiphon that it imports, directly or not; the
+modules with which experiments are declared and compared have no part in it. A record with another digest is that of
+another measurement, which is then run (again). Experiments that measure the same case the same way share its records.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ MEASUREMENTS = "measurements"
 RECORD = "record.json"
 LONGEST_NAME = 80
 PACKAGE = Path(antiphon.__file__).parent
+FRAME = tuple(PACKAGE / "lab" / f"{name}.py" for name in ("documents", "experiment", "figures"))
+"""Says how measurements are repeated, compared and told, and not what is measured; nor do modules that it imports."""
 
 Measure = Callable[[Any, int], Any]
 
@@ -107,11 +109,11 @@ def code_digest(source: Path) -> str:
 
 
 def imported_from(source: Path) -> set[Path]:
-    """A module and all modules of Antiphon that it imports, directly or not."""
+    """A module and all modules of Antiphon that it imports, directly or not, but for the frame of experiments."""
     found = {source}
     waiting = [source]
     while waiting:
-        new = set(direct_imports(waiting.pop())) - found
+        new = set(direct_imports(waiting.pop())) - found - set(FRAME)
         found |= new
         waiting += new
     return found

@@ -272,6 +272,8 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.local.dir": str(scratch),
             "spark.python.daemon.module": "antiphon.pipeline.worker_daemon",
+            # There is no network in between; only a machine that slept would find its own executor silent for long.
+            "spark.network.timeout": "30d",
             # Two per core keep both busy; Spark's 200 are for clusters.
             "spark.sql.shuffle.partitions": str(2 * local_cores(master)),
         }
@@ -338,5 +340,8 @@ def reason(error: BaseException, log: Path) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line of a message that may be pages long."""
-    return text.strip().partition("\n")[0]
+    """The first line of a message that may be pages long; that Py4J called Java is not worth one."""
+    first, _, rest = text.strip().partition("\n")
+    if first.startswith("An error occurred while calling") and rest:
+        return first_line(rest.lstrip(": "))
+    return first

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -23,6 +23,9 @@ from antiphon.pipeline.grid import parse_grid
 from antiphon.pipeline.jobs import largest_first, run_on_spark
 from antiphon.pipeline.session import SessionOptions, spark_session
 from antiphon.pipeline.sweep import Sweep, look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Engine = Literal["spark", "pool"]
 
@@ -44,11 +47,13 @@ class SweepMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     cells: int
     start_seconds: float
-    """Until the session or the pool was there."""
+    """Until the session or the pool was there and its processes had done something that takes no time."""
     seconds: float
     """From then until the last cell was finished."""
     processor_seconds: float | None
     """Of this process and all that it began, in those seconds; unknown where the system does not tell."""
+    others_seconds: float | None
+    """What all others used of the processor in those seconds; a measurement is good where this is little."""
     seconds_per_cell: float
     """What the cells themselves took, on average, wherever they ran."""
     trace_rows: int
@@ -81,6 +86,7 @@ def measure_sweep(engine: Engine, cores: int, cells: int, publications: int) -> 
             start_seconds=spent.start_seconds,
             seconds=spent.seconds,
             processor_seconds=spent.processor_seconds,
+            others_seconds=spent.others_seconds,
             seconds_per_cell=sum(record.result.seconds for record in records) / len(records),
             trace_rows=sum(record.result.trace_rows or 0 for record in records),
             trace_bytes=sum(record.trace_bytes for record in records),
@@ -95,29 +101,38 @@ class Stopwatch:
         self._begun = time.perf_counter()
         self.start_seconds = self.seconds = 0.0
         self.processor_seconds: float | None = None
+        self.others_seconds: float | None = None
 
     def started(self) -> None:
         """The session or the pool is there."""
         now = time.perf_counter()
         self.start_seconds, self._begun = now - self._begun, now
-        self._processor = processor_seconds()
+        self._processor, self._machine = processor_seconds(), machine_seconds()
 
     def finished(self) -> None:
         """The work is done."""
         self.seconds = time.perf_counter() - self._begun
-        now = processor_seconds()
-        if now is not None and self._processor is not None:
-            self.processor_seconds = now - self._processor
+        own, machine = processor_seconds(), machine_seconds()
+        if own is not None and self._processor is not None:
+            self.processor_seconds = own - self._processor
+            if machine is not None and self._machine is not None:
+                self.others_seconds = max(0.0, machine - self._machine - self.processor_seconds)
 
 
 def on_spark(sweep: Sweep, cores: int) -> Stopwatch:
     """Run a sweep on an embedded Spark."""
     watch = Stopwatch()
     with spark_session("antiphon bench spark", SessionOptions(master="local", cores=cores, brief=True)) as spark:
+        warm(spark, cores)
         watch.started()
         run_on_spark(spark, sweep, ignore, cores)
         watch.finished()
     return watch
+
+
+def warm(spark: SparkSession, cores: int) -> None:
+    """Let a job that does nothing start the workers; a command pays for this once, as it does for the session."""
+    spark.range(0, cores, 1, cores).mapInArrow(lambda batches: batches, "id long").collect()
 
 
 def ignore(done: int, running: int) -> None:
@@ -156,6 +171,16 @@ def processor_seconds() -> float | None:
         ticks[process] = sum(int(field) for field in fields[11:15])
     total = sum(used for process, used in ticks.items() if descends(process, os.getpid(), parents))
     return total / os.sysconf("SC_CLK_TCK") if ticks else None
+
+
+def machine_seconds() -> float | None:
+    """What everybody together has used of the processor since the machine began; none where nobody tells."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, words[1:9])
+    return (user + nice + system + interrupts + soft_interrupts + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from antiphon.report.stored import Result
 from antiphon.report.write import write_results
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")
 
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 OVERFLOWING = """() => [...document.querySelectorAll("body *")]
     .filter((element) => !element.closest(".scroll, svg") && element.getClientRects().length > 0)
     .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5)
@@ -33,17 +36,17 @@ def address(tmp_path_factory: pytest.TempPathFactory, results: list[Result]) -> 
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[sync_api.Browser]:
-    with sync_api.sync_playwright() as playwright:
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield started
         started.close()
 
 
 @pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_in_a_browser(
-    browser: sync_api.Browser, address: str, results: list[Result], scheme: str, width: int
+    browser: Browser, address: str, results: list[Result], scheme: Scheme, width: int
 ) -> None:
     complaints: list[str] = []
     requests: list[str] = []
@@ -63,7 +66,7 @@ def test_the_page_in_a_browser(
     page.close()
 
 
-def test_a_hint_appears_at_the_nearest_point_and_goes_away(browser: sync_api.Browser, address: str) -> None:
+def test_a_hint_appears_at_the_nearest_point_and_goes_away(browser: Browser, address: str) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(address)
     chart = page.locator("figure svg.chart.wide").first
@@ -73,20 +76,21 @@ def test_a_hint_appears_at_the_nearest_point_and_goes_away(browser: sync_api.Bro
     dot.hover(force=True)
     hint = page.locator("#hint")
     assert hint.is_visible()
-    assert hint.inner_text().splitlines() == said.splitlines()
+    lines = [line for line in hint.inner_text().splitlines() if line]
+    assert set(said.splitlines()) <= set(lines)
+    # The point of the other order of sending lies on top of this one, and is named too.
+    assert len(lines) == 4
     page.mouse.move(2, 2)
     assert hint.is_hidden()
     page.close()
 
 
-def test_light_and_dark_are_different_and_readable(browser: sync_api.Browser, address: str) -> None:
+def test_light_and_dark_are_different_and_readable(browser: Browser, address: str) -> None:
     """The contrast of text to page is at least 7, as good books have it."""
-    for scheme in ("light", "dark"):
+    for scheme in SCHEMES:
         page = browser.new_page(color_scheme=scheme)
         page.goto(address)
-        ink, paper = (
-            page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor")
-        )
+        ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
         light, dark = sorted((luminance(ink), luminance(paper)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 7
         assert (luminance(paper) > 0.5) == (scheme == "light")

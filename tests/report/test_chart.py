@@ -83,7 +83,9 @@ def test_a_bound_points_to_where_the_truth_may_lie() -> None:
         points = (Point(8, 10, limit=limit),)  # type: ignore[arg-type]
         series = (line(5, 20), Series("p", "VCube-PS", points, "points", published=True))
         (shape,) = [
-            dot for group in drawn(Figure("f", "t", NODES, TICKS, series)).of_class("published") for dot in group.of_class("dot")
+            dot
+            for group in drawn(Figure("f", "t", NODES, TICKS, series)).of_class("published")
+            for dot in group.of_class("dot")
         ]
         foot, point = re.findall(r"M\S+ (\S+?)h.*L\S+ (\S+?)z", shape.attributes["d"])[0]
         return float(point) - float(foot)

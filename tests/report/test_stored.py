@@ -18,9 +18,7 @@ def write(file: Path, content: object) -> Path:
     return file
 
 
-def test_files_give_back_what_was_measured_in_the_order_of_the_registry(
-    tmp_path: Path, results: list[Result]
-) -> None:
+def test_files_give_back_what_was_measured_in_the_order_of_the_registry(tmp_path: Path, results: list[Result]) -> None:
     last, first = results[3:], results[:3]
     files = [write(tmp_path / f"{number}.json", {"experiments": part}) for number, part in enumerate((last, first))]
     assert load(files) == results

@@ -48,7 +48,9 @@ def test_csv_parquet_and_result_are_the_same(tmp_path: Path, results: list[Resul
                 names = [figure.x.categories[int(point.x)] for _, point in drawn]
                 assert points["category"].to_pylist() == names
             expected.add(name)
-    assert {file.name for file in folder.iterdir()} == {f"{name}.{kind}" for name in expected for kind in ("csv", "parquet")}
+    assert {file.name for file in folder.iterdir()} == {
+        f"{name}.{kind}" for name in expected for kind in ("csv", "parquet")
+    }
 
 
 def test_where_nothing_can_be_written_there_is_one_sentence(tmp_path: Path, hostile: Result) -> None:

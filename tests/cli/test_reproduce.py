@@ -13,6 +13,8 @@ from antiphon.lab import registry
 from antiphon.lab.broadcasts import Broadcasts
 from antiphon.lab.documents import Number, Tolerance
 from antiphon.lab.experiment import Sample, compared
+from antiphon.lab.figures import Figure
+from antiphon.lab.machine import Machine
 from antiphon.lab.one_tree import FIG_2_9
 from antiphon.lab.several_publishers import FIG_5_8B
 from tests.cli.conftest import Command
@@ -27,8 +29,13 @@ class ReportedRow(msgspec.Struct, forbid_unknown_fields=True):
     unit: str
     published: float | None
     measured: float
+    spread: float | None
     deviation: float | None
     verdict: str | None
+    reason: str | None
+    tolerance: str | None
+    where: str | None
+    says: str | None
 
 
 class Reported(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,9 +43,15 @@ class Reported(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     document: str
+    description: str
+    meaning: str
+    command: str
     parameters: dict[str, object]
     seconds: float
+    antiphon: str
+    machine: Machine
     rows: list[ReportedRow]
+    figures: list[Figure]
     notes: list[str]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from antiphon.kernel.errors import UsageError
@@ -12,6 +14,7 @@ from antiphon.lab.documents import Number, Tolerance
 from antiphon.lab.experiment import (
     Experiment,
     Explanation,
+    Finding,
     Note,
     Plan,
     Report,
@@ -21,6 +24,7 @@ from antiphon.lab.experiment import (
     compared,
     repetition_seed,
 )
+from antiphon.lab.figures import Axis, Figure, Point, Series
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,15 @@ def number(value: float, tolerance: Tolerance) -> Number:
     return Number(value, "ticks", "somewhere", "a sentence", tolerance)
 
 
-def compare(plan: Plan, results: Results[Toss, int]) -> Iterator[Row | Note]:
+FIGURE = Figure("tosses", "Tosses", Axis("toss"), Axis("seed"), (Series("heads", "coin", (Point(8, 1.5),)),))
+NOTHING = dict.fromkeys(("verdict", "reason", "tolerance", "where", "says"))
+
+
+def compare(plan: Plan, results: Results[Toss, int]) -> Iterator[Finding]:
     for nodes in plan.sizes:
         yield Row(f"heads {nodes}", "seeds", results.sample(Toss(nodes, "heads"), float))
     yield compared("wrong", Sample((7.0, 9.0)), number(100, Tolerance(relative=0.1)), Explanation("it is late.", True))
+    yield FIGURE
     yield Note("a remark")
 
 
@@ -103,7 +112,22 @@ def test_seeds_fit_a_scenario_and_neighbours_share_none() -> None:
 
 def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
     report = EXPERIMENT.run(EXPERIMENT.default, 5, lambda _: None).as_json()
-    assert list(report) == ["name", "document", "parameters", "seconds", "rows", "notes"]
+    assert list(report) == [
+        "name",
+        "document",
+        "description",
+        "meaning",
+        "command",
+        "parameters",
+        "seconds",
+        "antiphon",
+        "machine",
+        "rows",
+        "figures",
+        "notes",
+    ]
+    assert report["command"] == "antiphon reproduce coin/fig-1 --seed 5"
+    assert report["figures"] == msgspec.to_builtins([FIGURE])
     assert report["parameters"] == {
         "seed": 5,
         "full": False,
@@ -117,24 +141,31 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
             "unit": "seeds",
             "published": None,
             "measured": pytest.approx(sum(repetition_seed(5, repetition) for repetition in range(3)) / 3),
+            "spread": pytest.approx(statistics.stdev(repetition_seed(5, repetition) for repetition in range(3))),
             "deviation": None,
-            "verdict": None,
+            **NOTHING,
         },
         {
             "label": "heads 2048",
             "unit": "seeds",
             "published": None,
             "measured": float(repetition_seed(5, 0)),
+            "spread": None,
             "deviation": None,
-            "verdict": None,
+            **NOTHING,
         },
         {
             "label": "wrong",
             "unit": "ticks",
             "published": 100,
             "measured": 8.0,
+            "spread": pytest.approx(2**0.5),
             "deviation": pytest.approx(-0.92),
             "verdict": "explained",
+            "reason": "it is late.",
+            "tolerance": "±10 % of the published value",
+            "where": "somewhere",
+            "says": "a sentence",
         },
     ]
     notes = report["notes"]
@@ -142,6 +173,34 @@ def test_a_report_says_everything_that_is_needed_to_repeat_it() -> None:
     assert notes[:2] == ["wrong: it is late.", "a remark"]
     assert notes[2].startswith("Standard deviations between repetitions: heads 8 ")
     assert notes[2].endswith("; wrong 1.41.")
+
+
+@pytest.mark.parametrize(
+    ("full", "nodes", "repetitions", "command"),
+    [
+        (False, None, None, "antiphon reproduce coin/fig-1 --seed 7"),
+        (True, None, None, "antiphon reproduce coin/fig-1 --full --seed 7"),
+        (False, 100, None, "antiphon reproduce coin/fig-1 --nodes 8 --seed 7"),
+        (False, 5, 4, "antiphon reproduce coin/fig-1 --nodes 4 --repetitions 4 --seed 7"),
+        (True, 16, 9, "antiphon reproduce coin/fig-1 --full --nodes 16 --repetitions 9 --seed 7"),
+    ],
+)
+def test_the_command_does_the_same_again(full: bool, nodes: int | None, repetitions: int | None, command: str) -> None:
+    plan = EXPERIMENT.plan(full, nodes, repetitions)
+    assert EXPERIMENT.command(plan, 7) == command
+    words = command.split()
+    options = {word: words[words.index(word) + 1] for word in ("--nodes", "--repetitions") if word in words}
+    again = EXPERIMENT.plan(
+        "--full" in words,
+        int(options["--nodes"]) if "--nodes" in options else None,
+        int(options["--repetitions"]) if "--repetitions" in options else None,
+    )
+    assert again == plan
+
+
+def test_a_point_has_the_spread_of_its_repetitions() -> None:
+    assert Sample((3.0, 5.0, 7.0)).point(8) == Point(8, 5.0, 3.0, 7.0)
+    assert Sample((4.0,)).point(8) == Sample((4.0, 4.0)).point(8) == Point(8, 4.0)
 
 
 def row(measured: tuple[float, ...], tolerance: Tolerance, explanation: Explanation | None = None) -> Row:

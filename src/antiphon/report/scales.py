@@ -82,7 +82,9 @@ def ruler_of(axis: Axis, values: Sequence[float], start: float, end: float, from
     low, high = min(values, default=0.0), max(values, default=1.0)
     if from_zero or 0 <= low < 0.4 * high:
         low, high = min(0.0, low), max(0.0, high)
-    margin = 0.06 * (high - low) or 0.5
+    if low == high:
+        low, high = (low - 0.5, high + 0.5) if low else (0.0, 1.0)
+    margin = 0.06 * (high - low)
     # Zero is a border of its own; everything else has some air.
     return Ruler(axis.scale, low and low - margin, high and high + margin, start, end)
 

@@ -82,7 +82,8 @@ class ResultFile(msgspec.Struct, frozen=True):
 
 def results_of(reports: Iterable[Report]) -> list[Result]:
     """Results that were just measured."""
-    return [msgspec.convert(report.as_json(), Result) for report in reports]
+    written = msgspec.json.encode({"experiments": [report.as_json() for report in reports]}, enc_hook=str)
+    return msgspec.json.decode(written, type=ResultFile).experiments or []
 
 
 def load(places: Sequence[Path]) -> list[Result]:

@@ -44,6 +44,11 @@ def test_of_several_rounds_the_fastest_counts() -> None:
     assert bench_spark.fastest(rounds, "pool", 2) == measurement("pool", 2, 20.0)
 
 
+def test_what_is_spent_outside_of_cells_is_told_apart() -> None:
+    assert measurement("spark", 1, 25.0).outside_seconds == 1.0, "4 cells of 6 s"
+    assert measurement("spark", 2, 12.5).outside_seconds == 0.5
+
+
 def test_a_disturbed_measurement_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     bench_spark.show([measurement("pool", 1, 20.0, others=1.0)], {})
     assert "busy" not in capsys.readouterr().out

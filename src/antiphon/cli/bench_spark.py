@@ -56,6 +56,8 @@ def spark(
     """Run one sweep on Spark and in a pool of processes: simulations per hour, rows of traces per second.
 
     Every line of the table is run in a process of its own. Both sides must have written the same bytes.
+    [bold]outside[/] is the part of the seconds in which no cell ran; [bold]others[/] is what the rest of the machine
+    used of the processor meanwhile.
     """
     numbers = parse_cores(cores)
     if engine is not None:
@@ -132,18 +134,8 @@ def show(measured: list[SweepMeasurement], overheads: dict[str, Overhead]) -> No
     """The table for people."""
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    headings = (
-        "cores",
-        "s/cell",
-        "start",
-        "seconds",
-        "simulations/h",
-        "rows/s",
-        "more",
-        "processor s",
-        "more",
-        "others",
-    )
+    measures = ("cores", "s/cell", "start", "seconds", "outside", "simulations/h", "rows/s", "more")
+    headings = (*measures, "processor s", "more", "others")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in measured:
@@ -154,6 +146,7 @@ def show(measured: list[SweepMeasurement], overheads: dict[str, Overhead]) -> No
             f"{one.seconds_per_cell:.1f}",
             f"{one.start_seconds:.1f} s",
             f"{one.seconds:.1f}",
+            f"{one.outside_seconds:.1f} s",
             f"{one.cells_per_hour:,.0f}",
             f"{one.rows_per_second:,.0f}",
             "" if more is None else f"{more.elapsed:+.1%}",

@@ -67,6 +67,14 @@ class SweepMeasurement(msgspec.Struct, frozen=True, kw_only=True):
         return self.cells / self.seconds * 3600
 
     @property
+    def outside_seconds(self) -> float:
+        """What was spent while no cell ran: starting tasks, handing over records, waiting for the last cell.
+
+        Others on the machine slow down the cells, which is not in here.
+        """
+        return self.seconds - self.cells * self.seconds_per_cell / self.cores
+
+    @property
     def rows_per_second(self) -> float:
         """Rows of traces per second."""
         return self.trace_rows / self.seconds

@@ -315,7 +315,7 @@ def picture(loads: Loads, publishers: int) -> Figure:
         f"latency-{publishers}",
         f"Reception latency with brokers, {load}",
         Axis("system, number of brokers", categories=names),
-        Axis("reception latency", "ticks", "log10"),
+        Axis("reception latency", "ticks", "log10" if publishers > FEW_PUBLISHERS else "linear"),
         (*alone, *parts_shown),
         caption="The published bars have no readable values. The text gives orderings, and one difference, which is in "
         "the table. Parts are means over their own receivers, so they do not add up exactly.",

@@ -165,7 +165,7 @@ FIG_5_7B: Experiment[OnePublication, Reach] = Experiment(
     measure=measure,
     compare=compare_relays,
     meaning="Why is a single root slow for small topics? Its tree has paths of about seven hops whoever the members "
-    "are, and it has to lead through nodes that are none: with 30 % of 4096 nodes as members nearly as many as 780 "
-    "relays, so that half of the system works for the topic. VCube-PS has none. Whoever runs many small topics pays "
-    "for relays on every publication.",
+    "are, and it has to lead through nodes that are none: with 30 % of 4096 nodes as members almost 800 relays, so "
+    "that half of the system works for the topic. VCube-PS has none. Whoever runs many small topics pays for relays "
+    "on every publication.",
 )

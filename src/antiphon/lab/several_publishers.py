@@ -272,6 +272,6 @@ FIG_5_8B: Experiment[Broadcasts, float] = Experiment(
     compare=compare_long,
     meaning="Does a slow network hide the root? With propagation ten times longer, waiting at the root weighs less: "
     "at 256 nodes a single root is only 37 % slower, as published, where it is 2.5 times slower on the fast network. "
-    "It is put off, not removed: at 1024 nodes the queue of the root is again most of the latency. Do not conclude "
+    "It is put off, not removed: at 1024 nodes the single root takes about twice as long again. Do not conclude "
     "from a test over long lines that one root is enough.",
 )

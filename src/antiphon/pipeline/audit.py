@@ -2,16 +2,18 @@
 
 Rows are dealt into *parts* of a few million: small topics together, large ones split by node. A part is judged by
 columns in one go (:mod:`antiphon.pipeline.judging`), and needs besides its own rows only what was published on its
-topics. Where a topic is split, a first job finds out, for each publisher, which of its publications was the first to
-follow each other one; that is all that one part must know of the lanes in another. Work and memory grow with
-deliveries times publishers of a topic, and no step compares messages in pairs.
+topics. What follows what does not fit there: it concerns all nodes of a topic. Causal order of split topics is judged
+by intervals of time instead (:mod:`antiphon.pipeline.intervals`). Where something was delivered so late that the
+intervals would be long, a first job finds out, for each publisher, which of its publications was the first to follow
+each other one; that is all that one part must know of the lanes in another. Work grows with deliveries times
+publishers of a topic, and no step compares messages in pairs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +21,8 @@ import pyarrow as pa
 
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.pipeline.following import Followers
-from antiphon.pipeline.judging import Example, Judgement, Rules, judge_part
+from antiphon.pipeline.intervals import Interval, intervals_of
+from antiphon.pipeline.judging import Example, Judgement, Rules, judge_interval, judge_part
 from antiphon.pipeline.lanes import BEFORE_EVERYTHING, Lanes, Rows
 from antiphon.pipeline.traces import POSITION
 from antiphon.trace.oracle import EVENTS
@@ -90,8 +93,8 @@ def evidence(frame: DataFrame, everybody: int) -> DataFrame:
     return seen.unionByName(members)
 
 
-def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
-    """Packed rows with their part; what was published on a large topic goes to all its parts."""
+def packed_columns() -> list[Column]:
+    """The columns of a row in as few words as possible; nothing says yet that it is judged."""
     from pyspark.sql import functions as f
 
     def code(column: str, names: list[str], otherwise: int) -> Column:
@@ -99,6 +102,19 @@ def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
         for number, name in enumerate(names):
             found = f.when(f.col(column) == name, number).otherwise(found)
         return found
+
+    what = (
+        f.shiftleft(f.col("node").cast("bigint"), NODE_SHIFT)
+        .bitwiseOR(f.shiftleft(code("order", [*ORDER_NAMES], -1) + 1, ORDER_SHIFT).cast("bigint"))
+        .bitwiseOR(f.shiftleft(code("event", EVENTS, 0), EVENT_SHIFT).cast("bigint"))
+    )
+    publication = f.shiftleft("sequence", SOURCE_BITS).bitwiseOR(f.col("source").cast("bigint"))
+    return [f.col("topic"), what.alias("what"), publication.alias("publication"), f.col(POSITION)]
+
+
+def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
+    """Packed rows with their part; what was published on a large topic goes to all its parts."""
+    from pyspark.sql import functions as f
 
     own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts)).cast("int")
     everywhere: Column = f.array(own)
@@ -110,16 +126,7 @@ def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
         all_parts = f.array(*(f.lit(first + part) for part in range(parts)))
         everywhere = f.when(here & is_published, all_parts).when(here, f.array(chosen)).otherwise(everywhere)
     packed = rows.select(
-        own.alias("own"),
-        everywhere.alias("parts") if dealing.large_topics else f.lit(None).alias("parts"),
-        "topic",
-        (
-            f.shiftleft(f.col("node").cast("bigint"), NODE_SHIFT)
-            .bitwiseOR(f.shiftleft(code("order", [*ORDER_NAMES], -1) + 1, ORDER_SHIFT).cast("bigint"))
-            .bitwiseOR(f.shiftleft(code("event", EVENTS, 0), EVENT_SHIFT).cast("bigint"))
-        ).alias("what"),
-        f.shiftleft("sequence", SOURCE_BITS).bitwiseOR(f.col("source").cast("bigint")).alias("publication"),
-        POSITION,
+        own.alias("own"), everywhere.alias("parts") if dealing.large_topics else f.lit(None), *packed_columns()
     )
     if not dealing.large_topics:
         return packed.select(
@@ -172,25 +179,62 @@ def audit_frame(
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
     dealing = deal(frame, rows, rows_per_part)
     spread_over_tasks(frame.sparkSession, dealing)
-    parts = dealt(evidence(frame, everybody), dealing)
+    seen = evidence(frame, everybody)
+    parts = dealt(seen, dealing)
+    if not dealing.large_topics:
+        return gathered(judged_apart(parts, rules))
+    small = parts.where(parts["part"] < dealing.small_parts)
+    large = parts.where(parts["part"] >= dealing.small_parts)
+    found = judged_apart(small, rules)
+    if not rules.causal and not rules.leavers:
+        return gathered(found.unionAll(judged_apart(large, rules)))
+    # Who left is judged by all that it delivered while it was a member, which may be more than an interval.
+    intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part)
+    if intervals:
+        found = found.unionAll(judged_apart(large, replace(rules, causal=False)))
+        return gathered(found.unionAll(judged_by_intervals(seen, intervals, rules)))
+    return gathered(found.unionAll(judged_together(large, dealing, rules)))
+
+
+def judged_apart(parts: DataFrame, rules: Rules) -> DataFrame:
+    """Parts that need not know of each other."""
 
     def judge(table: pa.Table) -> pa.Table:
         return as_found(judge_part(unpacked(table), rules))
 
-    def judge_with_columns(table: pa.Table, columns: pa.Table) -> pa.Table:
+    return parts.groupBy("part").applyInArrow(judge, FOUND)
+
+
+def judged_together(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:
+    """The parts of large topics, each with what the others know of who follows whom."""
+
+    def judge(table: pa.Table, columns: pa.Table) -> pa.Table:
         names = zip(columns["topic"].to_pylist(), columns["source"].to_pylist(), strict=True)
         known = dict(zip(names, columns["numbers"].to_pylist(), strict=True))
         return as_found(judge_part(unpacked(table), rules, known))
 
-    small = parts.where(parts["part"] < dealing.small_parts) if dealing.large_topics else parts
-    found = small.groupBy("part").applyInArrow(judge, FOUND)
-    if dealing.large_topics:
-        large = parts.where(parts["part"] >= dealing.small_parts)
-        columns = columns_of(large, dealing, rules)
-        found = found.unionAll(
-            large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge_with_columns, FOUND)
-        )
-    return gathered(found)
+    columns = columns_of(large, dealing, rules)
+    return large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge, FOUND)
+
+
+def judged_by_intervals(seen: DataFrame, intervals: list[Interval], rules: Rules) -> DataFrame:
+    """The causal order of large topics, interval by interval."""
+    from pyspark.sql import functions as f
+
+    by_part = {interval.part: (interval.begin, interval.older) for interval in intervals}
+
+    def judge(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
+        return as_found(judge_interval(unpacked(table), rules, *by_part[key[0].as_py()]))
+
+    topics = sorted({interval.topic for interval in intervals})
+    seen = seen.where(f.col("event").isin("publish", "deliver") & f.col("topic").isin(topics))
+    parts: list[Column] = []
+    for interval in intervals:
+        inside = (f.col(POSITION) >= interval.lead) & (f.col(POSITION) < interval.end)
+        parts.append(f.when((f.col("topic") == interval.topic) & inside, interval.part))
+    spread = seen.select(*packed_columns(), f.explode(f.array_compact(f.array(*parts))).alias("part"))
+    spread = spread.select("part", "topic", (f.col("what") + 1).alias("what"), "publication", POSITION)
+    return spread.groupBy("part").applyInArrow(judge, FOUND)
 
 
 def spread_over_tasks(session: SparkSession, dealing: Dealing) -> None:

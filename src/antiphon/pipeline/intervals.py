@@ -1,0 +1,126 @@
+"""Intervals of a large topic in which causal order can be judged without the rest of it.
+
+Whether a delivery comes too late depends on what was delivered since the publication was first seen anywhere: what
+follows it started later, and so did all that follows this. A topic is therefore cut into intervals of time of about
+equal size, and each is given a *lead*: the earlier rows from the first row about anything that is delivered in the
+interval, or about a later publication of the same source. The lead is read and not judged, and what is older than it
+is left out of it. As long as publications are delivered soon after they start, leads are short, and all intervals
+together are hardly more rows than the topic has.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from antiphon.pipeline.traces import POSITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+POSITIONS_PER_STEP = 1 << 14
+"""Cuts are made at multiples of this, or of less where parts are small."""
+
+MOST_WITH_LEAD = 2
+"""An interval and its lead may together be so many times as large as a part."""
+
+END = 1 << 62
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Rows of a topic from ``begin`` to before ``end`` are judged; those from ``lead`` on are looked at.
+
+    ``older`` gives the last number of each source that was seen before the lead.
+    """
+
+    part: int
+    topic: int
+    lead: int
+    begin: int
+    end: int
+    older: Mapping[int, int]
+
+
+class Histogram:
+    """How the rows of one topic lie in the trace."""
+
+    def __init__(self, step: int, counts: dict[int, int]) -> None:
+        self._step = step
+        self._places = sorted(counts)
+        self._before = [0, *accumulate(counts[place] for place in self._places)]
+
+    def rows_before(self, position: int) -> int:
+        """How many rows there are before a position, up to a step more."""
+        return self._before[bisect_left(self._places, math.ceil(position / self._step))]
+
+    def cuts(self, parts: int) -> list[int]:
+        """Positions that divide the rows into so many intervals of about equal size; fewer if one step holds many."""
+        total = self._before[-1]
+        found = []
+        for part in range(1, parts):
+            # The first step before which there are enough rows.
+            place = bisect_left(self._before, math.ceil(total * part / parts))
+            found.append((self._places[place - 1] + 1) * self._step)
+        return sorted(set(found))
+
+
+def intervals_of(seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows_per_part: int) -> list[Interval]:
+    """The intervals of large topics; none at all if a lead would be too long.
+
+    ``large_topics`` gives for each its first part, from which intervals are numbered too, and the number of parts.
+    """
+    from pyspark.sql import functions as f
+
+    rows = seen.where(f.col("event").isin("publish", "deliver") & f.col("topic").isin(list(large_topics)))
+    step = max(1, min(POSITIONS_PER_STEP, rows_per_part // 16))
+    counted = rows.groupBy("topic", f.floor(f.col(POSITION) / step).alias("place")).count().collect()
+    places: dict[int, dict[int, int]] = {topic: {} for topic in large_topics}
+    for row in counted:
+        places[row["topic"]][row["place"]] = row["count"]
+    histograms = {topic: Histogram(step, counts) for topic, counts in places.items()}
+    cuts = {topic: histograms[topic].cuts(parts) for topic, (_, parts) in large_topics.items()}
+    found = []
+    for topic, number, lead, older in leads_of(rows, cuts):
+        begin, end = list(pairwise([0, *cuts[topic], END]))[number]
+        if histograms[topic].rows_before(end) - histograms[topic].rows_before(lead) > MOST_WITH_LEAD * rows_per_part:
+            return []
+        found.append(Interval(large_topics[topic][0] + number, topic, min(lead, begin), begin, end, older))
+    return found
+
+
+def leads_of(rows: DataFrame, cuts: dict[int, list[int]]) -> list[tuple[int, int, int, dict[int, int]]]:
+    """For each topic and number of an interval the first position that must be looked at, and what is older."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    number: Column = f.lit(0)
+    for topic, positions in cuts.items():
+        inside: Column = f.lit(0)
+        for cut in positions:
+            inside = inside + (f.col(POSITION) >= cut).cast("int")
+        number = f.when(f.col("topic") == topic, inside).otherwise(number)
+    seen = rows.groupBy("topic", "source", "sequence", number.alias("number")).agg(
+        f.min(POSITION).alias("first"), f.bool_or(f.col("event") == "deliver").alias("delivered")
+    )
+    later = Window.partitionBy("topic", "source").orderBy(f.desc("sequence"))
+    reaching = seen.withColumn("reach", f.min("first").over(later)).persist()
+    leads = reaching.where("delivered").groupBy("topic", "number").agg(f.min("reach").alias("lead"))
+    older = (
+        reaching.drop("number")
+        .join(f.broadcast(leads), "topic")
+        .where("reach < lead")
+        .groupBy("topic", "number", "source")
+        .agg(f.max("sequence").alias("sequence"))
+    )
+    found: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}
+    for row in leads.orderBy("topic", "number").collect():
+        found[row["topic"], row["number"]] = (row["lead"], {})
+    for row in older.collect():
+        found[row["topic"], row["number"]][1][row["source"]] = row["sequence"]
+    reaching.unpersist()
+    return [(topic, number, lead, older) for (topic, number), (lead, older) in found.items()]

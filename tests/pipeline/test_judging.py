@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from antiphon.kernel.message import CAUSAL, FIFO
+from antiphon.kernel.message import CAUSAL, FIFO, publication_key
 from antiphon.pipeline import following
 from antiphon.pipeline.following import Followers
 from antiphon.pipeline.judging import Judgement, Rules, judge_interval, judge_part
@@ -170,20 +170,18 @@ def test_causal_order_may_be_judged_by_intervals(
     assert together.examples.get("causal") == whole.examples.get("causal")
 
 
-def lead_of(rows: Rows, begin: int, end: int) -> tuple[int, dict[int, int]]:
+def lead_of(rows: Rows, begin: int, end: int) -> tuple[int, list[int]]:
     """The first row about something that is delivered in an interval, or about a later one of the same source.
 
-    With it, for each source the last number that was seen before that row, or that comes before such a number.
+    With it, the publications that somebody had delivered before that row.
     """
-    about = (rows.event == PUBLISH) | (rows.event == DELIVER)
-    inside = np.flatnonzero((rows.event == DELIVER) & (rows.position >= begin) & (rows.position < end))
+    is_delivery = rows.event == DELIVER
+    about = (rows.event == PUBLISH) | is_delivery
+    inside = np.flatnonzero(is_delivery & (rows.position >= begin) & (rows.position < end))
     leads = [
         rows.position[about & (rows.source == rows.source[place]) & (rows.sequence >= rows.sequence[place])].min()
         for place in inside
     ]
     lead = int(min(leads, default=begin))
-    before = about & (rows.position < lead)
-    return lead, {
-        int(source): int(rows.sequence[before & (rows.source == source)].max())
-        for source in np.unique(rows.source[before])
-    }
+    before = is_delivery & (rows.position < lead)
+    return lead, [publication_key(*name) for name in zip(rows.source[before], rows.sequence[before], strict=True)]

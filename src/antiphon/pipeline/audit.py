@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.pipeline.following import Followers
-from antiphon.pipeline.intervals import Interval, intervals_of
+from antiphon.pipeline.intervals import Interval, intervals_of, packed_publication
 from antiphon.pipeline.judging import Example, Judgement, Rules, judge_interval, judge_part
 from antiphon.pipeline.lanes import BEFORE_EVERYTHING, Lanes, Rows
 from antiphon.pipeline.traces import POSITION
@@ -108,8 +108,7 @@ def packed_columns() -> list[Column]:
         .bitwiseOR(f.shiftleft(code("order", [*ORDER_NAMES], -1) + 1, ORDER_SHIFT).cast("bigint"))
         .bitwiseOR(f.shiftleft(code("event", EVENTS, 0), EVENT_SHIFT).cast("bigint"))
     )
-    publication = f.shiftleft("sequence", SOURCE_BITS).bitwiseOR(f.col("source").cast("bigint"))
-    return [f.col("topic"), what.alias("what"), publication.alias("publication"), f.col(POSITION)]
+    return [f.col("topic"), what.alias("what"), packed_publication().alias("publication"), f.col(POSITION)]
 
 
 def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:

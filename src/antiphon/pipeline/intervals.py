@@ -3,20 +3,20 @@
 Whether a delivery comes too late depends on what was delivered since the publication was first seen anywhere: what
 follows it started later, and so did all that follows this. A topic is therefore cut into intervals of time of about
 equal size, and each is given a *lead*: the earlier rows from the first row about anything that is delivered in the
-interval, or about a later publication of the same source. The lead is read and not judged, and what is older than it
-is left out of it. As long as publications are delivered soon after they start, leads are short, and all intervals
-together are hardly more rows than the topic has.
+interval, or about a later publication of the same source. The lead is read and not judged, and what anybody had
+delivered before it is left out of it. As long as publications are delivered soon after they start, leads are short,
+and all intervals together are hardly more rows than the topic has.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from antiphon.kernel.message import SOURCE_BITS
 from antiphon.pipeline.traces import POSITION
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ END = 1 << 62
 class Interval:
     """Rows of a topic from ``begin`` to before ``end`` are judged; those from ``lead`` on are looked at.
 
-    ``older`` gives the last number of each source that was seen before the lead.
+    ``older`` are the publications that were delivered both before the lead and later, packed as in the rows of parts.
     """
 
     part: int
@@ -43,7 +43,7 @@ class Interval:
     lead: int
     begin: int
     end: int
-    older: Mapping[int, int]
+    older: tuple[int, ...]
 
 
 class Histogram:
@@ -84,17 +84,27 @@ def intervals_of(seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows
         places[row["topic"]][row["place"]] = row["count"]
     histograms = {topic: Histogram(step, counts) for topic, counts in places.items()}
     cuts = {topic: histograms[topic].cuts(parts) for topic, (_, parts) in large_topics.items()}
+    publications = publications_by_interval(rows, cuts).persist()
+    try:
+        leads = leads_of(publications)
+        for (topic, number), lead in leads.items():
+            end = cuts[topic][number] if number < len(cuts[topic]) else END
+            size = histograms[topic].rows_before(end) - histograms[topic].rows_before(lead)
+            if size > MOST_WITH_LEAD * rows_per_part:
+                return []
+        older = older_than(publications, leads)
+    finally:
+        publications.unpersist()
     found = []
-    for topic, number, lead, older in leads_of(rows, cuts):
+    for (topic, number), lead in leads.items():
         begin, end = list(pairwise([0, *cuts[topic], END]))[number]
-        if histograms[topic].rows_before(end) - histograms[topic].rows_before(lead) > MOST_WITH_LEAD * rows_per_part:
-            return []
-        found.append(Interval(large_topics[topic][0] + number, topic, min(lead, begin), begin, end, older))
+        part = large_topics[topic][0] + number
+        found.append(Interval(part, topic, min(lead, begin), begin, end, tuple(older[topic, number])))
     return found
 
 
-def leads_of(rows: DataFrame, cuts: dict[int, list[int]]) -> list[tuple[int, int, int, dict[int, int]]]:
-    """For each topic and number of an interval the first position that must be looked at, and what is older."""
+def publications_by_interval(rows: DataFrame, cuts: dict[int, list[int]]) -> DataFrame:
+    """For each publication and each interval with rows about it where these begin and end."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -105,22 +115,43 @@ def leads_of(rows: DataFrame, cuts: dict[int, list[int]]) -> list[tuple[int, int
             inside = inside + (f.col(POSITION) >= cut).cast("int")
         number = f.when(f.col("topic") == topic, inside).otherwise(number)
     seen = rows.groupBy("topic", "source", "sequence", number.alias("number")).agg(
-        f.min(POSITION).alias("first"), f.bool_or(f.col("event") == "deliver").alias("delivered")
+        f.min(POSITION).alias("first"),
+        f.min(f.when(f.col("event") == "deliver", f.col(POSITION))).alias("first_delivery"),
+        f.max(POSITION).alias("last"),
     )
-    later = Window.partitionBy("topic", "source").orderBy(f.desc("sequence"))
-    reaching = seen.withColumn("reach", f.min("first").over(later)).persist()
-    leads = reaching.where("delivered").groupBy("topic", "number").agg(f.min("reach").alias("lead"))
-    older = (
-        reaching.drop("number")
-        .join(f.broadcast(leads), "topic")
-        .where("reach < lead")
-        .groupBy("topic", "number", "source")
-        .agg(f.max("sequence").alias("sequence"))
+    # Rows of the same publication are peers of each other, and so count too.
+    from_here_on = Window.partitionBy("topic", "source").orderBy(f.desc("sequence"))
+    return seen.withColumn("reach", f.min("first").over(from_here_on))
+
+
+def leads_of(publications: DataFrame) -> dict[tuple[int, int], int]:
+    """For each topic and number of an interval the first position that must be looked at."""
+    from pyspark.sql import functions as f
+
+    delivered = publications.where("first_delivery is not null")
+    leads = delivered.groupBy("topic", "number").agg(f.min("reach").alias("lead")).orderBy("topic", "number")
+    return {(row["topic"], row["number"]): row["lead"] for row in leads.collect()}
+
+
+def older_than(publications: DataFrame, leads: dict[tuple[int, int], int]) -> dict[tuple[int, int], list[int]]:
+    """For each interval the publications that were delivered before its lead, and of which there are rows after it."""
+    from pyspark.sql import functions as f
+
+    whole = publications.groupBy("topic", "source", "sequence").agg(
+        f.min("first_delivery").alias("first_delivery"), f.max("last").alias("last")
     )
-    found: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}
-    for row in leads.orderBy("topic", "number").collect():
-        found[row["topic"], row["number"]] = (row["lead"], {})
-    for row in older.collect():
-        found[row["topic"], row["number"]][1][row["source"]] = row["sequence"]
-    reaching.unpersist()
-    return [(topic, number, lead, older) for (topic, number), (lead, older) in found.items()]
+    rows = [(topic, number, lead) for (topic, number), lead in leads.items()]
+    session = publications.sparkSession
+    bounds = f.broadcast(session.createDataFrame(rows, "topic int, number int, lead bigint"))
+    older = whole.join(bounds, "topic").where("first_delivery < lead and last >= lead")
+    found: dict[tuple[int, int], list[int]] = {name: [] for name in leads}
+    for row in older.select("topic", "number", packed_publication().alias("publication")).collect():
+        found[row["topic"], row["number"]].append(row["publication"])
+    return found
+
+
+def packed_publication() -> Column:
+    """The source and the number of a publication in one word."""
+    from pyspark.sql import functions as f
+
+    return f.shiftleft("sequence", SOURCE_BITS).bitwiseOR(f.col("source").cast("bigint"))

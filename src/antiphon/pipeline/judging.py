@@ -6,13 +6,13 @@ violations are those of :mod:`antiphon.trace.oracle`, where they are defined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from antiphon.kernel.message import UNSPECIFIED
+from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED
 from antiphon.pipeline.following import Followers, known_too_early
 from antiphon.pipeline.lanes import (
     BEFORE_EVERYTHING,
@@ -95,14 +95,13 @@ def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes
     return judge.found
 
 
-def judge_interval(rows: Rows, rules: Rules, since: int, older: Mapping[int, int]) -> Judgement:
+def judge_interval(rows: Rows, rules: Rules, since: int, older: Sequence[int]) -> Judgement:
     """Judge only the causal order of the deliveries from a position on; earlier rows say what led to them.
 
-    Publications up to the number of their source in ``older`` are passed over: not all of their rows are here.
+    The publications in ``older``, as keys, are passed over: not all of their rows are here.
     """
-    sources, places = np.unique(rows.source, return_inverse=True)
-    last = np.array([older.get(source, NOBODY) for source in sources.tolist()], np.int64)
-    rows = rows.taken(rows.sequence > last[places])
+    keys = (rows.sequence << SOURCE_BITS) | rows.source
+    rows = rows.taken(~np.isin(keys, np.array(older, np.int64)))
     judge = PartJudge(Lanes(rows, rules.default), rules)
     judge.find_late_causes({}, since)
     return Judgement(counts=judge.found.counts, examples=judge.found.examples)

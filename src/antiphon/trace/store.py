@@ -151,7 +151,7 @@ def carried_columns(event: np.ndarray, loads: object) -> list[pa.Array]:
 
 def keys_column(row_count: int, keys: object) -> pa.Array:
     """The keys of the rows that have any."""
-    words = np.frombuffer(keys, dtype=np.int64) if len(keys) else ()  # type: ignore[call-overload, arg-type]
+    words = np.frombuffer(keys, dtype=np.int64)  # type: ignore[call-overload]
     if len(words) == 0:
         return pa.nulls(row_count, KEYS)
     found: list[list[int] | None] = [None] * row_count

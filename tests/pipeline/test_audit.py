@@ -262,8 +262,8 @@ def in_frame(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
 
 def test_intervals_cover_a_topic_with_short_leads(spark: SparkSession, clean: Path, tmp_path: Path) -> None:
     seen = in_frame(spark, read_trace(clean), tmp_path / "same.parquet")
-    intervals = intervals_of(seen, {0: (1, 4)}, 60_000)
-    assert [interval.part for interval in intervals] == [1, 2, 3, 4]
+    intervals = intervals_of(seen, {0: (1, 4)}, 60_000, 5)
+    assert [interval.part for interval in intervals] == [5, 6, 7, 8]
     assert [interval.end for interval in intervals[:-1]] == [interval.begin for interval in intervals[1:]]
     assert all(interval.begin - interval.lead < 10_000 for interval in intervals)
     assert all(interval.older for interval in intervals[1:]), "something is always on its way"
@@ -278,7 +278,7 @@ def test_a_topic_is_split_by_node_where_somebody_is_far_behind(
     order = np.concatenate([np.setdiff1d(np.arange(len(table)), late), late])
     behind = table.take(pa.array(order)).unify_dictionaries()
     path = tmp_path / "behind.parquet"
-    assert intervals_of(in_frame(spark, behind, path), {0: (1, 4)}, 60_000) == []
+    assert intervals_of(in_frame(spark, behind, path), {0: (1, 4)}, 60_000, 5) == []
     found, here = audit_in_session(spark, [path], 60_000), audit_files([path])
     # What node 7 published itself came before what it had not delivered, so others may wait for less than it says.
     assert counts(found) == counts(here)

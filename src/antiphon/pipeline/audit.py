@@ -12,7 +12,7 @@ publishers of a topic, and no step compares messages in pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,11 @@ class Dealing:
     small_parts: int
     large_topics: dict[int, tuple[int, int]]
     """For each large topic its first part and how many it has."""
+
+    @property
+    def end(self) -> int:
+        """The number behind that of the last part."""
+        return self.small_parts + sum(parts for _, parts in self.large_topics.values())
 
 
 def deal(frame: DataFrame, rows: int, rows_per_part: int) -> Dealing:
@@ -111,29 +116,29 @@ def packed_columns() -> list[Column]:
     return [f.col("topic"), what.alias("what"), packed_publication().alias("publication"), f.col(POSITION)]
 
 
-def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
-    """Packed rows with their part; what was published on a large topic goes to all its parts."""
+def as_rows_of_part(rows: DataFrame, part: Column, judged: bool) -> DataFrame:
+    """Packed rows with their part, which may be an array of parts: then there is a row for each."""
     from pyspark.sql import functions as f
 
-    own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts)).cast("int")
-    everywhere: Column = f.array(own)
+    packed = rows.select(part.cast("int").alias("part"), *packed_columns())
+    return packed.withColumn("what", f.col("what") + int(judged))
+
+
+def dealt(seen: DataFrame, dealing: Dealing) -> DataFrame:
+    """Packed rows with their part; what was published on a large topic goes to all its other parts too."""
+    from pyspark.sql import functions as f
+
+    own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts))
+    for topic, (first, parts) in dealing.large_topics.items():
+        own = f.when(f.col("topic") == topic, first + f.pmod(f.xxhash64("node"), f.lit(parts))).otherwise(own)
+    found = as_rows_of_part(seen, own, judged=True)
     is_published = (f.col("event") == "publish") | ((f.col("event") == "deliver") & (f.col("node") == f.col("source")))
     for topic, (first, parts) in dealing.large_topics.items():
-        here = f.col("topic") == topic
-        chosen = (f.lit(first) + f.pmod(f.xxhash64("node"), f.lit(parts))).cast("int")
-        own = f.when(here, chosen).otherwise(own)
-        all_parts = f.array(*(f.lit(first + part) for part in range(parts)))
-        everywhere = f.when(here & is_published, all_parts).when(here, f.array(chosen)).otherwise(everywhere)
-    packed = rows.select(
-        own.alias("own"), everywhere.alias("parts") if dealing.large_topics else f.lit(None), *packed_columns()
-    )
-    if not dealing.large_topics:
-        return packed.select(
-            f.col("own").alias("part"), "topic", (f.col("what") + 1).alias("what"), "publication", POSITION
-        )
-    spread = packed.select("own", f.explode("parts").alias("part"), "topic", "what", "publication", POSITION)
-    judged = f.when(f.col("own") == f.col("part"), 1).otherwise(0)
-    return spread.select("part", "topic", (f.col("what") + judged).alias("what"), "publication", POSITION)
+        published = seen.where((f.col("topic") == topic) & is_published).withColumn("own", own)
+        others = f.array(*(f.lit(first + part) for part in range(parts)))
+        spread = published.withColumn("other", f.explode(others)).where("other != own")
+        found = found.unionAll(as_rows_of_part(spread, f.col("other"), judged=False))
+    return found
 
 
 def unpacked(table: pa.Table) -> Rows:
@@ -177,31 +182,46 @@ def audit_frame(
 ) -> Judgement:
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
     dealing = deal(frame, rows, rows_per_part)
-    spread_over_tasks(frame.sparkSession, dealing)
     seen = evidence(frame, everybody)
     parts = dealt(seen, dealing)
-    if not dealing.large_topics:
-        return gathered(judged_apart(parts, rules))
-    small = parts.where(parts["part"] < dealing.small_parts)
-    large = parts.where(parts["part"] >= dealing.small_parts)
-    found = judged_apart(small, rules)
-    if not rules.causal and not rules.leavers:
-        return gathered(found.unionAll(judged_apart(large, rules)))
+    follows = rules.causal or rules.leavers
+    if not dealing.large_topics or not follows:
+        return gathered(judged(parts, dealing.end, rules))
     # Who left is judged by all that it delivered while it was a member, which may be more than an interval.
-    intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part)
+    intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part, dealing.end)
     if intervals:
-        found = found.unionAll(judged_apart(large, replace(rules, causal=False)))
-        return gathered(found.unionAll(judged_by_intervals(seen, intervals, rules)))
+        return gathered(judged(parts.unionAll(in_intervals(seen, intervals)), dealing.end, rules, intervals))
+    spread_over_tasks(frame.sparkSession, dealing)
+    found = judged(parts.where(parts["part"] < dealing.small_parts), dealing.small_parts, rules)
+    large = parts.where(parts["part"] >= dealing.small_parts)
     return gathered(found.unionAll(judged_together(large, dealing, rules)))
 
 
-def judged_apart(parts: DataFrame, rules: Rules) -> DataFrame:
-    """Parts that need not know of each other."""
+def judged(parts: DataFrame, part_count: int, rules: Rules, intervals: Sequence[Interval] = ()) -> DataFrame:
+    """Parts that need not know of each other, and behind them intervals; each is a task of its own.
 
-    def judge(table: pa.Table) -> pa.Table:
-        return as_found(judge_part(unpacked(table), rules))
+    Where there are intervals, causal order of large topics is judged there; small topics are judged whole.
+    """
+    by_part = {interval.part: interval for interval in intervals}
+    split_topics = {interval.topic for interval in intervals}
 
-    return parts.groupBy("part").applyInArrow(judge, FOUND)
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = [batch for batch in batches if batch.num_rows]
+        if not received:
+            return
+        table = pa.Table.from_batches(received)
+        rows = unpacked(table)
+        interval = by_part.get(table["part"][0].as_py())
+        del received, table
+        if interval is not None:
+            found = judge_interval(rows, rules, interval.begin, interval.older)
+        else:
+            is_split = int(rows.topic[0]) in split_topics
+            found = judge_part(rows, replace(rules, causal=rules.causal and not is_split))
+        yield from as_found(found).to_batches()
+
+    # By number and not by hash: hardly any two parts may share a task, and nothing has to be sorted.
+    return parts.repartitionById(part_count + len(by_part), "part").mapInArrow(judge, FOUND)
 
 
 def judged_together(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:
@@ -216,31 +236,27 @@ def judged_together(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFra
     return large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge, FOUND)
 
 
-def judged_by_intervals(seen: DataFrame, intervals: list[Interval], rules: Rules) -> DataFrame:
-    """The causal order of large topics, interval by interval."""
+def in_intervals(seen: DataFrame, intervals: list[Interval]) -> DataFrame:
+    """Packed rows of large topics with the number of their interval, and those of leads once more."""
     from pyspark.sql import functions as f
 
-    by_part = {interval.part: (interval.begin, interval.older) for interval in intervals}
+    def inside(interval: Interval, begin: int, end: int) -> Column:
+        return (f.col("topic") == interval.topic) & (f.col(POSITION) >= begin) & (f.col(POSITION) < end)
 
-    def judge(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        return as_found(judge_interval(unpacked(table), rules, *by_part[key[0].as_py()]))
-
-    topics = sorted({interval.topic for interval in intervals})
-    seen = seen.where(f.col("event").isin("publish", "deliver") & f.col("topic").isin(topics))
-    parts: list[Column] = []
-    for interval in intervals:
-        inside = (f.col(POSITION) >= interval.lead) & (f.col(POSITION) < interval.end)
-        parts.append(f.when((f.col("topic") == interval.topic) & inside, interval.part))
-    spread = seen.select(*packed_columns(), f.explode(f.array_compact(f.array(*parts))).alias("part"))
-    spread = spread.select("part", "topic", (f.col("what") + 1).alias("what"), "publication", POSITION)
-    return spread.groupBy("part").applyInArrow(judge, FOUND)
+    own: Column = f.lit(None)
+    for each in intervals:
+        own = f.when(inside(each, each.begin, each.end), each.part).otherwise(own)
+    seen = seen.where(f.col("event").isin("publish", "deliver"))
+    found = as_rows_of_part(seen.withColumn("own", own).where("own is not null"), f.col("own"), judged=True)
+    leads = [f.when(inside(each, each.lead, each.begin), each.part) for each in intervals]
+    leading = seen.withColumn("own", f.explode(f.array_compact(f.array(*leads))))
+    return found.unionAll(as_rows_of_part(leading, f.col("own"), judged=True))
 
 
 def spread_over_tasks(session: SparkSession, dealing: Dealing) -> None:
     """Let hardly any two parts share a task, so that no core waits for another at the end."""
-    parts = dealing.small_parts + sum(count for _, count in dealing.large_topics.values())
     setting = "spark.sql.shuffle.partitions"
-    wanted = max(int(session.conf.get(setting) or 1), 4 * parts)
+    wanted = max(int(session.conf.get(setting) or 1), 4 * dealing.end)
     session.conf.set(setting, str(min(wanted, MOST_TASKS)))
 
 

@@ -69,10 +69,12 @@ class Histogram:
         return sorted(set(found))
 
 
-def intervals_of(seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows_per_part: int) -> list[Interval]:
-    """The intervals of large topics; none at all if a lead would be too long.
+def intervals_of(
+    seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows_per_part: int, first_part: int
+) -> list[Interval]:
+    """The intervals of large topics, numbered from ``first_part`` on; none at all if a lead would be too long.
 
-    ``large_topics`` gives for each its first part, from which intervals are numbered too, and the number of parts.
+    ``large_topics`` gives for each its first part and how many it has.
     """
     from pyspark.sql import functions as f
 
@@ -98,7 +100,7 @@ def intervals_of(seen: DataFrame, large_topics: dict[int, tuple[int, int]], rows
     found = []
     for (topic, number), lead in leads.items():
         begin, end = list(pairwise([0, *cuts[topic], END]))[number]
-        part = large_topics[topic][0] + number
+        part = first_part + len(found)
         found.append(Interval(part, topic, min(lead, begin), begin, end, tuple(older[topic, number])))
     return found
 

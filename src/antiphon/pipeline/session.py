@@ -243,6 +243,8 @@ QUERY_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Six times Spark's: fewer batches to pack and unpack, and still a few megabytes.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 """What every query of ours expects, wherever it runs."""

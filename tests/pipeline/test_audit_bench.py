@@ -12,7 +12,7 @@ from antiphon.cli import bench_audit
 from antiphon.cli import main as command
 from antiphon.kernel.errors import PeerError
 from antiphon.pipeline import audit_bench
-from antiphon.pipeline.audit_bench import NODES, AuditMeasurement, memory_bytes, trace_of, watched
+from antiphon.pipeline.audit_bench import NODES, AuditMeasurement, Watch, trace_of, watched
 from antiphon.trace.store import read_trace
 
 MIB = 1 << 20
@@ -26,11 +26,14 @@ print("done")
 
 def test_memory_is_that_of_a_process_and_its_children() -> None:
     """60 MiB in each of the two."""
-    said, seconds, peak = watched([sys.executable, "-c", HOLDER])
+    said, watch = watched([sys.executable, "-c", HOLDER])
     assert said == b"done\n"
-    assert seconds > 0
-    assert 120 * MIB < peak < 400 * MIB
-    assert memory_bytes(1 << 30) == 0, "there is no such process"
+    assert watch.seconds > 0
+    assert watch.processor_seconds > 0
+    assert 120 * MIB < watch.peak_memory_bytes < 400 * MIB
+    nobody = Watch()
+    nobody.look(1 << 30)
+    assert nobody.peak_memory_bytes == 0, "there is no such process"
 
 
 def test_a_command_that_fails_is_a_clear_sentence() -> None:
@@ -57,6 +60,7 @@ def measurement(deliveries: int, seconds: float) -> AuditMeasurement:
         trace_bytes=100,
         seconds=seconds,
         elapsed_seconds=seconds + 9,
+        processor_seconds=seconds * 2,
         peak_memory_bytes=3 << 30,
     )
 

@@ -19,19 +19,19 @@ pytestmark = pytest.mark.slow
 Line = dict[str, Any]
 
 
-def about(time: int, event: str, node: int, source: int, sequence: int, topic: int = 0, **more: object) -> Line:
+def about(time: int, event: str, node: int, source: int, sequence: int, topic: int = 0, **more: Any) -> Line:
     """A row about a publication."""
     return {"time": time, "event": event, "node": node, "source": source, "sequence": sequence, "topic": topic, **more}
 
 
-def sent(time: int, node: int, peer: int, source: int, sequence: int, ticks: int, **more: object) -> Line:
+def sent(time: int, node: int, peer: int, source: int, sequence: int, ticks: int, **more: Any) -> Line:
     """A copy with one publication of three bytes leaves the queue after so many ticks."""
-    load = {"message": "Ordered", "carried": 1, "entries": 2, "payload": 3, **more}
+    load: dict[str, Any] = {"message": "Ordered", "carried": 1, "entries": 2, "payload": 3, **more}
     return about(time, "send", node, source, sequence, peer=peer, value=ticks, **load)
 
 
-def received(time: int, node: int, peer: int, source: int, sequence: int, **more: object) -> Line:
-    load = {"message": "Ordered", "carried": 1, "entries": 2, "payload": 3, **more}
+def received(time: int, node: int, peer: int, source: int, sequence: int, **more: Any) -> Line:
+    load: dict[str, Any] = {"message": "Ordered", "carried": 1, "entries": 2, "payload": 3, **more}
     return about(time, "receive", node, source, sequence, peer=peer, **load)
 
 

@@ -217,9 +217,11 @@ def record_some(recorder: Recorder, count: int) -> None:
 
 def test_chunks_go_out_when_they_are_full_and_the_rest_at_a_flush() -> None:
     chunks: list[int] = []
-    recorder = Recorder(
-        True, lambda *chunk: chunks.append(to_batch(*chunk, recorder.kind_names).num_rows), chunk_rows=4
-    )
+
+    def keep(words: object, loads: object, keys: object) -> None:
+        chunks.append(to_batch(words, loads, keys, recorder.kind_names).num_rows)
+
+    recorder = Recorder(True, keep, chunk_rows=4)
     record_some(recorder, 11)
     assert chunks == [4, 4]
     recorder.flush()

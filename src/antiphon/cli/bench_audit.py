@@ -30,7 +30,7 @@ def audit(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Judge clean traces of growing size on Spark: seconds, deliveries per second, and peak memory.
+    """Judge clean traces of growing size on Spark: seconds, deliveries per second, processor time and peak memory.
 
     Each trace is of a simulated run of 64 nodes that all publish in causal order. It is judged by `antiphon audit` in
     processes of its own. 50 million deliveries: --deliveries 12500000,25000000,50000000
@@ -74,7 +74,7 @@ def measure_all(sizes: list[int], topics: int, directory: Path) -> list[AuditMea
 def show(measured: list[AuditMeasurement]) -> None:
     """The table for people, and the curve as bars."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("deliveries", "seconds", "times", "deliveries/s", "with start", "peak memory"):
+    for heading in ("deliveries", "seconds", "times", "deliveries/s", "with start", "processor", "peak memory"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     longest = max(one.seconds for one in measured)
@@ -87,6 +87,7 @@ def show(measured: list[AuditMeasurement]) -> None:
             growth,
             f"{one.deliveries_per_second:,.0f}",
             f"{one.elapsed_seconds:.1f} s",
+            f"{one.processor_seconds:.0f} s",
             f"{one.peak_memory_bytes / 2**30:.2f} GiB",
             "#" * max(1, round(BAR * one.seconds / longest)),
         )

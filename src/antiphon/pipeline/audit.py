@@ -249,7 +249,9 @@ def in_intervals(seen: DataFrame, intervals: list[Interval]) -> DataFrame:
     seen = seen.where(f.col("event").isin("publish", "deliver"))
     found = as_rows_of_part(seen.withColumn("own", own).where("own is not null"), f.col("own"), judged=True)
     leads = [f.when(inside(each, each.lead, each.begin), each.part) for each in intervals]
-    leading = seen.withColumn("own", f.explode(f.array_compact(f.array(*leads))))
+    # Few rows are in any lead, and only for those an array is made.
+    leading = seen.where(f.coalesce(*leads).isNotNull())
+    leading = leading.withColumn("own", f.explode(f.array_compact(f.array(*leads))))
     return found.unionAll(as_rows_of_part(leading, f.col("own"), judged=True))
 
 

@@ -41,6 +41,8 @@ class AuditMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     """Of the audit, without the start of Spark."""
     elapsed_seconds: float
     """Of the whole command."""
+    processor_seconds: float
+    """Of all its processes; says more than elapsed time on a machine that others use too."""
     peak_memory_bytes: int
     """The highest sum of what the processes of the command hold in memory; pages that they share count in each."""
 
@@ -81,7 +83,7 @@ def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
     """Judge a trace with the command that users call, and watch its processes."""
     # -P: what lies in the current directory must not be imported in the place of the installed package.
     command = [sys.executable, "-P", "-m", "antiphon", "audit", "--spark", "--json", str(trace)]
-    said, elapsed, peak = watched(command)
+    said, watch = watched(command)
     found = msgspec.json.decode(said)
     if found["verdict"] != "clean":
         raise PeerError(f"the audit finds faults in {trace}, where there are none; one of the two is wrong")
@@ -91,22 +93,56 @@ def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
         trace_rows=count_rows(trace),
         trace_bytes=trace.stat().st_size,
         seconds=found["seconds"],
-        elapsed_seconds=elapsed,
-        peak_memory_bytes=peak,
+        elapsed_seconds=watch.seconds,
+        processor_seconds=watch.processor_seconds,
+        peak_memory_bytes=watch.peak_memory_bytes,
     )
 
 
-def watched(command: Sequence[str]) -> tuple[bytes, float, int]:
-    """What a command prints, how long it takes, and the most memory that it and its descendants hold together."""
+class Watch:
+    """What a command and its descendants use, looked at now and then."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.peak_memory_bytes = 0
+        self._ticks: dict[int, int] = {}
+
+    @property
+    def processor_seconds(self) -> float:
+        """What all processes had used when they were last seen."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def look(self, ancestor: int) -> None:
+        """Take notice of what runs now."""
+        parents: dict[int, int] = {}
+        pages: dict[int, int] = {}
+        ticks: dict[int, int] = {}
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                # The second field is a name in brackets, which may hold anything.
+                fields = (directory / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                held = int((directory / "statm").read_text(encoding="ascii").split()[1])
+            except (OSError, IndexError):
+                continue
+            process = int(directory.name)
+            parents[process], pages[process] = int(fields[1]), held
+            ticks[process] = int(fields[11]) + int(fields[12])
+        ours = [process for process in parents if descends(process, ancestor, parents)]
+        self._ticks |= {process: ticks[process] for process in ours}
+        held_bytes = sum(pages[process] for process in ours) * os.sysconf("SC_PAGE_SIZE")
+        self.peak_memory_bytes = max(self.peak_memory_bytes, held_bytes)
+
+
+def watched(command: Sequence[str]) -> tuple[bytes, Watch]:
+    """What a command prints, and what it used."""
     started = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    peak = 0
+    watch = Watch()
     ended = threading.Event()
 
     def look() -> None:
-        nonlocal peak
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            peak = max(peak, memory_bytes(process.pid))
+            watch.look(process.pid)
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -115,23 +151,8 @@ def watched(command: Sequence[str]) -> tuple[bytes, float, int]:
     finally:
         ended.set()
         watcher.join()
+    watch.seconds = time.perf_counter() - started
     if process.returncode != 0:
         reason = complaint.decode().strip().removeprefix("antiphon: ") or "it may have run out of memory"
         raise PeerError(f"the audit ended with code {process.returncode}: {reason}")
-    return said, time.perf_counter() - started, peak
-
-
-def memory_bytes(ancestor: int) -> int:
-    """What a process and its descendants hold in memory now; 0 where the system does not tell."""
-    parents: dict[int, int] = {}
-    pages: dict[int, int] = {}
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            # The second field is a name in brackets, which may hold anything.
-            fields = (directory / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            pages[int(directory.name)] = int((directory / "statm").read_text(encoding="ascii").split()[1])
-        except (OSError, IndexError):
-            continue
-        parents[int(directory.name)] = int(fields[1])
-    held = sum(count for process, count in pages.items() if descends(process, ancestor, parents))
-    return held * os.sysconf("SC_PAGE_SIZE")
+    return said, watch

@@ -50,8 +50,8 @@ def stays(rows: DataFrame) -> DataFrame:
     """What was received and then delivered, with the times and positions of both."""
     from pyspark.sql import functions as f
 
-    delivered = rows.where("event = 'deliver' and node != source").groupBy(*PUBLICATION, "node")
-    delivered = delivered.agg(f.min(f.struct(POSITION, "time")).alias("delivered"))
+    deliveries = rows.where("event = 'deliver' and node != source").groupBy(*PUBLICATION, "node")
+    delivered = deliveries.agg(f.min(f.struct(POSITION, "time")).alias("delivered"))
     received = first_receptions(rows).select(*PUBLICATION, "node", f.struct(POSITION, "time").alias("received"))
     return received.join(delivered, [*PUBLICATION, "node"])
 
@@ -242,8 +242,8 @@ def bandwidth_by_role(rows: DataFrame) -> DataFrame:
     """Join what was sent and received with what its nodes are in the topic."""
     from pyspark.sql import functions as f
 
-    roles = rows.where(f.col("event").isin("publish", "deliver")).groupBy("topic", "node")
-    roles = roles.agg(f.bool_or(f.col("event") == "publish").alias("publishes"))
+    seen = rows.where(f.col("event").isin("publish", "deliver")).groupBy("topic", "node")
+    roles = seen.agg(f.bool_or(f.col("event") == "publish").alias("publishes"))
     named = f.when(f.col("publishes"), "publisher").when(~f.col("publishes"), "subscriber").otherwise("relay")
     span = f.broadcast(rows.agg((f.max("time") - f.min("time") + 1).alias("ticks")))
     moved = (

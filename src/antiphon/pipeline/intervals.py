@@ -97,7 +97,7 @@ def intervals_of(
         older = older_than(publications, leads)
     finally:
         publications.unpersist()
-    found = []
+    found: list[Interval] = []
     for (topic, number), lead in leads.items():
         begin, end = list(pairwise([0, *cuts[topic], END]))[number]
         part = first_part + len(found)

@@ -209,12 +209,13 @@ def test_traces_of_live_nodes_are_judged_together(spark: SparkSession, clean: Pa
         assert found.checks["validity"].violations == 0
 
 
+Delivered = dict[int, list[tuple[int, list[int] | None]]]
 TOTAL = (
     "event string, order string, topic int, keys array<bigint>, node int, source int, sequence bigint, position bigint"
 )
 
 
-def in_total_order(delivered: dict[int, list[tuple[int, list[int] | None]]]) -> list[tuple[object, ...]]:
+def in_total_order(delivered: Delivered) -> list[tuple[object, ...]]:
     """For each node the numbers of what it delivered on topic 3, with their keys."""
     return [
         ("deliver", "total", 3, keys, node, 9, number, 100 * node + place)

@@ -226,12 +226,12 @@ def in_total_order(delivered: Delivered) -> list[tuple[object, ...]]:
 
 def test_nodes_that_disagree_on_one_key_are_found(spark: SparkSession) -> None:
     """Nodes 1 and 2 disagree on key 8; on key 7 they do not, though they have different things of it."""
-    agreed: dict[int, list[tuple[int, list[int] | None]]] = {
+    agreed: Delivered = {
         1: [(1, [7]), (2, [7]), (4, [7])],
         2: [(1, [7]), (3, [7]), (4, [7])],
     }
     assert judge_total_order(spark.createDataFrame(in_total_order(agreed), TOTAL)) == (0, None)
-    planted: dict[int, list[tuple[int, list[int] | None]]] = {
+    planted: Delivered = {
         1: [*agreed[1], (5, [8]), (6, [8])],
         2: [*agreed[2], (6, [8]), (5, [8])],
     }

@@ -259,6 +259,8 @@ def settings_for(master: str, options: SessionOptions, scratch: Path, version: s
     java_home = find_java_home()
     os.environ["JAVA_HOME"] = str(java_home)
     java_options = [f"-Djava.io.tmpdir={scratch}", *archive_options(java_home, spark_home, version)]
+    # Spark makes one method of a whole stage; above 8000 bytes Java would interpret it row by row.
+    java_options.append("-XX:-DontCompileHugeMethods")
     if options.brief:
         java_options.append("-XX:TieredStopAtLevel=1")
     found = {

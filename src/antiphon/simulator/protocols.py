@@ -25,6 +25,7 @@ from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
@@ -81,6 +82,8 @@ class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How many publications that had to queue may travel together."""
     directory: Flag = False
     """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
+    aggregate: Flag = False
+    """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
 
 
 class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -237,6 +240,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
     options = Options(
         setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
     )
+    form = PacketFormat() if chosen.aggregate else None
     views = [View(setting.cube.dimension, members) for members in setting.members]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
@@ -244,7 +248,11 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
             topics_of.setdefault(node, []).append(topic)
 
     def build(environment: Environment) -> VCubePs:
-        process = VCubePs(environment, setting.cube, options)
+        process = (
+            VCubePs(environment, setting.cube, options)
+            if form is None
+            else AggregatingVCubePs(environment, setting.cube, options, form)
+        )
         if options.directory:
             for topic, members in enumerate(setting.members):
                 process.begin_as_home(topic, members)

@@ -202,6 +202,9 @@ class Membership(Process):
         """Send to the members in this node's clusters up to ``height``; the answer is how many copies left."""
         raise NotImplementedError
 
+    def before_leaving(self, topic: Topic) -> None:
+        """This node is about to stop being a member: whatever it owes to others must leave now."""
+
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Question):
             self._receive_question(sender, message)
@@ -386,6 +389,7 @@ class Membership(Process):
         self.go_on(topic)
 
     def _leave_topic(self, topic: Topic) -> None:
+        self.before_leaving(topic)
         self._counter += 1
         topic.left_counter = self._counter
         topic.state = OUTSIDE

@@ -291,6 +291,12 @@ class AggregatingVCubePs(VCubePs):
             self._traffic.sent(self.me, publication_count(parts), size_bytes)
         self.environment.send(child, parts[0] if len(parts) == 1 else Parcel(parts))
 
+    def send_down(self, topic: Topic, message: Message, height: i64) -> i64:
+        if self._traffic is not None and not message.is_control():
+            for publication in publications_of(message):
+                self._traffic.stamped(publication)
+        return super().send_down(topic, message, height)
+
     def send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
         count = super().send_to_cluster(topic, message, s)
         form = self._form

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated
 
 import msgspec
@@ -25,7 +26,7 @@ from antiphon.cli.bench_peers import (
     perform_all,
 )
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.lab.live_packets import VARIANTS, Packets, measure_packets
+from antiphon.lab.live_packets import VARIANTS, Packets, measure_packets, median_of
 from antiphon.lab.live_stages import Stage, measure_stages
 from antiphon.lab.peers.registry import OURS
 from antiphon.lab.peers.report import Figures, Machine
@@ -33,7 +34,8 @@ from antiphon.lab.peers.workload import parse_workload
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-3,1-to-7,7-to-7"
 PACKET_PROCESSES = 8
-PACKET_SECONDS = 4.0
+PACKET_SECONDS = 2.0
+PACKET_ROUNDS = 3
 PACKET_PAYLOAD_BYTES = 100
 PACKET_RATES = "20,200,800"
 
@@ -110,25 +112,28 @@ def show_packets(rates: str, json: bool) -> None:
         raise UsageError(f"{rates!r} are no rates; write numbers, such as {PACKET_RATES}") from None
     if min(wanted) <= 0:
         raise UsageError(f"a rate is above 0, not {min(wanted):g}; leave it out")
-    found: list[Packets] = []
-    with output.progress("bench live", len(wanted) * len(VARIANTS)) as steps:
-        for rate in wanted:
-            for variant in VARIANTS:
-                found.append(measure_packets(variant, PACKET_PROCESSES, rate, PACKET_PAYLOAD_BYTES, PACKET_SECONDS))
-                steps.step(f"{variant}, {rate:g} a second")
+    rounds: dict[tuple[float, str], list[Packets]] = {}
+    with output.progress("bench live", len(wanted) * len(VARIANTS) * PACKET_ROUNDS) as steps:
+        for rate, _, variant in product(wanted, range(PACKET_ROUNDS), VARIANTS):
+            one = measure_packets(variant, PACKET_PROCESSES, rate, PACKET_PAYLOAD_BYTES, PACKET_SECONDS)
+            rounds.setdefault((rate, variant), []).append(one)
+            steps.step(f"{variant}, {rate:g} a second")
+    found = [median_of(several) for several in rounds.values()]
     if json:
         output.print_json(PacketReport(Machine.here(), found))
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for heading in ("rate", "frames", "writes", "segments", "bytes", "p50 µs", "p99 µs", "CPU µs"):
+    for heading in ("rate", "frames", "writes", "segments", "bytes", "held", "p50 µs", "p99 µs", "CPU µs"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in found:
         table.add_row(
             one.variant,
             f"{one.rate:g}",
             *(f"{value:.2f}" for value in (one.frames_per_message, one.writes_per_message, one.segments_per_message)),
-            *(f"{value:,.0f}" for value in (one.bytes_per_message, one.p50_us, one.p99_us, one.cpu_us_per_message)),
+            f"{one.bytes_per_message:,.0f}",
+            f"{one.held_per_message:.3f}",
+            *(f"{value:,.0f}" for value in (one.p50_us, one.p99_us, one.cpu_us_per_message)),
         )
     output.console.print(table)
     output.console.print(f"Per message published, with {PACKET_PROCESSES} processes that publish at the rate, each.")

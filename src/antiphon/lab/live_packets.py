@@ -12,6 +12,7 @@ and acknowledgements are included: what is divided by is messages published.
 from __future__ import annotations
 
 import asyncio
+import statistics
 import subprocess
 import sys
 import time
@@ -22,11 +23,13 @@ from typing import Final
 import msgspec
 
 import antiphon
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.live.settings import Settings
 
 TOPIC: Final = "room"
 STAMP_BYTES: Final = 8
+LATENCIES_AT_MOST: Final = 1000
 SETTLE_SECONDS: Final = 60.0
 """How long the last message may take to be everywhere."""
 
@@ -49,6 +52,7 @@ class Counted(msgspec.Struct, frozen=True):
     writes: int
     segments: int
     bytes_sent: int
+    held: int
     latencies_us: list[int]
     cpu_seconds: float
 
@@ -65,6 +69,7 @@ class Packets(msgspec.Struct, frozen=True):
     writes_per_message: float
     segments_per_message: float
     bytes_per_message: float
+    held_per_message: float
     p50_us: float
     p99_us: float
     cpu_us_per_message: float
@@ -79,12 +84,10 @@ VARIANTS: Final[dict[str, Settings]] = {
 }
 
 
-def measure_packets(
-    variant: str, processes: int, rate: float, payload_bytes: int, seconds: float, seed_port: str = "127.0.0.1:0"
-) -> Packets:
+def measure_packets(variant: str, processes: int, rate: float, payload_bytes: int, seconds: float) -> Packets:
     """Run one variant: every process publishes ``rate`` messages a second for so many seconds."""
     messages = max(1, round(rate * seconds))
-    settings = msgspec.structs.replace(VARIANTS[variant], listen=seed_port)
+    settings = VARIANTS[variant]
     task = Task(settings, processes, messages, rate, payload_bytes)
     with ExitStack() as open_ones:
         crew = [open_ones.enter_context(started())]
@@ -101,6 +104,16 @@ def measure_packets(
     return summary(variant, task, counted)
 
 
+def median_of(rounds: list[Packets]) -> Packets:
+    """Of several rounds the middle of every figure: other programs on the machine disturb single ones."""
+    figures = {
+        field: statistics.median(getattr(one, field) for one in rounds)
+        for field in Packets.__struct_fields__
+        if isinstance(getattr(rounds[0], field), float)
+    }
+    return msgspec.structs.replace(rounds[0], **figures)
+
+
 def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
     """The figures of all processes together."""
     published = sum(one.published for one in counted)
@@ -115,6 +128,7 @@ def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
         writes_per_message=sum(one.writes for one in counted) / published,
         segments_per_message=sum(one.segments for one in counted) / published,
         bytes_per_message=sum(one.bytes_sent for one in counted) / published,
+        held_per_message=sum(one.held for one in counted) / published,
         p50_us=float(latencies[len(latencies) // 2]),
         p99_us=float(latencies[len(latencies) * 99 // 100]),
         cpu_us_per_message=1e6 * sum(one.cpu_seconds for one in counted) / published,
@@ -179,21 +193,23 @@ async def perform(task: Task) -> None:
         latencies = await asyncio.wait_for(receiving, SETTLE_SECONDS)
         cpu_seconds = time.process_time() - cpu_before
         after = count(node)
-        frames, writes, segments, sent = (new - old for new, old in zip(after, before, strict=True))
-        found = Counted(task.messages, frames, writes, segments, sent, latencies, cpu_seconds)
+        frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
+        found = Counted(task.messages, frames, writes, segments, sent, held, thinned(latencies), cpu_seconds)
         say(msgspec.json.encode(found).decode())
         # Nobody leaves while others still count.
         await heard("end")
 
 
-def count(node: antiphon.Node) -> tuple[int, int, int, int]:
-    """Frames, writes, segments and bytes so far, over all links of a node."""
+def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
+    """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has held back."""
     links = node.cluster.links.values()
+    process = node.process
     return (
         sum(link.frames_sent for link in links),
         sum(link.writes for link in links),
         sum(max(0, link.segments_sent()) for link in links),
         sum(link.bytes_sent for link in links),
+        int(process.held_total) if isinstance(process, AggregatingVCubePs) else 0,
     )
 
 
@@ -220,8 +236,13 @@ async def receive(subscription: antiphon.Subscription, expected: int) -> list[in
     return latencies
 
 
+def thinned(latencies: list[int]) -> list[int]:
+    """Some of many values that have the same percentiles: an answer must fit a pipe, or it would stop the node."""
+    return sorted(latencies)[:: max(1, len(latencies) // LATENCIES_AT_MOST)]
+
+
 def say(word: str) -> None:
-    """Answer who directs."""
+    """Answer who directs. Nobody may be reading yet, and the loop waits meanwhile: a pipe has room for 64 KiB."""
     sys.stdout.write(word + "\n")
     sys.stdout.flush()
 

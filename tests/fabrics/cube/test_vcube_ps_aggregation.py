@@ -115,6 +115,18 @@ def test_who_leaves_sends_what_it_holds() -> None:
     assert process.unfinished() == 0
 
 
+def test_when_a_node_has_left_the_system_nothing_is_held_any_more() -> None:
+    """Its place in the trees is taken by others, so what was waited for may come another way."""
+    process, notebook = node_four(list(range(8)))
+    process.receive(0, publication((0, 1), (2, 1)))
+    notebook.sent.clear()
+    process.left(6)
+    assert sent(notebook) == [(5, [(0, 1)])]
+    assert process.held_back() == 0
+    process.receive(7, publication((2, 1)))
+    assert [(one.source, one.sequence) for one in notebook.delivered] == [(2, 1), (0, 1)]
+
+
 def test_a_copy_for_this_node_alone_frees_what_waited_for_it() -> None:
     process, notebook = node_four(list(range(8)))
     process.receive(0, publication((0, 1), (2, 1)))

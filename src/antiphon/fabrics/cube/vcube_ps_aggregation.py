@@ -29,7 +29,8 @@ full. Where windows are not full, nothing is.
 **Why nothing waits for ever.** ``f`` holds only while it is a member, and ``x`` and ``y`` do not count as past there:
 so both are among what a member gets. A hold waits for something that happened before what is held; along a chain of
 holds happened-before goes back, and it is finite. Views do not enter this argument. Who leaves sends all that it holds
-first. To serve a cluster later than it could be served is nothing new: that is what happens when a copy is returned.
+first, and so does who is told that a node has left the system, since trees are others then. To serve a cluster later
+than it could be served is nothing new: that is what happens when a copy is returned.
 
 Acknowledgements that go to the same neighbour at the same moment travel together too. A host that writes all that
 leaves in one turn at once needs no parcels: with ``form`` None there are none.
@@ -370,15 +371,28 @@ class AggregatingVCubePs(VCubePs):
                     freed.append(forwarded)
 
     def before_leaving(self, topic: Topic) -> None:
-        holding = self._holdings.pop(topic.name, None)
-        if holding is not None:
-            freed: list[Forwarded] = []
-            for queue in holding.waiting_for.values():
-                for forwarded in queue:
-                    forwarded.look_at_rest()
-                    freed.append(forwarded)
-            self._send_freed(topic, freed)
-            self._send_answers()
+        self._let_go(topic)
+        self._holdings.pop(topic.name, None)
+
+    def left(self, node: i64) -> None:
+        super().left(node)
+        # The trees are others now, and what was waited for may take another way.
+        for topic in self.topics():
+            self._let_go(topic)
+
+    def _let_go(self, topic: Topic) -> None:
+        """Send all that is held back on a topic."""
+        holding = self._holdings.get(topic.name)
+        if holding is None or len(holding.waiting_for) == 0:
+            return
+        freed: list[Forwarded] = []
+        for queue in holding.waiting_for.values():
+            for forwarded in queue:
+                forwarded.look_at_rest()
+                freed.append(forwarded)
+        holding.waiting_for = {}
+        self._send_freed(topic, freed)
+        self._send_answers()
 
     # Answers, and what is measured.
 

@@ -183,6 +183,9 @@ class VCubePs(Membership):
             self.environment.send(newcomer, message)
         return len(passive)
 
+    def started(self, packet: Message, copies: i64) -> None:
+        """An own packet has left in so many copies; for those who measure."""
+
     def start_publications(self, topic: Topic) -> None:
         """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
         started: list[Ordered] = []
@@ -200,6 +203,7 @@ class VCubePs(Membership):
         del topic.queue[: len(started)]
         packet: Message = started[0] if len(started) == 1 else Bundle(started)
         count = self.send_down(topic, packet, self.cube.dimension)
+        self.started(packet, count)
         if count > 0:
             topic.in_flight += 1
             topic.waves.open(publication_key(self.me, packet.sequence), count, NO_NODE)

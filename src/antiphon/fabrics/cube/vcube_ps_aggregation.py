@@ -142,10 +142,15 @@ class AggregatingVCubePs(VCubePs):
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Parcel):
+        # What is often called is called by other names than in the superclass, whose calls then stay direct.
+        if isinstance(message, (Ordered, Bundle)):
+            self._receive_packets(self.find_topic(message.topic), sender, [message])
+        elif isinstance(message, Parcel):
             self._receive_parcel(sender, message)
         else:
             super().receive(sender, message)
+            if isinstance(message, LeafCopy):
+                self._after_leaf_copy(message)
         if len(self._answers) > 0:
             self._send_answers()
 
@@ -156,9 +161,6 @@ class AggregatingVCubePs(VCubePs):
                 self.close_one(topic, part)
         else:
             self._receive_packets(topic, sender, parcel.parts)
-
-    def receive_packet(self, sender: i64, packet: Message) -> None:
-        self._receive_packets(self.find_topic(packet.topic), sender, [packet])
 
     def _receive_packets(self, topic: Topic, sender: i64, packets: list[Message]) -> None:
         """Packets that came together, with a cluster to serve."""
@@ -176,25 +178,35 @@ class AggregatingVCubePs(VCubePs):
             fresh.append(Forwarded(packet, sender, height, self._arrivals))
         self._forward(topic, fresh)
         for packet in packets:
-            self.take(topic, packet)
+            if topic.state != MEMBER:
+                topic.early.append(packet)
+                continue
+            for publication in publications_of(packet):
+                self._deliver_after(topic, publication)
 
-    def receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
+    def _after_leaf_copy(self, copy: LeafCopy) -> None:
+        """A copy that is not handed on has been taken: others may have waited for it."""
         if self._traffic is not None:
             self._count_received([copy.packet])
-        super().receive_leaf_copy(sender, copy)
         topic = self.find_topic(copy.topic)
-        if topic.state == MEMBER:
-            # It is not handed on, but others may have waited for it.
+        if topic.state == MEMBER and self._holds:
+            holding = self._holding(topic)
             freed: list[Forwarded] = []
-            self._look_again(topic, self._holding(topic), copy.packet, freed)
+            self._note(topic, holding, copy.packet)
+            self._look_again(topic, holding, copy.packet, freed)
             self._send_freed(topic, freed)
+            order = topic.order
+            if isinstance(order, CausalOrder):
+                # The superclass delivers such a copy, and whatever it releases; it comes to newcomers only.
+                for key in [key for key in holding.undelivered if order.counts(key)]:
+                    del holding.undelivered[key]
 
-    def take(self, topic: Topic, packet: Message) -> None:
-        if self._holds and topic.state == MEMBER:
+    def after_joining(self, topic: Topic, early: list[Message]) -> None:
+        for packet in early:
             self._note(topic, self._holding(topic), packet)
-        super().take(topic, packet)
 
-    def arrived(self, topic: Topic, publication: Ordered) -> None:
+    def _deliver_after(self, topic: Topic, publication: Ordered) -> None:
+        """A publication has arrived: deliver all that may be."""
         undelivered = self._holding(topic).undelivered
         for released in topic.order.arrived(publication):
             undelivered.pop(publication_key(released.source, released.sequence), None)
@@ -270,7 +282,9 @@ class AggregatingVCubePs(VCubePs):
         form = self._form
         if child == NO_NODE or form is None or len(going) == 1:
             for forwarded in going:
-                forwarded.copies += self.send_to_cluster(topic, forwarded.packet, s)
+                copies = self.send_to_cluster(topic, forwarded.packet, s)
+                forwarded.copies += copies
+                self._count_sent(forwarded.packet, copies)
             return
         parts: list[Message] = []
         size = form.header_bytes
@@ -292,20 +306,18 @@ class AggregatingVCubePs(VCubePs):
             self._traffic.sent(self.me, publication_count(parts), size_bytes)
         self.environment.send(child, parts[0] if len(parts) == 1 else Parcel(parts))
 
-    def send_down(self, topic: Topic, message: Message, height: i64) -> i64:
-        if self._traffic is not None and not message.is_control():
-            for publication in publications_of(message):
+    def started(self, packet: Message, copies: i64) -> None:
+        if self._traffic is not None:
+            for publication in publications_of(packet):
                 self._traffic.stamped(publication)
-        return super().send_down(topic, message, height)
+            self._count_sent(packet, copies)
 
-    def send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
-        count = super().send_to_cluster(topic, message, s)
+    def _count_sent(self, packet: Message, copies: i64) -> None:
         form = self._form
-        if self._traffic is not None and form is not None and not message.is_control():
-            size = form.header_bytes + packet_bytes(form, message)
-            for _ in range(count):
-                self._traffic.sent(self.me, publication_count([message]), size)
-        return count
+        if self._traffic is not None and form is not None:
+            size = form.header_bytes + packet_bytes(form, packet)
+            for _ in range(copies):
+                self._traffic.sent(self.me, publication_count([packet]), size)
 
     def _note(self, topic: Topic, holding: Holding, packet: Message) -> None:
         """Write down what the publications of a packet name, unless they count as past."""

@@ -134,6 +134,7 @@ def test_the_default_table() -> None:
         Line(2048),
         Line(1024, causal=True),
         Line(1024, whole_protocol=True),
+        Line(1024, aggregation=True),
         Line(100_000, publishers=1),
     ]
     assert set(default_lines(large=True)) - set(default_lines(large=False)) == {

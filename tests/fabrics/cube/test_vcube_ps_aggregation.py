@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, PacketFormat, Traffic, full_or_partial
-from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Parcel
+from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs, Parcel
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
 from antiphon.simulator.actions import Publish

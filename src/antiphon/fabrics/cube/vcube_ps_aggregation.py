@@ -3,7 +3,7 @@
 The thesis leaves this open (section 6.2): its aggregation (:mod:`antiphon.fabrics.cube.aggregation`) needs vectors of
 the size of the system and trees that never change. Here a member that forwards ``x`` holds it back from its cluster
 ``s`` while it lacks some ``y`` that happened before ``x`` and that it will have to send into cluster ``s`` as well.
-When ``y`` arrives, both go in one packet (:class:`antiphon.fabrics.cube.messages.Parcel`).
+When ``y`` arrives, both go in one packet (:class:`Parcel`).
 
 **What is missing, without vectors.** A barrier names immediate predecessors only. Of one that has arrived and waits for
 its own delivery the barrier is known, and so on: what ``x`` lacks is whatever these chains end at that has not arrived.
@@ -40,9 +40,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy, Parcel, Refusal
+from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy, Refusal
 from antiphon.fabrics.cube.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topic import MEMBER, Options, Topic
 from antiphon.fabrics.cube.topology import Cube, cluster
@@ -51,6 +51,26 @@ from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, Message, publicat
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Ordered
+
+
+@mypyc_attr(acyclic=True)
+class Parcel(Message):
+    """Messages to one neighbour that leave at the same moment: publications and bundles, or acknowledgements.
+
+    Each is handled as if it had come alone, except that what goes on to the same neighbour goes on together. A parcel
+    is named after its first part; all parts are about the same topic.
+    """
+
+    def __init__(self, parts: list[Message]) -> None:
+        first = parts[0]
+        super().__init__(first.source, first.sequence, first.topic)
+        self.parts: Final[list[Message]] = parts
+
+    def is_control(self) -> bool:
+        return self.parts[0].is_control()
+
+    def is_credit(self) -> bool:
+        return self.parts[0].is_credit()
 
 
 @final

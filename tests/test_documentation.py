@@ -78,7 +78,11 @@ def table_of(heading: str) -> list[list[str]]:
 def test_the_settings_in_the_documentation_are_those_of_a_node() -> None:
     written = {cells[0].strip("`"): cells[1].strip("`") for cells in table_of("setting")}
     defaults = {name: getattr(Settings(), name) for name in Settings.__struct_fields__}
-    assert written == {name: "none" if value is None else str(value) for name, value in defaults.items()}
+    in_toml = {None: "none", False: "false", True: "true"}
+    assert written == {
+        name: in_toml[value] if value is None or isinstance(value, bool) else str(value)
+        for name, value in defaults.items()
+    }
 
 
 def test_the_metrics_in_the_documentation_are_those_of_a_node() -> None:

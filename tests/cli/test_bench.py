@@ -52,6 +52,16 @@ def test_the_whole_protocol_for_programs(command: Command) -> None:
     assert (found["events"], found["sum_latency"]) == (130_816, 27_746_018)
 
 
+def test_aggregation_for_programs(command: Command) -> None:
+    """Table 4.1: fewer packets than the messages that are received in them."""
+    found = json.loads(command("bench", "simulator", "--nodes", "64", "--seed", "1", "--aggregation", "--json").said)
+    assert list(found) == [*KEYS, "held_total", "held_peak", "receptions", "receptions_per_second", "packets"]
+    assert found["receptions"] == 64 * 63
+    assert found["packets"] < found["receptions"]
+    called = command("bench", "simulator", "--aggregation", "--causal", "--json")
+    assert (called.code, "use --aggregation alone" in called.complained) == (2, True)
+
+
 def test_simpy_for_programs(command: Command) -> None:
     ours, theirs = (
         json.loads(command("bench", "simulator", "--nodes", "64", "--json", *rival).said)
@@ -124,6 +134,7 @@ def test_the_default_table() -> None:
         Line(2048),
         Line(1024, causal=True),
         Line(1024, whole_protocol=True),
+        Line(1024, aggregation=True),
         Line(100_000, publishers=1),
     ]
     assert set(default_lines(large=True)) - set(default_lines(large=False)) == {

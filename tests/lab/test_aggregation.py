@@ -9,15 +9,21 @@ import pytest
 
 from antiphon.lab.aggregation import (
     AGGREGATION,
+    FIXED,
+    HYBRID,
     LITERAL,
     NO_AGGREGATION,
+    RIDE_ALONG,
     SINGLE_TREE,
     TIMER,
+    TOPIC,
+    TOPIC_AGGREGATION,
     Broadcasts,
     measure,
     start_times,
     travel,
 )
+from antiphon.lab.aggregation_better import AGGREGATION_BETTER
 from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7
 from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3, side_by_side
 from antiphon.lab.aggregation_trees import FIG_4_9
@@ -43,7 +49,7 @@ def test_with_aggregation_every_message_still_travels_over_every_edge() -> None:
     assert found.largest_packets.max() == len(counts) - 1
 
 
-@pytest.mark.parametrize("protocol", [AGGREGATION, NO_AGGREGATION, SINGLE_TREE, TIMER])
+@pytest.mark.parametrize("protocol", [AGGREGATION, NO_AGGREGATION, SINGLE_TREE, TIMER, HYBRID, TOPIC_AGGREGATION])
 def test_nothing_is_delivered_before_it_is_received_and_pending_is_counted_per_node(protocol: str) -> None:
     run = travel(Broadcasts(16, protocol, timer_ticks=20), 3)
     elsewhere = ~np.eye(16, dtype=bool)
@@ -65,10 +71,39 @@ def test_pairs_share_their_start_times_and_the_delays_of_what_leaves_at_the_same
     assert together.received[first, nearest] == alone.received[first, nearest]
 
 
+def test_on_barriers_it_saves_about_what_it_saves_on_vectors_and_riders_save_more() -> None:
+    """Pairs that meet the same delays; without holding back VCube-PS sends a packet per message and edge."""
+    vectors, barriers, one_by_one, riders = (
+        measure(Broadcasts(64, protocol, paired=True), 1)
+        for protocol in (AGGREGATION, TOPIC_AGGREGATION, TOPIC, RIDE_ALONG)
+    )
+    assert one_by_one.packets == one_by_one.answers == 64 * 63
+    assert abs(barriers.packets - vectors.packets) < 0.01 * 64 * 63
+    assert barriers.bytes_sent < vectors.bytes_sent
+    assert barriers.answers < one_by_one.answers
+    assert riders.packets < vectors.packets
+
+
+def test_where_links_keep_their_delays_pairs_are_delivered_at_the_same_time() -> None:
+    """Figure 4.5: the text finds deliveries of pairs equal; only output queues can make a difference here."""
+    together, alone = (travel(Broadcasts(32, protocol, FIXED), 2) for protocol in (AGGREGATION, NO_AGGREGATION))
+    assert together.engine.sent < alone.engine.sent
+    assert abs(together.delivered - alone.delivered).mean() < 1
+
+
 def test_literal_start_times_are_poisson_variables() -> None:
     times = np.array(start_times(Broadcasts(1024, starts=LITERAL), 1))
     assert abs(times.mean() - 1000) < 5
     assert abs(times.std() - 1000**0.5) < 3
+
+
+def test_what_goes_beyond_is_measured_against_none_pair_by_pair() -> None:
+    report = AGGREGATION_BETTER.run(AGGREGATION_BETTER.plan(False, 64, 1), 1, lambda _: None)
+    found = {row.label: row.measured.mean for row in report.rows}
+    for system in ("aggregation", "ride-along", "hybrid of 10", "timer of 10", "VCube-PS with aggregation"):
+        assert found[f"packets against none, {system}, 64 nodes, calibrated"] < 0
+    assert found["packets, VCube-PS, 64 nodes, calibrated"] == 64 * 63
+    assert all(row.published is None for row in report.rows)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)

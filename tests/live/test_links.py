@@ -138,6 +138,7 @@ def test_what_queues_in_a_turn_is_one_write(size: int) -> None:
     assert transport.writes == 2
     assert transport.written == framed(b"before the connection", *frames)
     assert (writer.frames_sent, writer.bytes_sent, writer.unwritten_bytes()) == (6, len(transport.written), 0)
+    assert writer.writes == 2
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":x", "host:port", "host:70000", "host:-1"])

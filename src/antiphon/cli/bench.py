@@ -13,7 +13,7 @@ from rich.table import Table
 
 from antiphon.cli import bench_audit, bench_live, bench_peers, bench_spark, output
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.lab.reference import Measurement, run_reference, run_whole_protocol
+from antiphon.lab.reference import Measurement, run_aggregation, run_reference, run_whole_protocol
 
 app = typer.Typer(name="bench", help="Benchmarks, on work that others can repeat.", no_args_is_help=True)
 
@@ -30,6 +30,7 @@ class Line(msgspec.Struct, frozen=True):
     publishers: int | None = None
     rival: bool = False
     whole_protocol: bool = False
+    aggregation: bool = False
 
     def arguments(self, seed: int) -> list[str]:
         """The command line that runs it."""
@@ -40,6 +41,8 @@ class Line(msgspec.Struct, frozen=True):
             found.append("--rival")
         if self.whole_protocol:
             found.append("--whole-protocol")
+        if self.aggregation:
+            found.append("--aggregation")
         if self.publishers is not None:
             found += ["--publishers", str(self.publishers)]
         return found
@@ -47,6 +50,8 @@ class Line(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         if self.rival:
             return "SimPy"
+        if self.aggregation:
+            return "causal aggregation, everybody broadcasts"
         if self.whole_protocol:
             return (
                 "VCube-PS, everybody publishes" if self.publishers is None else f"VCube-PS, {self.publishers} publish"
@@ -85,6 +90,12 @@ def simulator(
         bool,
         typer.Option("--whole-protocol", help="Run VCube-PS instead: a topic, causal barriers, acknowledgements."),
     ] = False,
+    aggregation: Annotated[
+        bool,
+        typer.Option(
+            "--aggregation", help="Run causal aggregation on vector clocks instead, on its own model of delays."
+        ),
+    ] = False,
     large: Annotated[
         bool, typer.Option("--large", help="Also 4096 nodes, and a million with one broadcast; takes minutes.")
     ] = False,
@@ -97,16 +108,16 @@ def simulator(
     """
     output.warn_if_not_compiled()
     if json:
-        line = Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol)
+        line = Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol, aggregation)
         output.print_json(measure(line, seed))
         return
-    if nodes is None and not (causal or rival or publishers or whole_protocol):
+    if nodes is None and not (causal or rival or publishers or whole_protocol or aggregation):
         lines = default_lines(large)
         rival_nodes = RIVAL_NODES
     else:
-        lines = [Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol)]
+        lines = [Line(nodes or DEFAULT_NODES, causal, publishers, rival, whole_protocol, aggregation)]
         rival_nodes = min(lines[0].nodes, RIVAL_NODES)
-    compares = find_spec("simpy") is not None and not rival and rival_nodes & (rival_nodes - 1) == 0
+    compares = find_spec("simpy") is not None and not rival and not aggregation and rival_nodes & (rival_nodes - 1) == 0
     if compares:
         lines.append(Line(rival_nodes, rival=True))
         if Line(rival_nodes) not in lines:
@@ -119,6 +130,8 @@ def simulator(
     show(measured)
     if compares:
         show_ratio(measured[Line(rival_nodes)], measured[Line(rival_nodes, rival=True)])
+    elif aggregation:
+        show_receptions(measured[lines[0]])
     elif not rival:
         output.console.print("SimPy is not compared: it needs `pip install simpy`, and a power of two of nodes.")
 
@@ -130,6 +143,7 @@ def default_lines(large: bool) -> list[Line]:
         *(Line(nodes) for nodes in sizes),
         Line(DEFAULT_NODES, causal=True),
         Line(DEFAULT_NODES, whole_protocol=True),
+        Line(DEFAULT_NODES, aggregation=True),
         Line(100_000, publishers=1),
     ]
     return [*lines, Line(4096, whole_protocol=True), Line(1_000_000, publishers=1)] if large else lines
@@ -137,6 +151,10 @@ def default_lines(large: bool) -> list[Line]:
 
 def measure(line: Line, seed: int) -> Measurement:
     """Run one line in this process."""
+    if line.aggregation and (line.causal or line.rival or line.whole_protocol or line.publishers is not None):
+        raise UsageError("aggregation has an order of its own and everybody broadcasts; use --aggregation alone")
+    if line.aggregation:
+        return run_aggregation(line.nodes, seed)
     if line.whole_protocol and (line.causal or line.rival):
         raise UsageError("the whole protocol has an order of its own; leave out --causal and --rival")
     if line.whole_protocol:
@@ -183,6 +201,14 @@ def show(measured: dict[Line, Measurement]) -> None:
             f"{one.mean_latency:.4f}",
         )
     output.console.print(table)
+
+
+def show_receptions(one: Measurement) -> None:
+    """What an aggregating run did: receptions are of messages, of which a packet holds several."""
+    if one.receptions is not None and one.packets is not None and one.receptions_per_second is not None:
+        output.console.print(
+            f"{one.receptions:,} receptions from {one.packets:,} packets; {one.receptions_per_second:,.0f} per second."
+        )
 
 
 def show_ratio(ours: Measurement, theirs: Measurement) -> None:

@@ -53,6 +53,10 @@ def node(
         Seconds, setting("S", "For how long messages are kept; the default is for ever.")
     ] = None,
     window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
+    gather_seconds: Annotated[Seconds, setting("S", "How long what is sent waits for more; 0, not at all.")] = None,
+    aggregate: Annotated[
+        bool | None, setting("", "Hold back what nobody further on could deliver yet, to send it with what it lacks.")
+    ] = None,
     maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
     join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,

@@ -8,6 +8,8 @@ published numbers, whichever way they are read. **Literal** is a Poisson variabl
 deviation of delays, 25. **Calibrated** is uniform in a window of 430 ticks with a deviation of 33: found by trying, it
 gives the published packets at all sizes, and with them the messages per packet and the waits. **Wide delays** are the
 calibrated start times with a deviation of 80, which holds messages back as long as published, and saves more packets.
+**Fixed delays** are the calibrated start times with a delay that every link draws once and keeps, of deviation 75: that
+it is drawn anew whenever a link is used is said in section 4.5.6 of the experiment there, as if elsewhere it were not.
 """
 
 from __future__ import annotations
@@ -24,17 +26,21 @@ from antiphon.fabrics.cube import (
     CausalAggregation,
     PacketBroadcast,
     PacketFormat,
+    RidingAggregation,
     SingleTreeAggregation,
     TimerBundling,
     Traffic,
     full_or_partial,
 )
+from antiphon.fabrics.cube.vcube_ps import Options
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.actions import Publish
 from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Delay, Network, NormalDelay
+from antiphon.simulator.network import Delay, LinkDelay, Network, NormalDelay
 
 MEAN_TICKS = 100
 PAYLOAD_BYTES = 50
@@ -45,7 +51,8 @@ DELAY_STREAM = 111
 CALIBRATED = "calibrated"
 LITERAL = "literal"
 WIDE = "wide delays"
-DEVIATION_TICKS = {CALIBRATED: 33, LITERAL: 25, WIDE: 80}
+FIXED = "fixed delays"
+DEVIATION_TICKS = {CALIBRATED: 33, LITERAL: 25, WIDE: 80, FIXED: 75}
 WINDOW_TICKS = 430
 POISSON_MEAN_TICKS = 1000
 
@@ -53,6 +60,11 @@ AGGREGATION = "aggregation"
 NO_AGGREGATION = "no aggregation"
 TIMER = "timer"
 SINGLE_TREE = "single tree"
+RIDE_ALONG = "ride-along"
+HYBRID = "hybrid"
+TOPIC = "VCube-PS"
+TOPIC_AGGREGATION = "VCube-PS with aggregation"
+"""The first four are published, the others our own; VCube-PS is the topic protocol, on causal barriers."""
 
 MODEL: dict[str, object] = {
     "transmission_ticks": 1,
@@ -62,6 +74,7 @@ MODEL: dict[str, object] = {
     "largest_packet_bytes": LARGEST_PACKET_BYTES,
     "literal": f"start at a Poisson variable of mean {POISSON_MEAN_TICKS}, deviation {DEVIATION_TICKS[LITERAL]}",
     "calibrated": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[CALIBRATED]}",
+    "fixed delays": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[FIXED]}, drawn once per link",
     "wide delays": f"start uniform in [0, {WINDOW_TICKS}], deviation {DEVIATION_TICKS[WIDE]}",
 }
 
@@ -83,7 +96,7 @@ class Broadcasts:
     paired: bool = False
 
     def __str__(self) -> str:
-        timer = f" of {self.timer_ticks}" if self.protocol == TIMER else ""
+        timer = f" of {self.timer_ticks}" if self.timer_ticks > 0 else ""
         payload = f", {self.payload_bytes} bytes" if self.payload_bytes != PAYLOAD_BYTES else ""
         return f"{self.protocol}{timer}, {self.nodes} nodes, {self.starts}{payload}"
 
@@ -92,11 +105,13 @@ class Broadcasts:
 class Measured:
     """What one run gives. Times are means over all messages and receivers, in ticks.
 
-    ``pending_peaks`` and ``largest_packets`` have an entry per node, ``dependencies`` one per message, and
-    ``by_publications`` and ``by_bytes`` one per size of a packet.
+    ``packets`` holds those with messages, ``answers`` acknowledgements. ``pending_peaks`` and ``largest_packets`` have
+    an entry per node, ``dependencies`` one per message, and ``by_publications`` and ``by_bytes`` one per size of a
+    packet.
     """
 
     packets: int
+    answers: int
     bytes_sent: int
     closed: int
     reception: float
@@ -155,15 +170,18 @@ class Journeys:
         nodes = len(self.starts)
         elsewhere = ~np.eye(nodes, dtype=bool)
         latency = (self.received - self.starts[:, None])[elsewhere]
+        by_publications = np.array(list(self.traffic.by_publications))
+        packets = int(by_publications.sum())
         return Measured(
-            packets=int(self.engine.sent),
+            packets=packets,
+            answers=int(self.engine.sent) - packets,
             bytes_sent=int(self.traffic.bytes_sent),
             closed=int(self.traffic.closed),
             reception=float(latency.mean()),
             delivery=float((self.delivered - self.starts[:, None])[elsewhere].mean()),
             send_wait=int(self.engine.queue_ticks) / int(self.engine.charged),
             delayed=int(np.count_nonzero((self.delivered > self.received)[elsewhere])),
-            by_publications=np.array(list(self.traffic.by_publications)),
+            by_publications=by_publications,
             by_bytes=np.array(list(self.traffic.by_bytes)),
             largest_packets=np.array(list(self.traffic.largest)),
             pending_peaks=self.pending_peaks(),
@@ -194,6 +212,9 @@ def builder(case: Broadcasts, traffic: Traffic) -> Callable[[Environment], Proce
     """What builds the process at a node."""
     cube = full_or_partial(case.nodes)
     form = PacketFormat(LARGEST_PACKET_BYTES)
+    view = View(cube.dimension, range(case.nodes))
+    # As all the others here it serves the children in the order of their clusters.
+    options = Options(largest_first=False)
 
     def build(environment: Environment) -> Process:
         if case.protocol == AGGREGATION:
@@ -202,6 +223,14 @@ def builder(case: Broadcasts, traffic: Traffic) -> Callable[[Environment], Proce
             return TimerBundling(environment, cube, form, traffic, case.timer_ticks)
         if case.protocol == SINGLE_TREE:
             return SingleTreeAggregation(environment, cube, form, traffic)
+        if case.protocol in (RIDE_ALONG, HYBRID):
+            always = case.protocol == HYBRID
+            return RidingAggregation(environment, cube, form, traffic, None, case.timer_ticks, always)
+        if case.protocol in (TOPIC, TOPIC_AGGREGATION):
+            holds = case.protocol == TOPIC_AGGREGATION
+            member = AggregatingVCubePs(environment, cube, options, form, traffic, holds)
+            member.begin_as_member(0, view)
+            return member
         return PacketBroadcast(environment, cube, form, traffic)
 
     return build
@@ -211,9 +240,12 @@ def travel(case: Broadcasts, seed: int) -> Journeys:
     """Run one case to its end."""
     nodes = case.nodes
     traffic = Traffic(nodes, LARGEST_PACKET_BYTES, keeps_journeys=True)
-    law = NormalDelay(MEAN_TICKS, DEVIATION_TICKS[case.starts])
+    law: Delay = NormalDelay(MEAN_TICKS, DEVIATION_TICKS[case.starts])
+    if case.starts == FIXED:
+        law = LinkDelay(law, seed)
     by_moment = DelayByMoment(law, seed)
-    network = Network(by_moment if case.paired else law)
+    # Acknowledgements, which only VCube-PS has, are free of charge, as in the published experiments with it.
+    network = Network(by_moment if case.paired else law, charge_control=False)
     engine = Engine(nodes, network, builder(case, traffic), seed)
     calendar = engine.calendar
     by_moment.now = lambda: int(calendar.now)

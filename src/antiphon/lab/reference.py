@@ -13,6 +13,8 @@ publications wait, and at most 4 at one node at a time.
 It runs on the general engine and the broadcast that everything else uses. Sizes that are not a power of two, and
 fewer publishers, are allowed too. The *whole protocol* is the same work done by VCube-PS: all nodes are members of
 one topic, publications carry causal barriers and are delivered in causal order, at the same ticks as by vector clocks.
+With *aggregation* the broadcast is that of chapter 4 of the thesis on its calibrated model
+(:mod:`antiphon.lab.aggregation`), where delays vary and there are no acknowledgements.
 """
 
 from __future__ import annotations
@@ -25,17 +27,18 @@ from pathlib import Path
 
 import msgspec
 
-from antiphon.fabrics.cube import TreeBroadcast, full_or_partial
+from antiphon.fabrics.cube import CausalAggregation, TreeBroadcast, full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
+from antiphon.lab import aggregation
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
 from antiphon.simulator.actions import Publish
 from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
 
 WINDOW_TICKS = 1001
 PROPAGATION_TICKS = 100
@@ -58,6 +61,9 @@ class Measurement(msgspec.Struct, omit_defaults=True):
     publishers: int | None = None
     held_total: int | None = None
     held_peak: int | None = None
+    receptions: int | None = None
+    receptions_per_second: float | None = None
+    packets: int | None = None
 
     @classmethod
     def of_run(
@@ -96,7 +102,6 @@ def start_ticks(seed: int, identifier: int) -> int:
 def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int | None = None) -> Measurement:
     """Run the workload; with ``publishers`` only the first so many nodes start a broadcast."""
     check_sizes(nodes, publishers)
-    begun = time.perf_counter()
     cube = full_or_partial(nodes)
     orders: list[Order] = []
 
@@ -106,13 +111,12 @@ def run_reference(nodes: int, seed: int, causal: bool = False, publishers: int |
         orders.append(CausalVectors(environment.identifier))
         return TreeBroadcast(environment, cube, orders[-1])
 
-    return measured(nodes, seed, publishers, build, orders, begun)
+    return on_reference(nodes, seed, publishers, build, orders)
 
 
 def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> Measurement:
     """Run the workload on VCube-PS: all nodes are members of one topic from the start."""
     check_sizes(nodes, publishers)
-    begun = time.perf_counter()
     cube = full_or_partial(nodes)
     view = View(cube.dimension, range(nodes))
     options = Options(largest_first=False)
@@ -124,21 +128,48 @@ def run_whole_protocol(nodes: int, seed: int, publishers: int | None = None) -> 
         orders.append(process.topics()[0].order)
         return process
 
-    return measured(nodes, seed, publishers, build, orders, begun)
+    return on_reference(nodes, seed, publishers, build, orders)
 
 
-def measured(
-    nodes: int,
-    seed: int,
-    publishers: int | None,
-    build: Callable[[Environment], Process],
-    orders: list[Order],
-    begun: float,
+def run_aggregation(nodes: int, seed: int) -> Measurement:
+    """Run causal aggregation on its calibrated model: every node broadcasts one message of 50 bytes."""
+    check_sizes(nodes, None)
+    begun = time.perf_counter()
+    cube = full_or_partial(nodes)
+    orders: list[Order] = []
+
+    def build(environment: Environment) -> Process:
+        process = CausalAggregation(environment, cube)
+        orders.append(process.order)
+        return process
+
+    case = aggregation.Broadcasts(nodes)
+    law = NormalDelay(aggregation.MEAN_TICKS, aggregation.DEVIATION_TICKS[case.starts])
+    engine = Engine(nodes, Network(law), build, seed)
+    for identifier, start in enumerate(aggregation.start_times(case, seed)):
+        engine.at(start, Publish(identifier, bytes(case.payload_bytes)))
+    measurement = measured(engine, nodes, seed, None, orders, begun)
+    measurement.receptions = engine.deliveries - engine.own_deliveries
+    measurement.receptions_per_second = measurement.receptions / measurement.seconds
+    measurement.packets = engine.sent
+    return measurement
+
+
+def on_reference(
+    nodes: int, seed: int, publishers: int | None, build: Callable[[Environment], Process], orders: list[Order]
 ) -> Measurement:
     """Run the workload on processes that ``build`` makes, with ``orders`` where there are any."""
+    begun = time.perf_counter()
     engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
     for identifier in range(nodes if publishers is None else publishers):
         engine.at(start_ticks(seed, identifier), Publish(identifier))
+    return measured(engine, nodes, seed, publishers, orders, begun)
+
+
+def measured(
+    engine: Engine, nodes: int, seed: int, publishers: int | None, orders: list[Order], begun: float
+) -> Measurement:
+    """Run what has been prepared since ``begun``."""
     ready = time.perf_counter()
     engine.run()
     measurement = Measurement.of_run(

@@ -39,6 +39,8 @@ CREDIT_SECONDS: Final = 0.004
 CREDIT_FRAMES: Final = 16
 """How long acknowledgements wait for others to travel with, and how many travel without waiting. At low rates this
 saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
+GATHER_BYTES: Final = 64 << 10
+"""So much for one peer does not wait for more, whatever the setting says."""
 HURRY_SECONDS: Final = 0.05
 """How long they are written at once after a publisher has said that it waits for them."""
 
@@ -66,6 +68,8 @@ class NodeCore(Publisher):
         self._dirty: set[FrameWriter] = set()
         self._unhurried: set[FrameWriter] = set()
         self._is_unhurried_scheduled = False
+        self._gathering: set[FrameWriter] = set()
+        self._is_gathering_scheduled = False
         self._blocked: set[Outbox] = set()
         # Of batches that wait for the disk.
         self._receipts: set[asyncio.Future[None]] = set()
@@ -249,8 +253,21 @@ class NodeCore(Publisher):
     def _write_dirty(self) -> None:
         if self._dirty:
             dirty, self._dirty = self._dirty, set()
+            gathers = self.settings.gather_seconds > 0
             for writer in dirty:
-                writer.flush()
+                if gathers and writer.queued_bytes < GATHER_BYTES:
+                    self._gathering.add(writer)
+                else:
+                    writer.flush()
+            if self._gathering and not self._is_gathering_scheduled:
+                self._is_gathering_scheduled = True
+                self.loop.call_later(self.settings.gather_seconds, self._write_gathered)
+
+    def _write_gathered(self) -> None:
+        gathered, self._gathering = self._gathering, set()
+        self._is_gathering_scheduled = False
+        for writer in gathered:
+            writer.flush()
 
     def _write_unhurried(self) -> None:
         unhurried, self._unhurried = self._unhurried, set()

@@ -11,6 +11,8 @@ in the log: a peer can lose its own connection, never a process.
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
@@ -28,6 +30,9 @@ SMALL_FRAME_BYTES: Final = 4096
 """Frames up to this size are cheaper to copy into one piece than to hand over one by one."""
 
 CONNECT_SECONDS: Final = 10.0
+
+DATA_SEGMENTS_OUT: Final = slice(156, 160)
+"""Where Linux keeps ``tcpi_data_segs_out`` in its ``tcp_info``."""
 
 log = logger("links")
 
@@ -119,6 +124,7 @@ class FrameWriter:
         self.queued_bytes = 0
         self.bytes_sent = 0
         self.frames_sent = 0
+        self.writes = 0
         self.is_closed = False
 
     def attach(self, transport: asyncio.Transport) -> None:
@@ -141,6 +147,7 @@ class FrameWriter:
         queue = self._queue
         self._queue = []
         self.bytes_sent += self.queued_bytes
+        self.writes += 1
         if self.queued_bytes <= SMALL_FRAME_BYTES * 2:
             transport.write(b"".join(queue))
         else:
@@ -151,6 +158,14 @@ class FrameWriter:
     def queued_frames(self) -> int:
         """How many frames wait for the next write."""
         return len(self._queue) // 2
+
+    def segments_sent(self) -> int:
+        """How many TCP segments with data have left over this connection; -1 where the system does not say."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is None or not hasattr(socket, "TCP_INFO"):
+            return -1
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGMENTS_OUT.stop)
+        return int.from_bytes(info[DATA_SEGMENTS_OUT], sys.byteorder) if len(info) == DATA_SEGMENTS_OUT.stop else -1
 
     def unwritten_bytes(self) -> int:
         """What has been sent and is not in the hands of the operating system yet."""

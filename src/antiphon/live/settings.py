@@ -14,6 +14,7 @@ from antiphon.live.outbox import ORDERS
 
 FABRICS: Final = ("cube",)
 DURABILITIES: Final = ("memory", "disk")
+GATHER_SECONDS_AT_MOST: Final = 1.0
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,6 +52,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     is at most window * publishers * 256 KiB; the throughput of one publisher over a round trip of t seconds is at
     most window / t batches per second."""
 
+    gather_seconds: float = 0.0
+    """How long what is to be sent to a peer waits for more to be written with it; 0 writes at the end of every turn of
+    the loop. Each hop may add as much to the latency, and saves writes and packets where there are many small ones."""
+
+    aggregate: bool = False
+    """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks."""
+
     maximum_nodes: int = 1024
     join_seconds: float = 15.0
     """How long to look for a place in the cluster before giving up."""
@@ -78,6 +86,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:
+            raise UsageError(f"gather_seconds is from 0 to {GATHER_SECONDS_AT_MOST}, not {self.gather_seconds}")
         return msgspec.structs.replace(self, durability=durability)
 
 

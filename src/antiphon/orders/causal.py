@@ -22,7 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import CAUSAL, publication_key
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, publication_key
 from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
 
 
@@ -75,6 +75,10 @@ class CausalOrder(Order):
     def past(self, source: i64) -> i64:
         """Up to which number the publications of ``source`` count as past."""
         return self._past.get(source)
+
+    def counts(self, key: i64) -> bool:
+        """Whether a publication counts as past."""
+        return key >> SOURCE_BITS <= self._past.get(key & SOURCE_MASK)
 
     def frontier(self) -> vec[i64]:
         if len(self._frontier) == 0:

@@ -54,6 +54,9 @@ class MixedOrder(CausalBarriers):
             return []
         return super().arrived(publication)
 
+    def counts(self, key: i64) -> bool:
+        return super().counts(key) or key in self._beyond
+
     def barrier(self) -> vec[i64]:
         return followed_by(super().barrier(), self._unnamed)
 

@@ -20,11 +20,13 @@ from antiphon.fabrics.cube.bundling import TimerBundling
 from antiphon.fabrics.cube.directory import Directory
 from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
 from antiphon.fabrics.cube.published_delivery import PublishedDelivery
+from antiphon.fabrics.cube.riding import RidingAggregation
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
@@ -59,6 +61,16 @@ class PacketOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The most bytes that a packet may have, its header of 20 included."""
 
 
+class AggregationTableOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of causal aggregation."""
+
+    riders: Literal["none", "held", "always"] = "none"
+    """Whether what could leave waits for company: never, while something is held back from the same neighbour, or
+    always."""
+    timer: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks, 0 for none", examples=[10])] = 0
+    """How long riders wait at most; 0 for as long as something is held back."""
+
+
 class TimerOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of bundles that wait for a timer."""
 
@@ -81,6 +93,8 @@ class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """How many publications that had to queue may travel together."""
     directory: Flag = False
     """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
+    aggregate: Flag = False
+    """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
 
 
 class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,8 +228,23 @@ def order_of_broadcast(process: Process) -> list[Order]:
 
 def prepare_aggregation(setting: Setting) -> Builder:
     """Causal aggregation over per-source trees."""
-    form = PacketFormat(setting.options.largest_packet)
-    return lambda environment: CausalAggregation(environment, setting.cube, form)
+    chosen: AggregationTableOptions = setting.options
+    form = PacketFormat(chosen.largest_packet)
+    if chosen.riders == "none":
+        return lambda environment: CausalAggregation(environment, setting.cube, form)
+    always = chosen.riders == "always"
+    return lambda environment: RidingAggregation(
+        environment, setting.cube, form, timer_ticks=chosen.timer, always=always
+    )
+
+
+def mistake_in_aggregation(options: AggregationTableOptions, _nodes: int) -> Mistake | None:
+    """Who always waits needs a timer, and a timer is for those who wait."""
+    if options.riders == "always" and options.timer == 0:
+        return Mistake(("timer",), "riders that always wait need a time to wait for; for example: timer = 10")
+    if options.riders == "none" and options.timer > 0:
+        return Mistake(("timer",), 'a timer is for riders; choose riders = "held" or "always", or leave it out')
+    return None
 
 
 def prepare_bundling(setting: Setting) -> Builder:
@@ -237,6 +266,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
     options = Options(
         setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
     )
+    form = PacketFormat() if chosen.aggregate else None
     views = [View(setting.cube.dimension, members) for members in setting.members]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
@@ -244,7 +274,11 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
             topics_of.setdefault(node, []).append(topic)
 
     def build(environment: Environment) -> VCubePs:
-        process = VCubePs(environment, setting.cube, options)
+        process = (
+            VCubePs(environment, setting.cube, options)
+            if form is None
+            else AggregatingVCubePs(environment, setting.cube, options, form)
+        )
         if options.directory:
             for topic, members in enumerate(setting.members):
                 process.begin_as_home(topic, members)
@@ -342,7 +376,13 @@ PROTOCOLS = {
         "cube", SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
     ),
     "causal-aggregation": Protocol(
-        "cube", PacketOptions, prepare_aggregation, order_of_packets, ("causal",), tolerates_faults=False
+        "cube",
+        AggregationTableOptions,
+        prepare_aggregation,
+        order_of_packets,
+        ("causal",),
+        mistake=mistake_in_aggregation,
+        tolerates_faults=False,
     ),
     "timer-bundling": Protocol(
         "cube", TimerOptions, prepare_bundling, order_of_packets, ("causal",), tolerates_faults=False

@@ -36,7 +36,9 @@ from antiphon.simulator.scenario import (
 
 SCHEDULE_STREAM = 6
 MIX_STREAM = 7
-"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders are drawn apart from what happens."""
+AGGREGATION_STREAM = 8
+"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders, and whether forwarders hold back, are
+drawn apart from what happens."""
 
 MIXED = "mixed"
 """Instead of one order for a schedule: every publication draws its own."""
@@ -85,6 +87,7 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
             "largest_first": random.below(2) == 0,
             "bundle": pick(random, (1, 3, 64)),
             "directory": random.below(3) == 0,
+            "aggregate": RandomStream(seed, AGGREGATION_STREAM).below(2) == 0,
         },
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),

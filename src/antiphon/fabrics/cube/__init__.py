@@ -5,6 +5,7 @@ from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.bundling import SingleTreeAggregation, TimerBundling
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.packets import Packet, PacketBroadcast, PacketFormat, Traffic
+from antiphon.fabrics.cube.riding import RidingAggregation
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topology import (
     Cube,
@@ -29,6 +30,7 @@ __all__ = [
     "PartialCube",
     "PublishedOptions",
     "PublishedVCubePs",
+    "RidingAggregation",
     "SingleRootPerTopic",
     "SingleTreeAggregation",
     "SingleTreeBroadcast",

@@ -90,6 +90,8 @@ class CausalAggregation(PacketBroadcast):
         # Per source, its last publication that has arrived, while that one is blocked.
         self._last_blocked: dict[i64, Arrived] = {}
         self._arrivals: i64 = 0
+        # How many publications are held back from the clusters 1 .. s and no further, by s.
+        self._held_up_to: Final[list[int]] = [0] * (int(cube.dimension) + 1)
         # What the packet that is being received sets free, by cluster; empty between two packets.
         self._free: Final[list[list[Arrived]]] = [[] for _ in range(cube.dimension + 1)]
 
@@ -119,6 +121,21 @@ class CausalAggregation(PacketBroadcast):
         for queue in self._waiting_for.values():
             waiting += len(queue)
         return waiting
+
+    def holds_for(self, s: i64) -> bool:
+        """Whether something is held back from the child in cluster ``s``."""
+        while s < len(self._held_up_to):
+            if self._held_up_to[s] > 0:
+                return True
+            s += 1
+        return False
+
+    def state(self) -> str:
+        queues = {
+            key: [(publication_key(one.publication.source, one.publication.sequence), one.blocked) for one in queue]
+            for key, queue in sorted(self._waiting_for.items())
+        }
+        return f"{self._sequence} {self.order.state()} {self._received.sorted_items()} {sorted(self._early)} {queues}"
 
     def height_of(self, source: i64) -> i64:
         """This node has children in its clusters ``1 .. height`` in the tree that a source's publications take."""
@@ -156,6 +173,7 @@ class CausalAggregation(PacketBroadcast):
         if sequence > reached + 1:
             assert arrived is not None, "it has just been made"
             self._early[key] = arrived
+            self._held_up_to[self.height_of(source)] += 1
             return
         while arrived is not None:
             risen.append(arrived)
@@ -163,6 +181,8 @@ class CausalAggregation(PacketBroadcast):
             if len(self._early) == 0:
                 return
             arrived = self._early.pop(publication_key(source, arrived.publication.sequence + 1), None)
+            if arrived is not None:
+                self._held_up_to[self.height_of(source)] -= 1
 
     def _find_missing(self, arrived: Arrived, height: i64) -> None:
         """What blocks a publication that has just risen; to the clusters above that it goes now."""
@@ -194,6 +214,7 @@ class CausalAggregation(PacketBroadcast):
         if queue is None:
             return
         for arrived in queue:
+            self._held_up_to[arrived.blocked] -= 1
             self._free_down_to(arrived, arrived.blocked)
 
     def _free_down_to(self, arrived: Arrived, above: i64) -> None:
@@ -210,6 +231,7 @@ class CausalAggregation(PacketBroadcast):
         arrived.blocked = 0
         if position < len(missing):
             arrived.blocked, key = missing[position]
+            self._held_up_to[arrived.blocked] += 1
             queue = self._waiting_for.get(key)
             if queue is None:
                 self._waiting_for[key] = [arrived]
@@ -231,8 +253,12 @@ class CausalAggregation(PacketBroadcast):
                 if child != NO_NODE:
                     if len(free) > 1:
                         free.sort(key=arrival_number)
-                    self.send_all(child, [arrived.publication for arrived in free])
+                    self.send_free(s, child, free)
             s += 1
+
+    def send_free(self, s: i64, child: i64, free: list[Arrived]) -> None:
+        """Send a child what has become free for it, in the order of arrival."""
+        self.send_all(child, [arrived.publication for arrived in free])
 
 
 def arrival_number(arrived: Arrived) -> int:

@@ -202,6 +202,12 @@ class Membership(Process):
         """Send to the members in this node's clusters up to ``height``; the answer is how many copies left."""
         raise NotImplementedError
 
+    def after_joining(self, topic: Topic, early: list[Message]) -> None:
+        """This node has become a member and has used what had come early."""
+
+    def before_leaving(self, topic: Topic) -> None:
+        """This node is about to stop being a member: whatever it owes to others must leave now."""
+
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Question):
             self._receive_question(sender, message)
@@ -383,9 +389,11 @@ class Membership(Process):
         topic.early = []
         for publication in early:
             self.take(topic, publication)
+        self.after_joining(topic, early)
         self.go_on(topic)
 
     def _leave_topic(self, topic: Topic) -> None:
+        self.before_leaving(topic)
         self._counter += 1
         topic.left_counter = self._counter
         topic.state = OUTSIDE

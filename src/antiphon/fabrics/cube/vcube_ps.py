@@ -83,17 +83,17 @@ class VCubePs(Membership):
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, (Ordered, Bundle)):
-            self._receive_packet(sender, message)
+            self.receive_packet(sender, message)
         elif isinstance(message, Acknowledgement):
-            self._close_one(self.find_topic(message.topic), message)
+            self.close_one(self.find_topic(message.topic), message)
         elif isinstance(message, LeafCopy):
-            self._receive_leaf_copy(sender, message)
+            self.receive_leaf_copy(sender, message)
         elif isinstance(message, Refusal):
             self._receive_refusal(sender, message)
         else:
             super().receive(sender, message)
 
-    def _receive_packet(self, sender: i64, packet: Message) -> None:
+    def receive_packet(self, sender: i64, packet: Message) -> None:
         """A publication or a bundle, with a cluster to serve."""
         topic = self.find_topic(packet.topic)
         if not topic.is_active():
@@ -107,7 +107,7 @@ class VCubePs(Membership):
             self.environment.send(sender, Acknowledgement(packet.source, packet.sequence, packet.topic))
         self.take(topic, packet)
 
-    def _receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
+    def receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
         topic = self.find_topic(copy.topic)
         if topic.state == OUTSIDE:
             self.environment.unwanted(copy)
@@ -120,12 +120,12 @@ class VCubePs(Membership):
         if topic.state != MEMBER:
             topic.early.append(packet)
         elif isinstance(packet, Ordered):
-            self._arrived(topic, packet)
+            self.arrived(topic, packet)
         elif isinstance(packet, Bundle):
             for publication in packet.publications:
-                self._arrived(topic, publication)
+                self.arrived(topic, publication)
 
-    def _arrived(self, topic: Topic, publication: Ordered) -> None:
+    def arrived(self, topic: Topic, publication: Ordered) -> None:
         for released in topic.order.arrived(publication):
             self.environment.deliver(released)
 
@@ -135,22 +135,26 @@ class VCubePs(Membership):
         topic.view.remove(sender, refusal.counter)
         if not refusal.was_leaf:
             key = publication_key(refusal.source, refusal.sequence)
-            count = self._send_to_cluster(topic, refusal.packet, cluster(self.me, sender))
+            count = self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))
             topic.waves.expect_more(key, count)
-        self._close_one(topic, refusal)
+        self.close_one(topic, refusal)
 
-    def _close_one(self, topic: Topic, message: Message) -> None:
+    def close_one(self, topic: Topic, message: Message) -> None:
         """One child has answered for a publication."""
         parent = topic.waves.answered(publication_key(message.source, message.sequence))
         if parent >= 0:
             if not isinstance(message, Acknowledgement):
                 message = Acknowledgement(message.source, message.sequence, message.topic)
-            self.environment.send(parent, message)
+            self.answer(parent, message)
         elif parent == NO_NODE:
             topic.in_flight -= 1
             self.go_on(topic)
         if topic.state == OUTSIDE and len(topic.waves) == 0:
             self.close_outside(topic)
+
+    def answer(self, parent: i64, message: Message) -> None:
+        """Tell a parent that the whole subtree has a publication."""
+        self.environment.send(parent, message)
 
     # Sending down trees.
 
@@ -160,11 +164,11 @@ class VCubePs(Membership):
         largest_first = self.options.largest_first
         s: i64 = 1
         while s <= height:
-            count += self._send_to_cluster(topic, message, height + 1 - s if largest_first else s)
+            count += self.send_to_cluster(topic, message, height + 1 - s if largest_first else s)
             s += 1
         return count
 
-    def _send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
+    def send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
         view = topic.view
         child = view.first(self.me, s)
         if child != NO_NODE:
@@ -178,6 +182,9 @@ class VCubePs(Membership):
         for newcomer in passive:
             self.environment.send(newcomer, message)
         return len(passive)
+
+    def started(self, packet: Message, copies: i64) -> None:
+        """An own packet has left in so many copies; for those who measure."""
 
     def start_publications(self, topic: Topic) -> None:
         """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
@@ -196,6 +203,7 @@ class VCubePs(Membership):
         del topic.queue[: len(started)]
         packet: Message = started[0] if len(started) == 1 else Bundle(started)
         count = self.send_down(topic, packet, self.cube.dimension)
+        self.started(packet, count)
         if count > 0:
             topic.in_flight += 1
             topic.waves.open(publication_key(self.me, packet.sequence), count, NO_NODE)

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.topology import PartialCube, cluster
 from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.process import NO_NODE
 
 
 @final
@@ -41,6 +42,22 @@ class View:
     def first(self, i: i64, s: i64) -> i64:
         """The first active member of cluster ``s`` of ``i``, or ``NO_NODE``."""
         return self._active.first(i, s)
+
+    def height_in_tree(self, me: i64, root: i64) -> i64:
+        """In the tree of ``root``, the member ``me`` has its children in its clusters ``1 .. height``.
+
+        A view need not hold its owner, who is a member all the same.
+        """
+        active = self._active
+        at = root
+        height = active.dimension
+        while at != me:
+            s = cluster(at, me)
+            head = at ^ (1 << (s - 1))
+            child = active.first(at, s)
+            at = me if child == NO_NODE or (me ^ head) < (child ^ head) else child
+            height = s - 1
+        return height
 
     def passive_in_cluster(self, i: i64, s: i64) -> list[i64]:
         """The passive members of cluster ``s`` of ``i``, in the order in which they became known."""

@@ -1,0 +1,258 @@
+"""How many packets a message costs live, with and without what aggregation can do there.
+
+Several processes on loopback, each with a node in it that is subscribed to one topic and publishes small messages at a
+steady rate, in causal order. Counted are the writes to all links and the TCP segments with data that the kernel says
+have left over them (``tcp_info``), from the moment when all are in the cluster until all have delivered everything; and
+the time from ``publish`` to the subscriber's loop, on the clock that the processes of one machine share. Memberships
+and acknowledgements are included: what is divided by is messages published.
+
+``python -m antiphon.lab.live_packets`` is one of the processes: it is told what to do on its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import msgspec
+
+import antiphon
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.kernel.errors import PeerError
+from antiphon.live.settings import Settings
+
+TOPIC: Final = "room"
+STAMP_BYTES: Final = 8
+LATENCIES_AT_MOST: Final = 1000
+SETTLE_SECONDS: Final = 60.0
+"""How long the last message may take to be everywhere."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What one process is to do."""
+
+    settings: Settings
+    processes: int
+    messages: int
+    rate: float
+    payload_bytes: int
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What one process, or all of them together, has counted."""
+
+    published: int
+    frames: int
+    writes: int
+    segments: int
+    bytes_sent: int
+    held: int
+    latencies_us: list[int]
+    cpu_seconds: float
+
+
+class Packets(msgspec.Struct, frozen=True):
+    """What one variant costs."""
+
+    variant: str
+    processes: int
+    rate: float
+    payload_bytes: int
+    published: int
+    frames_per_message: float
+    writes_per_message: float
+    segments_per_message: float
+    bytes_per_message: float
+    held_per_message: float
+    p50_us: float
+    p99_us: float
+    cpu_us_per_message: float
+
+
+VARIANTS: Final[dict[str, Settings]] = {
+    "default": Settings(),
+    "causal aggregation": Settings(aggregate=True),
+    "gather 1 ms": Settings(gather_seconds=0.001),
+    "gather 5 ms": Settings(gather_seconds=0.005),
+    "gather 1 ms, causal aggregation": Settings(gather_seconds=0.001, aggregate=True),
+}
+
+
+def measure_packets(variant: str, processes: int, rate: float, payload_bytes: int, seconds: float) -> Packets:
+    """Run one variant: every process publishes ``rate`` messages a second for so many seconds."""
+    messages = max(1, round(rate * seconds))
+    settings = VARIANTS[variant]
+    task = Task(settings, processes, messages, rate, payload_bytes)
+    with ExitStack() as open_ones:
+        crew = [open_ones.enter_context(started())]
+        address = ask(crew[0], task)
+        others = msgspec.structs.replace(task, settings=msgspec.structs.replace(settings, join=[address]))
+        for _ in range(processes - 1):
+            crew.append(open_ones.enter_context(started()))
+            ask(crew[-1], others)
+        for process in crew:
+            tell(process, "go")
+        counted = [msgspec.json.decode(answer(process), type=Counted) for process in crew]
+        for process in crew:
+            tell(process, "end")
+    return summary(variant, task, counted)
+
+
+def median_of(rounds: list[Packets]) -> Packets:
+    """Of several rounds the middle of every figure: other programs on the machine disturb single ones."""
+    figures = {
+        field: statistics.median(getattr(one, field) for one in rounds)
+        for field in Packets.__struct_fields__
+        if isinstance(getattr(rounds[0], field), float)
+    }
+    return msgspec.structs.replace(rounds[0], **figures)
+
+
+def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
+    """The figures of all processes together."""
+    published = sum(one.published for one in counted)
+    latencies = sorted(latency for one in counted for latency in one.latencies_us)
+    return Packets(
+        variant=variant,
+        processes=task.processes,
+        rate=task.rate,
+        payload_bytes=task.payload_bytes,
+        published=published,
+        frames_per_message=sum(one.frames for one in counted) / published,
+        writes_per_message=sum(one.writes for one in counted) / published,
+        segments_per_message=sum(one.segments for one in counted) / published,
+        bytes_per_message=sum(one.bytes_sent for one in counted) / published,
+        held_per_message=sum(one.held for one in counted) / published,
+        p50_us=float(latencies[len(latencies) // 2]),
+        p99_us=float(latencies[len(latencies) * 99 // 100]),
+        cpu_us_per_message=1e6 * sum(one.cpu_seconds for one in counted) / published,
+    )
+
+
+# The side that directs.
+
+
+@contextmanager
+def started() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the crew, ended when it is not needed any more."""
+    # -P: what lies in the current directory must not be imported in the place of the installed package.
+    command = [sys.executable, "-P", "-m", "antiphon.lab.live_packets"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(timeout=SETTLE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def tell(process: subprocess.Popen[bytes], word: str) -> None:
+    """Write a line to a process."""
+    assert process.stdin is not None, "it was started with a pipe"
+    process.stdin.write(word.encode() + b"\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line of a process."""
+    assert process.stdout is not None, "it was started with a pipe"
+    line = process.stdout.readline()
+    if not line:
+        raise PeerError("a process of the benchmark ended before it had answered; see what it says above")
+    return line.strip()
+
+
+def ask(process: subprocess.Popen[bytes], task: Task) -> str:
+    """Give a process its task; its node's address, when it is in the cluster and subscribed."""
+    tell(process, msgspec.json.encode(task).decode())
+    return answer(process).decode()
+
+
+# One of the processes.
+
+
+async def perform(task: Task) -> None:
+    """Join, wait for the word, publish, wait for everything, and say what it took."""
+    async with antiphon.start(task.settings) as node:
+        subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
+        say(node.address)
+        await heard("go")
+        before = count(node)
+        cpu_before = time.process_time()
+        receiving = asyncio.ensure_future(receive(subscription, task.processes * task.messages))
+        await publish(node, task)
+        latencies = await asyncio.wait_for(receiving, SETTLE_SECONDS)
+        cpu_seconds = time.process_time() - cpu_before
+        after = count(node)
+        frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
+        found = Counted(task.messages, frames, writes, segments, sent, held, thinned(latencies), cpu_seconds)
+        say(msgspec.json.encode(found).decode())
+        # Nobody leaves while others still count.
+        await heard("end")
+
+
+def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
+    """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has held back."""
+    links = node.cluster.links.values()
+    process = node.process
+    return (
+        sum(link.frames_sent for link in links),
+        sum(link.writes for link in links),
+        sum(max(0, link.segments_sent()) for link in links),
+        sum(link.bytes_sent for link in links),
+        int(process.held_total) if isinstance(process, AggregatingVCubePs) else 0,
+    )
+
+
+async def publish(node: antiphon.Node, task: Task) -> None:
+    """Publish at a steady rate; who has fallen behind catches up."""
+    padding = bytes(task.payload_bytes - STAMP_BYTES)
+    begun = time.monotonic()
+    for number in range(task.messages):
+        due = begun + number / task.rate
+        wait = due - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        await node.publish(TOPIC, time.monotonic_ns().to_bytes(STAMP_BYTES, "little") + padding)
+
+
+async def receive(subscription: antiphon.Subscription, expected: int) -> list[int]:
+    """Take all messages; how long each was under way, in microseconds."""
+    latencies: list[int] = []
+    async for message in subscription:
+        sent_ns = int.from_bytes(message.value[:STAMP_BYTES], "little")
+        latencies.append((time.monotonic_ns() - sent_ns) // 1000)
+        if len(latencies) == expected:
+            break
+    return latencies
+
+
+def thinned(latencies: list[int]) -> list[int]:
+    """Some of many values that have the same percentiles: an answer must fit a pipe, or it would stop the node."""
+    return sorted(latencies)[:: max(1, len(latencies) // LATENCIES_AT_MOST)]
+
+
+def say(word: str) -> None:
+    """Answer who directs. Nobody may be reading yet, and the loop waits meanwhile: a pipe has room for 64 KiB."""
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+
+
+async def heard(word: str) -> None:
+    """Wait for a line of standard input."""
+    line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    if line.strip() != word:
+        raise PeerError(f"expected the word {word!r} and got {line.strip()!r}")
+
+
+if __name__ == "__main__":
+    antiphon.run(perform(msgspec.json.decode(sys.stdin.readline(), type=Task)))

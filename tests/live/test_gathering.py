@@ -1,0 +1,80 @@
+"""What leaves a node together: all of a turn, all of the time to gather, and what forwarders hold back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.kernel.errors import UsageError
+from antiphon.lab.live_packets import Counted, Packets, Task, measure_packets, median_of, summary
+from antiphon.live.settings import Settings
+from tests.live.support import cluster, running, take_values
+
+ROUNDS = 20
+
+
+@pytest.mark.parametrize("settings", [{"gather_seconds": 0.002}, {"aggregate": True}], ids=str)
+def test_an_answer_never_comes_before_its_question(settings: dict[str, Any]) -> None:
+    """Nobody loses anything, and whoever answers is heard after what it answers, whatever waits on the way."""
+
+    async def test() -> None:
+        async with cluster(5, **settings) as nodes:
+            subscriptions = [await node.subscribe("room").ready() for node in nodes]
+            for number in range(ROUNDS):
+                speaker = number % len(nodes)
+                await nodes[speaker].publish("room", f"{number}".encode())
+                # Whoever speaks next has heard it.
+                heard = await asyncio.gather(*(take_values(one, 1) for one in subscriptions))
+                assert heard == [[f"{number}".encode()]] * len(nodes)
+            assert all(isinstance(node.process, AggregatingVCubePs) == ("aggregate" in settings) for node in nodes)
+
+    running(test)
+
+
+def test_what_is_gathered_is_written_at_once() -> None:
+    """Several turns of the loop become one write; without gathering each is one."""
+
+    async def test(gather_seconds: float) -> int:
+        async with cluster(2, gather_seconds=gather_seconds) as (speaker, listener):
+            heard = await listener.subscribe("room").ready()
+            await speaker.subscribe("room").ready()
+            (link,) = speaker.cluster.links.values()
+            before = link.writes
+            for number in range(ROUNDS):
+                await speaker.publish("room", f"{number}".encode())
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await take_values(heard, ROUNDS)
+            if sys.platform == "linux":
+                assert link.segments_sent() > 0
+            return link.writes - before
+
+    assert running(lambda: test(0.2)) < ROUNDS / 2 < running(lambda: test(0.0))
+
+
+def test_a_time_to_gather_that_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"gather_seconds is from 0 to 1\.0, not -1"):
+        Settings(gather_seconds=-1.0).checked()
+
+
+def test_packets_are_counted_per_message_published() -> None:
+    found = measure_packets("default", processes=2, rate=50.0, payload_bytes=100, seconds=0.4)
+    assert found.published == 40
+    # Each message goes to one other node, and is acknowledged.
+    assert found.frames_per_message >= 1
+    assert 0 < found.writes_per_message <= found.frames_per_message
+    assert found.bytes_per_message > 100
+    assert found.p50_us <= found.p99_us
+
+
+def test_the_middle_of_several_rounds_counts() -> None:
+    task = Task(Settings(), 2, 10, 5.0, 100)
+    rounds: list[Packets] = [
+        summary("default", task, [Counted(10, 20, writes, writes, 1000, 0, [1, 2, 3], 0.5)]) for writes in (10, 90, 20)
+    ]
+    assert median_of(rounds).writes_per_message == 2.0
+    assert median_of(rounds).variant == "default"

@@ -14,7 +14,8 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.engine import NEVER, Engine
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, judge_run, why_not_judged
 from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
 from antiphon.simulator.protocols import PROTOCOLS, Setting
@@ -258,6 +259,7 @@ def build_network(scenario: Scenario) -> Network:
         table.duplication,
         table.reordering,
         table.reordering_window,
+        table.detection,
     )
 
 

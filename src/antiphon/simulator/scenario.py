@@ -104,6 +104,7 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     duplication: Probability = 0.0
     reordering: Probability = 0.0
     reordering_window: DrawnTicks = 0
+    detection: Ticks = 1000
 
 
 # Who is a member of what.

@@ -99,6 +99,10 @@ class Process:
         """
         raise NotImplementedError
 
+    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
+        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
+
     def room(self, topic: i64) -> i64:
         """How many publications on a topic would begin at once; further ones queue in the process.
 

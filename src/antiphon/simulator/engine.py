@@ -233,6 +233,8 @@ class Engine:
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.links: Final[Links] = Links()
+        # Where copies do not overtake each other: when the last one arrives, by link.
+        self._last_arrivals: dict[i64, i64] = {}
         self.events: i64 = 0
         self.sent: i64 = 0
         # Those that went through an output server, and how long they waited there before their transmission began.
@@ -570,6 +572,10 @@ class Engine:
         arrives = departs + network.delay.draw(node.identifier, destination, self._random)
         if network.reordering > 0.0 and self._random.chance(network.reordering):
             arrives += self._random.between(0, network.reordering_window)
+        if network.in_order:
+            link = (node.identifier << 32) | destination
+            arrives = max(arrives, self._last_arrivals.get(link, 0))
+            self._last_arrivals[link] = arrives
         what: object = message
         if self.can_fail:
             what = Flight(message, departs, arrives, node.life)

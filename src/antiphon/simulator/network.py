@@ -126,6 +126,7 @@ class Network:
         reordering: float = 0.0,
         reordering_window: i64 = 0,
         detection: i64 = 1000,
+        in_order: bool = False,
     ) -> None:
         for name, share in (("loss", loss), ("duplication", duplication), ("reordering", reordering)):
             if not 0 <= share <= 1:
@@ -146,9 +147,13 @@ class Network:
         self.reordering_window: Final[i64] = reordering_window
         # How long after a watched link broke, or is back, those who watch it know.
         self.detection: Final[i64] = detection
+        # Whether copies from one node to another never overtake each other, as on a connection.
+        self.in_order: Final[bool] = in_order
 
     def is_simple(self) -> bool:
         """Whether every copy travels for the same time and arrives exactly once, so that no number need be drawn."""
+        if self.in_order and not self.charge_control:
+            return False
         return self.delay.constant() >= 0 and self.loss == 0.0 and self.duplication == 0.0 and self.reordering == 0.0
 
 

@@ -260,6 +260,7 @@ def build_network(scenario: Scenario) -> Network:
         table.reordering,
         table.reordering_window,
         table.detection,
+        table.in_order,
     )
 
 

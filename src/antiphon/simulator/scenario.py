@@ -105,6 +105,7 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     reordering: Probability = 0.0
     reordering_window: DrawnTicks = 0
     detection: Ticks = 1000
+    in_order: Flag = False
 
 
 # Who is a member of what.

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -99,7 +99,7 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
 
 def draw_order(operation: Operation, random: RandomStream) -> Operation:
     """The same with an order of its own, if it is a publication."""
-    return operation._replace(order=pick(random, ORDER_NAMES)) if operation.kind == PUBLISH else operation
+    return operation._replace(order=pick(random, ORDERS)) if operation.kind == PUBLISH else operation
 
 
 def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:

@@ -72,6 +72,7 @@ class Attachment(Process):
         self.is_complete: bool = True
         # The search for a parent: who was asked, and who is left to be asked.
         self._attempt: i64 = 0
+        self._first_attempt: i64 = 1
         self._asked: i64 = NO_NODE
         self._candidates: list[int] = []
         self._tried: set[int] = set()
@@ -119,6 +120,7 @@ class Attachment(Process):
             self._lose_child(peer)
         if peer == self.parent:
             self.parent = NO_NODE
+            self._must_say_ready = False
             self.parent_gone()
             self._search()
         elif self.parent == NO_NODE and not self.is_root:
@@ -141,6 +143,9 @@ class Attachment(Process):
 
     def _receive_lost(self, sender: i64, lost: Lost) -> None:
         below = self.children.get(sender)
+        unready = self._unready.get(sender)
+        if unready is not None:
+            below = unready.parents
         if below is None:
             return
         self.dead.add(lost.source)
@@ -261,6 +266,7 @@ class Attachment(Process):
     def _become_root(self) -> None:
         self.is_root = True
         self.is_complete = False
+        self._first_attempt = self._attempt + 1
         self._stop_asking()
         self._candidates = []
         self.became_root()
@@ -297,9 +303,9 @@ class Attachment(Process):
             else:
                 self._search()
 
-    def _has_room(self) -> bool:
+    def _has_room_for(self, orphan: i64) -> bool:
         neighbours = len(self.children) + (0 if self.is_root else 1)
-        return neighbours < self.options.total_degree
+        return neighbours < self.options.total_degree or orphan in self.children
 
     def _receive_request(self, sender: i64, request: ParentRequest) -> None:
         """A request from an orphan, or from below on its way to the root."""
@@ -307,7 +313,11 @@ class Attachment(Process):
         if not is_asked and sender not in self.children:
             return
         no_way = self.parent == NO_NODE and not self.is_root
-        if request.source == self.me or no_way or (is_asked and not self._has_room() and not request.is_forced):
+        if (
+            request.source == self.me
+            or no_way
+            or (is_asked and not self._has_room_for(request.source) and not request.is_forced)
+        ):
             self._answer(ParentAnswer(request.source, request.sequence, False, request.route, self.overlay))
         elif self.is_root:
             self._answer(ParentAnswer(request.source, request.sequence, True, request.route, self.overlay))
@@ -340,27 +350,33 @@ class Attachment(Process):
             if sender == self.parent:
                 self._answer(answer)
             return
+        if sender in self.dead:
+            return
         if answer.overlay.epoch > self.overlay.epoch:
             self.overlay = answer.overlay
-        is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence == self._attempt
-        if not is_wanted:
-            if answer.is_granted and sender != self.parent:
+        # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
+        is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
+        if answer.is_granted:
+            if is_wanted:
+                self._attach_to(sender, answer.sequence)
+            else:
                 self.environment.send(sender, Goodbye(self.me, answer.sequence))
-        elif answer.is_granted:
-            self._attach_to(sender)
+        elif not is_wanted or answer.sequence != self._attempt:
+            return
         elif not self._consider_succession():
             self._ask_next()
 
-    def _attach_to(self, parent: i64) -> None:
+    def _attach_to(self, parent: i64, attempt: i64) -> None:
         self._stop_asking()
         self._candidates = []
         self._is_forced = False
+        self._first_attempt = self._attempt + 1
         self.parent = parent
         self.environment.watch(parent)
         # Those below that the root has not heard of go with this broker.
         self._news = []
         self._must_say_ready = True
-        self.environment.send(parent, Hello(self.me, self._attempt, self.reached(), self.overlay, self.joins()))
+        self.environment.send(parent, Hello(self.me, attempt, self.reached(), self.overlay, self.joins()))
         self.pass_on_news()
 
     # News from below and above.
@@ -430,12 +446,14 @@ class Attachment(Process):
             self._receive_install(sender, message)
         elif isinstance(message, Claim):
             self._receive_claim(message)
-        elif isinstance(message, Goodbye):
-            if self._granted.get(sender, 0) == message.sequence:
-                del self._granted[sender]
-                del self.children[sender]
         else:
-            raise NotImplementedError
+            assert isinstance(message, Goodbye), "brokers send each other nothing else"
+            self._receive_goodbye(sender, message)
+
+    def _receive_goodbye(self, sender: i64, goodbye: Goodbye) -> None:
+        if self._granted.get(sender, 0) == goodbye.sequence:
+            del self._granted[sender]
+            del self.children[sender]
 
     def expire(self, name: i64) -> None:
         if name == PATIENCE:

@@ -69,9 +69,9 @@ class Closed(Message):
 class Known(Message):
     """What a broker knows of a topic, told over a link that is to carry it.
 
-    ``frontier`` is what it has got, None if it begins with nothing; ``base`` is what it will not send, because all
-    brokers of the topic have it, or because the other begins there. Of this part ``completed`` is the last completed
-    total publication by source, and ``locks`` are those that are not completed.
+    ``frontier`` is what it has got, None if it begins with nothing; ``base`` is what it does not keep any more, because
+    all brokers of the topic have it. Of this part ``completed`` is the last completed total publication by source, and
+    ``locks`` are those that are not completed.
     """
 
     def __init__(
@@ -96,7 +96,30 @@ class Join(Known):
 
 @mypyc_attr(acyclic=True)
 class Joined(Known):
-    """The parent's answer; from now on the link carries the topic both ways."""
+    """The parent's answer; from now on the link carries the topic both ways.
+
+    ``history`` is what a child that begins with nothing must keep for others, though it came too late to deliver it.
+    Unless the parent ``is_settled`` it may still skip what all brokers of the topic have, and will say so.
+    """
+
+    def __init__(
+        self,
+        topic: i64,
+        frontier: Frontier,
+        base: Frontier,
+        completed: Frontier,
+        locks: list[Item],
+        history: list[Item],
+        is_settled: bool,
+    ) -> None:
+        super().__init__(topic, frontier, base, completed, locks)
+        self.history: Final[list[Item]] = history
+        self.is_settled: Final[bool] = is_settled
+
+
+@mypyc_attr(acyclic=True)
+class Settled(Known):
+    """The parent, which had only begun to carry a topic, will not skip anything any more."""
 
 
 @mypyc_attr(acyclic=True)

@@ -28,6 +28,7 @@ from antiphon.fabrics.tree.messages import (
     Known,
     Leave,
     Report,
+    Settled,
     Stable,
 )
 from antiphon.fabrics.tree.overlay import Overlay
@@ -53,8 +54,8 @@ class Streams(Attachment):
         self._reporters: set[int] = set()
         self._reported: dict[int, Frontier] = {}
         self._collects: bool = False
-        # How many topics the parent has been asked for and has not answered.
-        self._joining: i64 = 0
+        # The topics of which the parent has not said yet what it has got.
+        self._joining: set[i64] = set()
 
     def topic(self, name: i64) -> Topic:
         """The state of a topic, made at its first use."""
@@ -119,16 +120,20 @@ class Streams(Attachment):
         if topic.is_carried:
             return
         if self.is_root:
-            self._settle(topic)
+            if self.is_complete:
+                self._settle(topic)
         elif self.parent != NO_NODE and topic.up == SHUT:
             topic.up = JOINING
-            self._joining += 1
             self.environment.send(self.parent, Join(topic.name, None, {}, {}, []))
 
     def _settle(self, topic: Topic) -> None:
         """The topic is here, and nothing of it will be skipped any more: tell those who wait for it."""
         topic.is_carried = True
         topic.is_settled = True
+        if topic.children:
+            base, completed, locks = topic.known()
+            for child in topic.children:
+                self.environment.send(child, Settled(topic.name, None, base, completed, locks))
         for child, join in self._waiting.pop(topic.name, {}).items():
             if child in self.children:
                 self.handle_join(child, join)
@@ -137,33 +142,34 @@ class Streams(Attachment):
     def joins(self) -> list[Join]:
         """What a new parent must be asked to carry: what is carried here, and what was asked for."""
         wanted: list[Join] = []
-        self._joining = 0
         for topic in self.topics.values():
             if topic.is_carried:
                 wanted.append(self._join(topic))
-            elif topic.is_wanted or topic.name in self._waiting:
+            elif self._is_asked_for(topic):
                 topic.up = JOINING
-                self._joining += 1
                 wanted.append(Join(topic.name, None, {}, {}, []))
         return wanted
 
+    def _is_asked_for(self, topic: Topic) -> bool:
+        return topic.is_wanted or len(topic.requests) > 0 or topic.name in self._waiting
+
     def is_joining(self) -> bool:
-        return self._joining > 0
+        return len(self._joining) > 0
 
     def _join(self, topic: Topic) -> Join:
         topic.up = JOINING
-        self._joining += 1
-        base, completed, locks = topic.known(False)
+        self._joining.add(topic.name)
+        base, completed, locks = topic.known()
         return Join(topic.name, dict(topic.frontier), base, completed, locks)
 
     def handle_join(self, child: i64, join: Join) -> None:
         topic = self.topic(join.topic)
-        must_begin = not topic.is_settled if join.frontier is None else not topic.is_carried and topic.up == JOINING
-        if must_begin:
-            # The child begins with what this broker begins with, or waits until this broker has begun.
+        if join.frontier is None and not topic.is_settled:
+            # The child begins with what this broker begins with.
             self._waiting.setdefault(topic.name, {})[child] = join
             self.want(topic)
             return
+        self._waiting.get(topic.name, {}).pop(child, None)
         was_carried = topic.is_carried
         if not was_carried:
             # The child has more than this broker, which takes all that the child still keeps.
@@ -172,16 +178,15 @@ class Streams(Attachment):
             topic.skip_to(join)
         topic.is_carried = True
         topic.children.add(child)
-        base, completed, locks = topic.known(join.frontier is None)
-        self.environment.send(child, Joined(topic.name, dict(topic.frontier), base, completed, locks))
+        base, completed, locks = topic.known()
+        history = list(topic.items) if join.frontier is None else []
+        joined = Joined(topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled)
+        self.environment.send(child, joined)
         if join.frontier is not None:
             for item in topic.missing_at(join.frontier):
                 self.environment.send(child, item)
-        if not was_carried:
-            if self.is_root:
-                self._settle(topic)
-            elif self.parent != NO_NODE:
-                self.environment.send(self.parent, self._join(topic))
+        if not was_carried and self.parent != NO_NODE:
+            self.environment.send(self.parent, self._join(topic))
         self.links_changed(topic)
 
     def _receive_joined(self, joined: Joined) -> None:
@@ -193,16 +198,32 @@ class Streams(Attachment):
         assert frontier is not None, "who carries a topic knows how far"
         if topic.is_carried:
             topic.skip_to(joined)
+            for item in joined.history:
+                self._receive_item(self.parent, item)
             for item in topic.missing_at(frontier):
                 self.environment.send(self.parent, item)
         else:
             topic.begin_at(joined)
-        self._joining -= 1
-        if not topic.is_settled:
+            topic.remember(joined.history)
+        self._joining.discard(topic.name)
+        if joined.is_settled and not topic.is_settled:
             self._settle(topic)
         self.links_changed(topic)
         self.leave_if_idle(topic)
         self.pass_on_news()
+
+    def _receive_settled(self, settled: Settled) -> None:
+        topic = self.topic(settled.topic)
+        if topic.up == OPEN:
+            topic.skip_to(settled)
+            if not topic.is_settled:
+                self._settle(topic)
+
+    def settle_all(self) -> None:
+        """As root, when all living brokers are there: nothing will be skipped any more."""
+        for topic in list(self.topics.values()):
+            if not topic.is_settled and (topic.is_carried or self._is_asked_for(topic)):
+                self._settle(topic)
 
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
@@ -228,16 +249,13 @@ class Streams(Attachment):
         self._round = 0
 
     def parent_gone(self) -> None:
-        self._joining = 0
+        self._joining.clear()
         for topic in self.topics.values():
             topic.up = SHUT
 
     def became_root(self) -> None:
-        for topic in self.topics.values():
-            is_asked_for = topic.is_wanted or topic.name in self._waiting
-            if not topic.is_settled and (topic.is_carried or is_asked_for):
-                self._settle(topic)
-        self._collect_later()
+        if not self._collects:
+            self._collect_later()
 
     def began_epoch(self) -> None:
         self._round = 0
@@ -262,13 +280,14 @@ class Streams(Attachment):
 
     def _begin_round(self, collect: Collect) -> None:
         self._round = collect.sequence
-        self._reporters = {int(child) for child in self.children}
+        # Those who are not ready yet begin another epoch when they are.
+        self._reporters = {int(child) for child, below in self.children.items() if below is not None}
         self._reported = {}
         for name in collect.names:
             topic = self.topics.get(name)
             if topic is not None and topic.is_carried:
                 self._reported[name] = dict(topic.frontier)
-        for child in self.children:
+        for child in self._reporters:
             self.environment.send(child, collect)
         self._report_if_complete()
 
@@ -310,7 +329,7 @@ class Streams(Attachment):
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Item):
             self._receive_item(sender, message)
-        elif sender == self.parent and isinstance(message, (Joined, Collect, Stable)):
+        elif sender == self.parent and isinstance(message, (Joined, Settled, Collect, Stable)):
             self._receive_from_parent(message)
         elif sender in self.children and isinstance(message, (Join, Leave, Report)):
             self._receive_from_child(sender, message)
@@ -320,6 +339,8 @@ class Streams(Attachment):
     def _receive_from_parent(self, message: Message) -> None:
         if isinstance(message, Joined):
             self._receive_joined(message)
+        elif isinstance(message, Settled):
+            self._receive_settled(message)
         elif isinstance(message, Collect):
             if message.epoch == self.epoch:
                 self._begin_round(message)

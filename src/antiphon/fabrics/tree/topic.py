@@ -8,7 +8,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.messages import COMPLETION, Frontier, Item, Known
+from antiphon.fabrics.tree.messages import COMPLETION, LOCK, Frontier, Item, Known
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, Keyed, publication_key
 
@@ -150,13 +150,18 @@ class Topic:
         for item in known.locks:
             self.add_lock(item)
 
-    def known(self, is_complete: bool) -> tuple[Frontier, Frontier, list[Item]]:
-        """What is not sent over a link: ``base``, ``completed`` and ``locks``.
+    def remember(self, history: list[Item]) -> None:
+        """Keep what was published before this broker began, for others who may need it."""
+        for item in history:
+            self.take(item)
+            if item.kind == LOCK:
+                self.add_lock(item)
+            elif item.kind == COMPLETION:
+                self.remove_lock(publication_key(item.source, item.sequence))
+                self.completed[item.source] = item.sequence
 
-        Either all that is here, for somebody who begins with it, or what is not kept.
-        """
-        if is_complete:
-            return dict(self.frontier), dict(self.completed), [lock.item for lock in self.locks.values()]
+    def known(self) -> tuple[Frontier, Frontier, list[Item]]:
+        """What others are not sent because it is not kept: ``base``, ``completed`` and ``locks``."""
         base = self.base
         locks = [lock.item for lock in self.locks.values() if lock.item.number <= base.get(lock.item.origin, 0)]
         return dict(base), dict(self.base_completed), locks

@@ -275,6 +275,8 @@ class Totals(Streams):
                 self._receive_proposal(Proposal(publication, self.epoch))
         for topic in topics:
             self._close_all(topic)
+        if self.is_root:
+            self.settle_all()
 
     # What arrives.
 

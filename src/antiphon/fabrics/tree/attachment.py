@@ -208,7 +208,7 @@ class Attachment(Process):
         if not self._is_claiming:
             return
         for broker in self._missing():
-            self.environment.send(broker, Claim(self.me, self.overlay.epoch))
+            self.environment.send(broker, Claim(self.me, self.overlay))
         self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
     def _receive_claim(self, claim: Claim) -> None:
@@ -222,11 +222,13 @@ class Attachment(Process):
                 self._candidates.insert(0, int(claim.source))
         elif self._gives_way_to(claim):
             self.is_root = False
+            # Else this broker would still think that nobody else can be the root.
+            self.overlay = claim.overlay
             self.parent_gone()
             self._search()
             self._candidates.insert(0, int(claim.source))
         else:
-            self.environment.send(claim.source, Claim(self.me, self.overlay.epoch))
+            self.environment.send(claim.source, Claim(self.me, self.overlay))
 
     def _gives_way_to(self, claim: Claim) -> bool:
         """Between two who both think that they are the root, the one who knows the later epoch stays."""

@@ -208,10 +208,11 @@ class Install(Message):
 
 @mypyc_attr(acyclic=True)
 class Claim(Message):
-    """The source says that it is the root, to brokers that have not found their way to it."""
+    """The source says that it is the root, by the last epoch it knows, to brokers that have not come to it."""
 
-    def __init__(self, source: i64, epoch: i64) -> None:
-        super().__init__(source, epoch)
+    def __init__(self, source: i64, overlay: Overlay) -> None:
+        super().__init__(source, overlay.epoch)
+        self.overlay: Final[Overlay] = overlay
 
 
 @mypyc_attr(acyclic=True)

@@ -255,9 +255,10 @@ class Attachment(Process):
             self._ask_next()
 
     def _consider_succession(self) -> bool:
-        """Become the root if all who come before this broker have failed, and watch the first of them who has not."""
+        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
+        mine = self.reached()
         for broker in self.overlay.successors(self.options.total_degree):
-            if broker == self.me:
+            if broker == self.me or broker in mine:
                 self._become_root()
                 return True
             if broker not in self.dead:

@@ -362,7 +362,7 @@ class Attachment(Process):
         if answer.is_granted:
             if is_wanted:
                 self._attach_to(sender, answer.sequence)
-            else:
+            elif sender != self.parent:
                 self.environment.send(sender, Goodbye(self.me, answer.sequence))
         elif not is_wanted or answer.sequence != self._attempt:
             return
@@ -385,9 +385,9 @@ class Attachment(Process):
     # News from below and above.
 
     def _receive_hello(self, child: i64, hello: Hello) -> None:
-        if self._granted.get(child, 0) != hello.sequence:
+        # The child may have asked again meanwhile; it goes by the first answer that it gets.
+        if self._granted.pop(child, 0) == 0:
             return
-        del self._granted[child]
         for join in hello.joins:
             self.handle_join(child, join)
         self._unready[child] = Attached({int(child): int(self.me), **hello.parents}, hello.overlay)

@@ -228,11 +228,7 @@ class Streams(Attachment):
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
         if topic.is_carried and topic.up == OPEN and topic.is_idle():
-            topic.is_carried = False
-            topic.is_settled = False
-            topic.up = SHUT
-            topic.locks.clear()
-            topic.closed_keys.clear()
+            topic.end()
             self.environment.send(self.parent, Leave(self.me, 0, topic.name))
 
     def _remove_link(self, topic: Topic, child: i64) -> None:

@@ -109,6 +109,18 @@ class Topic:
         self.waiting_free: i64 = 0
         self.proposed: dict[i64, Keyed] = {}
 
+    def end(self) -> None:
+        """Stop carrying the topic; what was known of it is out of date when it is carried again."""
+        self.is_carried = False
+        self.is_settled = False
+        self.up = SHUT
+        self.frontier = {}
+        self.base = {}
+        self.completed = {}
+        self.base_completed = {}
+        self.locks.clear()
+        self.closed_keys.clear()
+
     # The stream.
 
     def is_new(self, item: Item) -> bool:

@@ -154,6 +154,7 @@ class Topic:
             if self.frontier.get(origin, 0) < number:
                 assert not self.is_subscribed, f"a subscriber of topic {self.name} would miss something of {origin}"
                 self.frontier[origin] = number
+                self.base[origin] = number
         for source, sequence in known.completed.items():
             if self.base_completed.get(source, 0) < sequence:
                 self.base_completed[source] = sequence

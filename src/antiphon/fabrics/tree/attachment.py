@@ -208,7 +208,7 @@ class Attachment(Process):
         if not self._is_claiming:
             return
         for broker in self._missing():
-            self.environment.send(broker, Claim(self.me, self.overlay))
+            self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
         self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
     def _receive_claim(self, claim: Claim) -> None:
@@ -228,13 +228,25 @@ class Attachment(Process):
             self._search()
             self._candidates.insert(0, int(claim.source))
         else:
-            self.environment.send(claim.source, Claim(self.me, self.overlay))
+            self.environment.send(claim.source, Claim(self.me, self._champion(), self.overlay))
 
     def _gives_way_to(self, claim: Claim) -> bool:
-        """Between two who both think that they are the root, the one who knows the later epoch stays."""
+        """Between two who both think that they are the root, the one who knows the later epoch stays.
+
+        Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
+        """
         if claim.sequence != self.overlay.epoch:
             return claim.sequence > self.overlay.epoch
-        return claim.source < self.me
+        successors = self.overlay.successors(self.options.total_degree)
+        return successors.index(int(claim.champion)) < successors.index(self._champion())
+
+    def _champion(self) -> int:
+        """The first of the successors that is this broker or below it."""
+        mine = self.reached()
+        for broker in self.overlay.successors(self.options.total_degree):
+            if broker == self.me or broker in mine:
+                return broker
+        return int(self.me)
 
     # The search for a parent.
 

@@ -208,10 +208,14 @@ class Install(Message):
 
 @mypyc_attr(acyclic=True)
 class Claim(Message):
-    """The source says that it is the root, by the last epoch it knows, to brokers that have not come to it."""
+    """The source says that it is the root, by the last epoch it knows, to brokers that have not come to it.
 
-    def __init__(self, source: i64, overlay: Overlay) -> None:
+    ``champion`` is the first of that epoch's successors in its part of the tree.
+    """
+
+    def __init__(self, source: i64, champion: i64, overlay: Overlay) -> None:
         super().__init__(source, overlay.epoch)
+        self.champion: Final[i64] = champion
         self.overlay: Final[Overlay] = overlay
 
 

@@ -19,8 +19,8 @@ What the published rules leave open, and how each is closed (:class:`antiphon.fa
   place, periodic messages carry places too, and a node whose neighbours are ahead while its parents are silent takes
   itself for an orphan.
 * In graphs two nodes of equal depth adopt each other, and each goes one deeper than the other for ever. Here only the
-  one with the higher identifier may adopt the other; a parent that has come to be as deep as its child is given up if
-  there is another; and a node beyond ``deepest`` gives up its place.
+  one with the higher identifier may adopt the other; a parent with a higher identifier that has come to be as deep as
+  its child is given up if there is another; and a node beyond ``deepest`` gives up its place.
 """
 
 from __future__ import annotations
@@ -201,8 +201,12 @@ class Trees:
 
     # Choosing parents.
 
-    def _is_eligible(self, structure: Structure, peer: i64) -> bool:
-        """Whether adopting a node would, as far as is known, make no cycle."""
+    def _is_eligible(self, structure: Structure, peer: i64, has_time: bool = False) -> bool:
+        """Whether adopting a node would, as far as is known, make no cycle.
+
+        Of two nodes of equal depth that adopt each other at the same time both would go down for ever. While the first
+        flood passes, when that is likely, the identifiers decide; later, when there is time, who asks first.
+        """
         if structure.is_root:
             return False
         position = structure.known.get(peer, NOWHERE)
@@ -213,7 +217,7 @@ class Trees:
         mine = structure.position.depth
         if mine < 0 or position.depth < mine:
             return True
-        return position.depth == mine and (peer < self._me or not self._options.rules.breaks_ties)
+        return position.depth == mine and (peer < self._me or has_time or not self._options.rules.breaks_ties)
 
     def _contend(self, structure: Structure, sender: i64) -> None:
         """A copy too many has come from a node that is no parent."""
@@ -254,11 +258,11 @@ class Trees:
                 worst = parent
         return worst
 
-    def _best(self, structure: Structure) -> i64:
+    def _best(self, structure: Structure, has_time: bool) -> i64:
         """The best neighbour that may be adopted and is no parent; NO_NODE if there is none."""
         best = NO_NODE
         for peer in self._neighbours:
-            if peer in structure.parents or not self._is_eligible(structure, peer):
+            if peer in structure.parents or not self._is_eligible(structure, peer, has_time):
                 continue
             if best == NO_NODE or self._rank(structure, peer) < self._rank(structure, best):
                 best = peer
@@ -348,7 +352,7 @@ class Trees:
                 self._take_place(structure, position)
             return
         if position.depth >= structure.position.depth:
-            if self._options.rules.breaks_ties and len(structure.parents) > 1:
+            if self._options.rules.breaks_ties and parent > self._me and len(structure.parents) > 1:
                 self._take_back(structure, parent)
             else:
                 self._go_down(structure, position.depth + 1)
@@ -431,7 +435,7 @@ class Trees:
 
     def _soften(self, structure: Structure) -> None:
         """In a graph: one parent of several has gone; another one is welcome but nothing is interrupted."""
-        best = self._best(structure)
+        best = self._best(structure, True)
         if best != NO_NODE:
             self.repairs.topped_up += 1
             self._adopt(structure, best)
@@ -439,7 +443,7 @@ class Trees:
 
     def _repair(self, structure: Structure) -> None:
         """Find a parent: among the neighbours that are known to be no descendants, or by asking all of them."""
-        best = self._best(structure)
+        best = self._best(structure, False)
         if best == NO_NODE:
             self._lose_place(structure)
             return

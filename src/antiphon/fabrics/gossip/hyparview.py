@@ -37,6 +37,9 @@ from antiphon.fabrics.gossip.peer_sampling import (
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment
 
+FEWEST_LINKS: Final = 3
+"""With fewer links per node there is no graph that is more than a ring."""
+
 REQUESTS_PER_PERIOD: Final = 4
 """How many nodes are asked to become neighbours in one period, one after the other."""
 
@@ -78,6 +81,12 @@ class HyParViewOptions:
                 f"an expansion factor of {expansion} would drop links below the active view of {active}; choose 1 (a "
                 "hard bound) or more, for example 2"
             )
+        capacity = int(int(active) * expansion)
+        if capacity < FEWEST_LINKS:
+            raise UsageError(
+                f"with at most {capacity} links per node (active {active}, expansion {expansion}) an overlay is a chain "
+                f"or a ring, and a newcomer cuts it; let active times expansion be at least {FEWEST_LINKS}"
+            )
         if not 0 <= passive_walk <= walk:
             raise UsageError(
                 f"a walk of {walk} hops never has {passive_walk} left; choose passive_walk from 0 to {walk}"
@@ -88,7 +97,7 @@ class HyParViewOptions:
             raise UsageError("a shuffle carries numbers of nodes, which cannot be negative; choose for example 3 and 4")
         self.active: Final[i64] = active
         self.passive: Final[i64] = passive
-        self.capacity: Final[i64] = int(int(active) * expansion)
+        self.capacity: Final[i64] = capacity
         self.walk: Final[i64] = walk
         self.passive_walk: Final[i64] = passive_walk
         self.shuffle_periods: Final[i64] = shuffle_periods

@@ -293,6 +293,10 @@ class Group(Neighbourhood):
             position += 2
             stream.has[sender] = number
             if number <= stream.complete:
+                if number < stream.complete and stream.quiet > self._options.patience:
+                    # It lacks something that was not spoken of for long; say again that it is here.
+                    stream.quiet = 0
+                    self._wake()
                 continue
             is_behind = True
             if number > stream.heard:
@@ -403,7 +407,8 @@ class Group(Neighbourhood):
             stream.quiet += 1
             if stream.is_missing():
                 stream.missing_for += 1
-                if stream.fetches < MOST_ATTEMPTS:
+                # If nobody nearby has it the contact may; it is asked when nothing else is new.
+                if stream.fetches < MOST_ATTEMPTS and stream.missing_for <= patience:
                     stream.quiet = 0
                     self._quiet = 0
             self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)

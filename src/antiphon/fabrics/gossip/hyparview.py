@@ -84,8 +84,8 @@ class HyParViewOptions:
         capacity = int(int(active) * expansion)
         if capacity < FEWEST_LINKS:
             raise UsageError(
-                f"with at most {capacity} links per node (active {active}, expansion {expansion}) an overlay is a chain "
-                f"or a ring, and a newcomer cuts it; let active times expansion be at least {FEWEST_LINKS}"
+                f"with at most {capacity} links per node (active {active}, expansion {expansion}) an overlay is a "
+                f"chain or a ring, and a newcomer cuts it; let active times expansion be at least {FEWEST_LINKS}"
             )
         if not 0 <= passive_walk <= walk:
             raise UsageError(

@@ -121,4 +121,3 @@ def test_views_that_differ_because_a_message_was_lost_agree_again() -> None:
 def test_views_that_cannot_work_are_refused_with_the_reason(options: dict[str, float], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         HyParViewOptions(**options)  # type: ignore[arg-type]
-

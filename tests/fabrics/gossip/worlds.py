@@ -159,9 +159,9 @@ class Bench:
         self.handled = 0
         self.trees: dict[int, Trees] = {}
         self._neighbours = {node: list(peers) for node, peers in links.items()}
-        for node in links:
+        for node, peers in links.items():
             self.trees[node] = Trees(Wired(self, node), 0, options, self._neighbours[node], {})
-            for peer in links[node]:
+            for peer in peers:
                 self.trees[node].neighbour_up(peer)
 
     def run(self, most: int = 500) -> bool:
@@ -195,4 +195,3 @@ class Bench:
             if node in self.trees and peer in self._neighbours[node]:
                 self._neighbours[node].remove(peer)
                 self.trees[node].neighbour_down(peer)
-

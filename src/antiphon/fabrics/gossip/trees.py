@@ -297,8 +297,7 @@ class Trees:
         if had_place:
             moved = Moved(structure.key, self._topic, structure.position)
             for target in structure.targets:
-                if target not in structure.parents:
-                    self._environment.send(target, moved)
+                self._environment.send(target, moved)
 
     # What neighbours say.
 

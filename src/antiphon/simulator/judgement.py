@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.simulator.lives import changes_lives, evidence_of_lives, failing_nodes, failing_publisher, separate_lives
 from antiphon.simulator.protocols import PROTOCOLS
-from antiphon.simulator.scenario import NodeFault, PartitionFault, PauseFault, ResumeFault, Scenario
+from antiphon.simulator.scenario import PartitionFault, PauseFault, ResumeFault, Scenario
 from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.trace.oracle import evidence, judge
 from antiphon.trace.recorder import Recorder
@@ -53,7 +54,7 @@ class Witness:
         """Take notice of rows of a trace."""
         if self._rows > MAXIMUM_ROWS:
             return
-        rows = evidence(pa.Table.from_batches([batch]))
+        rows = evidence_of_lives(pa.Table.from_batches([batch]))
         self._rows += rows.num_rows
         if self._rows > MAXIMUM_ROWS:
             self._tables.clear()
@@ -83,8 +84,12 @@ def why_not_judged(scenario: Scenario) -> str | None:
         return "the level of the trace is counts"
     if scenario.order not in PROMISES:
         return f"{scenario.order} promises nothing"
-    if any(not isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults):
-        return "what is promised to nodes that crash, join or leave is not defined"
+    if changes_lives(scenario):
+        if not PROTOCOLS[scenario.protocol].recovers:
+            return "what is promised to nodes that crash, join or leave is not defined"
+        publisher = failing_publisher(scenario)
+        if publisher is not None:
+            return f"node {publisher} publishes, and what it publishes may be lost with it when it fails"
     return None
 
 
@@ -103,11 +108,14 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
 
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
-    if scenario.network.loss > 0 or any(isinstance(fault, PartitionFault) for fault in scenario.faults):
+    recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
+    if (scenario.network.loss > 0 and not recovers) or any(
+        isinstance(fault, PartitionFault) for fault in scenario.faults
+    ):
         return True
     paused: set[int] = set()
     for _, fault in scenario.faults_by_time():
-        if isinstance(fault, NodeFault):
+        if isinstance(fault, PauseFault | ResumeFault):
             targets = fault.targets(scenario.nodes)
             paused = paused.difference(targets) if isinstance(fault, ResumeFault) else paused.union(targets)
     return bool(paused)
@@ -131,7 +139,10 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     changes = table.filter(pc.is_in(table["event"], pa.array(["subscribed", "unsubscribed"])))
     for event, node, topic in zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True):
         happened.setdefault((node, topic), []).append(event)
+    failing = failing_nodes(scenario)
     for node, topic in sorted(asked.keys() | happened.keys()):
+        if node in failing:
+            continue
         wanted, found = asked.get((node, topic), []), happened.get((node, topic), [])
         if wanted != found:
             complaints.append(f"node {node} was to be {wanted} on topic {topic}, one after the other, and was {found}")
@@ -147,9 +158,11 @@ def judge_run(
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
     everybody = not PROTOCOLS[scenario.protocol].has_topics
+    complaints = unmet_requests(scenario, table, published)
+    if changes_lives(scenario):
+        table = separate_lives(table, scenario.nodes)
     default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default)
-    complaints = unmet_requests(scenario, table, published)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
     examples.update(findings.examples)

@@ -20,6 +20,7 @@ from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import (
     ConstantLaw,
+    CrashFault,
     Fault,
     LimitsTable,
     LinkLaw,
@@ -28,6 +29,7 @@ from antiphon.simulator.scenario import (
     NormalLaw,
     PauseFault,
     PublishTable,
+    RestartFault,
     ResumeFault,
     Scenario,
     SubscriptionTable,
@@ -45,7 +47,7 @@ LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
-PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(4)
+PAUSE, CRASH, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(5)
 """What a node can be told; at the same tick this is the order."""
 
 LONG_AFTER = 100_000
@@ -58,7 +60,7 @@ Move = Callable[[int], None]
 
 
 class Operation(NamedTuple):
-    """One node is told to do something. A pause ends by itself at ``until``."""
+    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart; 0 is never."""
 
     at: int
     kind: int
@@ -279,14 +281,17 @@ def named_members(scenario: Scenario) -> list[list[int]]:
 def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) -> list[Operation]:
     """The operations in the order of time, without those that would meet a node in a state that does not suit them."""
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
-    paused_until: dict[int, int] = {}
+    away_until: dict[int, int] = {}
     kept = []
-    for operation in sorted(operations, key=lambda one: (one.at, one.kind)):
+    in_order = sorted(operations, key=lambda one: (one.at, one.kind))
+    # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
+    immortal = {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
+    for operation in in_order:
         at, kind, node, topic, until, _ = operation
-        if at < paused_until.get(node, 0):
+        if at < away_until.get(node, 0) or (kind == CRASH and node in immortal):
             continue
-        if kind == PAUSE:
-            paused_until[node] = until
+        if kind in (PAUSE, CRASH):
+            away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
             continue
         elif kind == SUBSCRIBE:
@@ -305,6 +310,10 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
         if operation.kind == PAUSE:
             faults.append(PauseFault(at=operation.at, node=operation.node))
             faults.append(ResumeFault(at=operation.until, node=operation.node))
+        elif operation.kind == CRASH:
+            faults.append(CrashFault(at=operation.at, node=operation.node))
+            if operation.until > 0:
+                faults.append(RestartFault(at=operation.until, node=operation.node))
 
     def changes(kind: int) -> list[SubscriptionTable]:
         return [
@@ -329,11 +338,12 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
 def operations_of(scenario: Scenario) -> list[Operation]:
     """The operations of a schedule, in the order of time."""
     found = []
-    resumes = [fault for fault in scenario.faults if isinstance(fault, ResumeFault)]
-    for fault in scenario.faults:
-        if isinstance(fault, PauseFault) and fault.node is not None:
-            until = min(resume.at for resume in resumes if resume.node == fault.node and resume.at >= fault.at)
-            found.append(Operation(fault.at, PAUSE, fault.node, 0, until))
+    for begins, kind, ends in ((PauseFault, PAUSE, ResumeFault), (CrashFault, CRASH, RestartFault)):
+        returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
+        for fault in scenario.faults:
+            if isinstance(fault, begins) and fault.node is not None:
+                back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
+                found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
     found += [Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order) for table in scenario.publications]

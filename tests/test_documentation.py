@@ -83,8 +83,8 @@ def test_the_settings_in_the_documentation_are_those_of_a_node() -> None:
 
 def test_the_metrics_in_the_documentation_are_those_of_a_node() -> None:
     written = {name for cells in table_of("metric") for name in re.findall(r"`(\w+)`", cells[0])}
-    families = {f"antiphon_{name}": family for name, (family, _) in NODE_METRICS.items()}
-    families |= {f"antiphon_topic_{name}": family for name, (family, _) in TOPIC_METRICS.items()}
+    families = {f"antiphon_{name}": family for name, family in NODE_METRICS.items()}
+    families |= {f"antiphon_topic_{name}": family for name, family in TOPIC_METRICS.items()}
     counters = {name for name, family in families.items() if family is CounterMetricFamily}
     assert written == {f"{name}_total" if name in counters else name for name in families} | {"antiphon_healthy"}
 

@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from antiphon.cli.audit import CLEAN, VIOLATED, Audit, audit_files, audit_in_session
+from antiphon.pipeline.audit import evidence
+from antiphon.pipeline.intervals import intervals_of
 from antiphon.pipeline.total import judge_total_order
+from antiphon.pipeline.traces import open_trace
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import Scenario
 from antiphon.trace.store import SCHEMA, read_trace
@@ -206,23 +209,83 @@ def test_traces_of_live_nodes_are_judged_together(spark: SparkSession, clean: Pa
         assert found.checks["validity"].violations == 0
 
 
-def test_total_order_is_one_order_per_topic_and_key(spark: SparkSession) -> None:
-    """Nodes 1 and 2 disagree on key b; on key a they do not, though they have different things of it."""
-    schema = "event string, order string, topic int, key string, node int, source int, sequence bigint, position bigint"
-    delivered = {
-        ("a", 1): [1, 2, 4],
-        ("a", 2): [1, 3, 4],
-        ("b", 1): [5, 6, 7],
-        ("b", 2): [6, 5, 7],
-    }
-    rows = [
-        ("deliver", "total", 3, key, node, 9, number, 10 * node + place)
-        for (key, node), numbers in delivered.items()
-        for place, number in enumerate(numbers)
+Delivered = dict[int, list[tuple[int, list[int] | None]]]
+TOTAL = (
+    "event string, order string, topic int, keys array<bigint>, node int, source int, sequence bigint, position bigint"
+)
+
+
+def in_total_order(delivered: Delivered) -> list[tuple[object, ...]]:
+    """For each node the numbers of what it delivered on topic 3, with their keys."""
+    return [
+        ("deliver", "total", 3, keys, node, 9, number, 100 * node + place)
+        for node, numbers in delivered.items()
+        for place, (number, keys) in enumerate(numbers)
     ]
-    assert judge_total_order(spark.createDataFrame(rows[:6], schema)) == (0, None)
-    count, example = judge_total_order(spark.createDataFrame(rows, schema))
+
+
+def test_nodes_that_disagree_on_one_key_are_found(spark: SparkSession) -> None:
+    """Nodes 1 and 2 disagree on key 8; on key 7 they do not, though they have different things of it."""
+    agreed: dict[int, list[tuple[int, list[int] | None]]] = {
+        1: [(1, [7]), (2, [7]), (4, [7])],
+        2: [(1, [7]), (3, [7]), (4, [7])],
+    }
+    assert judge_total_order(spark.createDataFrame(in_total_order(agreed), TOTAL)) == (0, None)
+    planted: dict[int, list[tuple[int, list[int] | None]]] = {
+        1: [*agreed[1], (5, [8]), (6, [8])],
+        2: [*agreed[2], (6, [8]), (5, [8])],
+    }
+    count, example = judge_total_order(spark.createDataFrame(in_total_order(planted), TOTAL))
     assert count == 1
-    assert example == "on topic 3 nodes delivered 5 of node 9 before 6 of node 9, 6 of node 9 before 5 of node 9"
-    # Without keys the topic has one order.
-    assert judge_total_order(spark.createDataFrame(rows, schema).drop("key"))[0] == 1
+    assert example == (
+        "on key 8 of topic 3 nodes delivered 5 of node 9 before 6 of node 9, 6 of node 9 before 5 of node 9"
+    )
+
+
+def test_publications_with_different_keys_need_no_common_order(spark: SparkSession) -> None:
+    rows = in_total_order({1: [(5, [7]), (6, [8])], 2: [(6, [8]), (5, [7])]})
+    assert judge_total_order(spark.createDataFrame(rows, TOTAL)) == (0, None)
+
+
+def test_a_publication_with_several_keys_is_ordered_under_each(spark: SparkSession) -> None:
+    """The two share key 8, and no key at all means one order for those without."""
+    shared = in_total_order({1: [(5, [7, 8]), (6, [8, 9])], 2: [(6, [8, 9]), (5, [7, 8])]})
+    assert judge_total_order(spark.createDataFrame(shared, TOTAL))[0] == 1
+    without = in_total_order({1: [(5, None), (6, None)], 2: [(6, None), (5, None)]})
+    count, example = judge_total_order(spark.createDataFrame(without, TOTAL))
+    assert count == 1
+    assert example is not None and example.startswith("on topic 3 nodes delivered")
+
+
+def test_a_circle_of_three_nodes_that_agree_in_pairs_is_found(spark: SparkSession) -> None:
+    rows = in_total_order({1: [(1, [7]), (2, [7])], 2: [(2, [7]), (3, [7])], 3: [(3, [7]), (1, [7])]})
+    assert judge_total_order(spark.createDataFrame(rows, TOTAL))[0] == 1
+
+
+def in_frame(spark: SparkSession, table: pa.Table, path: Path) -> DataFrame:
+    pq.write_table(table, path)
+    return evidence(open_trace(spark, [path]).frame, 0)
+
+
+def test_intervals_cover_a_topic_with_short_leads(spark: SparkSession, clean: Path, tmp_path: Path) -> None:
+    seen = in_frame(spark, read_trace(clean), tmp_path / "same.parquet")
+    intervals = intervals_of(seen, {0: (1, 4)}, 60_000, 5)
+    assert [interval.part for interval in intervals] == [5, 6, 7, 8]
+    assert [interval.end for interval in intervals[:-1]] == [interval.begin for interval in intervals[1:]]
+    assert all(interval.begin - interval.lead < 10_000 for interval in intervals)
+    assert all(interval.older for interval in intervals[1:]), "something is always on its way"
+
+
+def test_a_topic_is_split_by_node_where_somebody_is_far_behind(
+    spark: SparkSession, clean: Path, tmp_path: Path
+) -> None:
+    """Node 7 delivers everything of others at the end: leads would be as long as the trace."""
+    table = read_trace(clean)
+    late = deliveries_of(table, 7)
+    order = np.concatenate([np.setdiff1d(np.arange(len(table)), late), late])
+    behind = table.take(pa.array(order)).unify_dictionaries()
+    path = tmp_path / "behind.parquet"
+    assert intervals_of(in_frame(spark, behind, path), {0: (1, 4)}, 60_000, 5) == []
+    found, here = audit_in_session(spark, [path], 60_000), audit_files([path])
+    # What node 7 published itself came before what it had not delivered, so others may wait for less than it says.
+    assert counts(found) == counts(here)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from antiphon.kernel.message import CAUSAL, FIFO
+from antiphon.kernel.message import CAUSAL, FIFO, publication_key
 from antiphon.pipeline import following
 from antiphon.pipeline.following import Followers
-from antiphon.pipeline.judging import Judgement, Rules, judge_part
+from antiphon.pipeline.judging import Judgement, Rules, judge_interval, judge_part
 from antiphon.pipeline.lanes import DELIVER, PUBLISH, Lanes, Rows
 from antiphon.trace.oracle import KINDS, judge
 from tests.pipeline.random_traces import Row, as_rows, as_table, damaged, random_history
@@ -147,3 +149,51 @@ def test_the_default_is_for_those_that_name_no_order() -> None:
 
 def test_nothing_is_wrong_with_nothing() -> None:
     assert judge_part(as_rows([]), Rules(CAUSAL, leavers=True)) == Judgement()
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from(ORDERS[:5]), st.integers(0, 3), st.integers(2, 5))
+def test_causal_order_may_be_judged_by_intervals(
+    seed: int, orders: list[str | None], damages: int, intervals: int
+) -> None:
+    """Each interval is given what came before it since the first row about anything delivered in it."""
+    history = asked_earlier(damaged(random_history(seed, orders), seed, damages), seed)
+    rows = as_rows([row for row in history if row.topic == 0])
+    whole = judge_part(rows, Rules(CAUSAL))
+    if whole.counts["validity"] or len(rows) < intervals:
+        # Where something is delivered before it is published there is no true order of what happened.
+        return
+    together = Judgement()
+    cuts = [rows.position[len(rows) * number // intervals] for number in range(intervals)]
+    for begin, end in pairwise([*cuts, rows.position[-1] + 1]):
+        lead, older = lead_of(rows, begin, end)
+        inside = (rows.position >= min(lead, begin)) & (rows.position < end)
+        together.add_all(judge_interval(rows.taken(inside), Rules(CAUSAL), begin, older))
+    assert together.counts["causal"] == whole.counts["causal"]
+    assert together.examples.get("causal") == whole.examples.get("causal")
+
+
+def asked_earlier(rows: list[Row], seed: int) -> list[Row]:
+    """The same with some publications asked for long before they start, as where publishers have to wait."""
+    chance = random.Random(seed)
+    moved = list(rows)
+    for place, row in enumerate(rows):
+        if row.event == "publish" and chance.random() < 0.3:
+            moved.insert(chance.randint(0, place), moved.pop(place))
+    return moved
+
+
+def lead_of(rows: Rows, begin: int, end: int) -> tuple[int, list[int]]:
+    """The first row about something that is delivered in an interval, or about a later one of the same source.
+
+    With it, the publications that somebody had delivered before that row.
+    """
+    is_delivery = rows.event == DELIVER
+    about = (rows.event == PUBLISH) | is_delivery
+    inside = np.flatnonzero(is_delivery & (rows.position >= begin) & (rows.position < end))
+    leads = [
+        rows.position[about & (rows.source == rows.source[place]) & (rows.sequence >= rows.sequence[place])].min()
+        for place in inside
+    ]
+    lead = int(min(leads, default=begin))
+    before = is_delivery & (rows.position < lead)
+    return lead, [publication_key(*name) for name in zip(rows.source[before], rows.sequence[before], strict=True)]

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Acknowledgement
+from antiphon.fabrics.cube.messages import Answer, Bundle, LeafCopy
+from antiphon.fabrics.cube.packets import Packet
+from antiphon.fabrics.cube.published_messages import Pub
 from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
+from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (
     CRASH,
     DELIVER,
@@ -26,7 +32,7 @@ from antiphon.trace.recorder import (
     UNSUBSCRIBED,
     Recorder,
 )
-from antiphon.trace.store import MemoryTrace, to_batch
+from antiphon.trace.store import SCHEMA, MemoryTrace, to_batch
 
 LARGEST_NODE = (1 << 22) - 1
 LARGEST_SEQUENCE = (1 << 41) - 1
@@ -38,17 +44,64 @@ def rows_of(trace: MemoryTrace) -> list[dict[str, Any]]:
 
 
 def row(**known: object) -> dict[str, object]:
-    """A row with these columns; the others are null."""
-    columns = ("time", "event", "node", "peer", "message", "source", "sequence", "topic", "value", "reason", "order")
-    return {column: known.get(column) for column in columns}
+    """A row with these columns; the others are null. A copy carries nothing unless it is said."""
+    load = {"carried": 0, "entries": 0, "payload": 0} if known["event"] in ("send", "receive") else {}
+    return {column: {**load, **known}.get(column) for column in SCHEMA.names}
 
 
 def test_a_row_about_a_message() -> None:
     trace = MemoryTrace()
     trace.recorder.record_message(17, SEND, 3, 5, Publication(2, 9, 0, b"", topic=4), 6)
     assert rows_of(trace) == [
-        row(time=17, event="send", node=3, peer=5, message="Publication", source=2, sequence=9, topic=4, value=6)
-    ]
+        row(
+            time=17, event="send", node=3, peer=5, message="Publication", source=2, sequence=9, topic=4, value=6,
+            carried=1,
+        )
+    ]  # fmt: skip
+
+
+def test_a_copy_says_what_it_carries() -> None:
+    """Publications, entries of barriers or vectors, and bytes of payload; what wraps others counts theirs."""
+    trace = MemoryTrace()
+    one = Ordered(2, 9, 0, b"why?", vec[i64]([5, 6, 7]))
+    other = Ordered(2, 10, 0, b"because", vec[i64]([5]))
+    pub = Pub(1, 1, 0, b"so", vec[i64]([8, 9]))
+    answer = Answer(3, 1, 0, vec[i64]([1, 2, 3, 4]))
+    bundle = Bundle([one, other])
+    for message in (one, bundle, LeafCopy(bundle), Packet([one, other]), pub, answer, Acknowledgement(2, 9)):
+        trace.recorder.record_message(0, SEND, 1, 2, message, 0)
+        trace.recorder.record_message(0, RECEIVE, 2, 1, message, 0)
+    found = [(each["carried"], each["entries"], each["payload"]) for each in rows_of(trace)]
+    assert found[::2] == found[1::2]
+    assert found[::2] == [(1, 3, 4), (2, 4, 11), (2, 4, 11), (2, 4, 11), (1, 2, 2), (0, 4, 0), (0, 0, 0)]
+
+
+def test_rows_that_are_about_no_copy_carry_nothing() -> None:
+    trace = MemoryTrace()
+    trace.recorder.record_message(0, DELIVER, 1, NO_NODE, Ordered(2, 9, 0, b"why?", vec[i64]([5])), 0)
+    trace.recorder.record_message(0, SEND, 1, 2, Ordered(2, 9, 0, b"why?", vec[i64]([5])), 0)
+    trace.recorder.record(1, CRASH, 1, 0)
+    assert [each["payload"] for each in rows_of(trace)] == [None, 4, None]
+
+
+class Keyed(Publication):
+    """A publication of a user that is in total order under keys."""
+
+    def __init__(self, sequence: int, keys: list[int]) -> None:
+        super().__init__(1, sequence, 0, b"")
+        self.keys = keys
+
+    def total_order_keys(self) -> vec[i64]:
+        return vec[i64](self.keys)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 3, 100])
+def test_deliveries_say_under_which_keys_they_are_ordered(chunk_rows: int) -> None:
+    trace = MemoryTrace("deliveries", chunk_rows)
+    for sequence, keys in enumerate([[], [4], [5, 1 << 40], [], [6, 7, 8]]):
+        trace.recorder.record_message(0, DELIVER, 1, NO_NODE, Keyed(sequence, keys), 0)
+        trace.recorder.flush_if_full()
+    assert [each["keys"] for each in rows_of(trace)] == [None, [4], [5, 1 << 40], None, [6, 7, 8]]
 
 
 def test_a_row_about_a_publication_says_its_order() -> None:
@@ -164,7 +217,11 @@ def record_some(recorder: Recorder, count: int) -> None:
 
 def test_chunks_go_out_when_they_are_full_and_the_rest_at_a_flush() -> None:
     chunks: list[int] = []
-    recorder = Recorder(True, lambda words: chunks.append(to_batch(words, recorder.kind_names).num_rows), chunk_rows=4)
+
+    def keep(words: object, loads: object, keys: object) -> None:
+        chunks.append(to_batch(words, loads, keys, recorder.kind_names).num_rows)
+
+    recorder = Recorder(True, keep, chunk_rows=4)
     record_some(recorder, 11)
     assert chunks == [4, 4]
     recorder.flush()

@@ -65,6 +65,10 @@ def test_the_columns_and_their_types() -> None:
         ("value", pa.int64(), True),
         ("reason", WORD, True),
         ("order", WORD, True),
+        ("carried", pa.int32(), True),
+        ("entries", pa.int32(), True),
+        ("payload", pa.int32(), True),
+        ("keys", pa.list_(pa.field("element", pa.int64())), True),
     ]
 
 
@@ -132,7 +136,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, ending: str) -> None:
 def test_a_file_says_what_it_is_about(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trace{ending}"
     write(path, "deliveries")
-    assert about_trace(read_trace(path)) == {"schema": 2, "level": "deliveries", **ABOUT}
+    assert about_trace(read_trace(path)) == {"schema": 3, "level": "deliveries", **ABOUT}
 
 
 @ENDINGS

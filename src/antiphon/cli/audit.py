@@ -15,6 +15,7 @@ from rich.table import Table
 from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.trace.quantities import quantity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from antiphon.simulator.scenario import Scenario
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
+COUNTS = ("messages", "deliveries")
+"""What is printed of an audit; each count and each violation of a check is among the quantities."""
+
 ENDINGS = (".parquet", ".arrow")
 CLEAN = "clean"
 VIOLATED = "violated"
@@ -266,7 +270,7 @@ def default_order(scenario: Scenario) -> int:
 def show(found: Audit) -> None:
     """Print a judgement for people."""
     by_spark = " by Spark" if found.judge == "spark" else ""
-    counts = f"{found.messages:,} messages, {found.deliveries:,} deliveries"
+    counts = ", ".join(f"{getattr(found, name):,} {quantity(name).unit}" for name in COUNTS)
     output.console.print(f"{counts}, judged{by_spark} in {found.seconds:.1f} seconds")
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, check in found.checks.items():
@@ -278,8 +282,8 @@ def show(found: Audit) -> None:
             table.add_row(name, "kept")
     output.console.print(table)
     for name, check in found.checks.items():
-        if check.story:
-            output.console.print(f"{name}:")
+        if check.violations:
+            output.console.print(f"{name}: {quantity(f'violations-of-{name}').definition}")
             for line in check.story:
                 output.console.print(f"  {escape(line)}")
     if found.missing_nodes:

@@ -16,7 +16,7 @@ from antiphon.kernel.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from antiphon.pipeline.metrics import Metric
+    from antiphon.pipeline.measures import Metric
 
 ROWS_SHOWN = 20
 """What is longer is cut for people; as JSON everything is printed."""
@@ -43,7 +43,7 @@ def metrics(
     master: Annotated[str | None, typer.Option("--master", help="Measure on a Spark cluster.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Measure a run: latencies, messages by kind, duplicates, load by node and topic.
+    """Measure a run: latencies, messages and bytes by kind, queues, duplicates, order, load by node and topic.
 
     Example: antiphon simulate examples/scenarios/topics.toml --trace t.parquet --level everything
 

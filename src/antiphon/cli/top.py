@@ -23,6 +23,7 @@ ANSWER_SECONDS = 5.0
 TOPICS_SHOWN = 20
 """On a terminal; the rest is summed up in the lines of the nodes, and all of it is in the JSON."""
 
+# The keys are quantities; what they mean is said in docs/metrics.md and at /metrics of a node.
 COUNTERS = {
     "delivered_messages": "delivered_per_second",
     "published": "published_per_second",

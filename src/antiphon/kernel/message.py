@@ -34,6 +34,8 @@ UNSPECIFIED: Final[i64] = -1
 ORDER_NAMES: Final = ("none", "fifo", "causal", "total")
 """The orders by number, from ``NONE`` on."""
 
+NO_KEYS: Final = vec[i64]()
+
 
 def publication_key(source: i64, sequence: i64) -> i64:
     """The publication (source, sequence) as one integer, usable as a dictionary key and a trace column."""
@@ -68,6 +70,18 @@ class Message:
         """
         return False
 
+    def publications_carried(self) -> i64:
+        """How many publications it brings to its receiver."""
+        return 0
+
+    def payload_bytes(self) -> i64:
+        """Bytes of payload in it, of all publications together."""
+        return 0
+
+    def entries_carried(self) -> i64:
+        """How many entries it carries: keys of causal barriers and vectors, words about members, and the like."""
+        return 0
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source}, {self.sequence})"
 
@@ -97,6 +111,16 @@ class Publication(Message):
     def is_control(self) -> bool:
         return False
 
+    def publications_carried(self) -> i64:
+        return 1
+
+    def payload_bytes(self) -> i64:
+        return len(self.payload)
+
+    def total_order_keys(self) -> vec[i64]:
+        """The keys under which it is in total order with others of its topic; none if one order is for the topic."""
+        return NO_KEYS
+
 
 @mypyc_attr(acyclic=True)
 class Keyed(Publication):
@@ -114,3 +138,6 @@ class Keyed(Publication):
     ) -> None:
         super().__init__(source, sequence, timestamp, payload, topic, order)
         self.keys: Final[vec[i64]] = keys
+
+    def total_order_keys(self) -> vec[i64]:
+        return self.keys

@@ -1,6 +1,8 @@
-"""What is measured in traces, one function per quantity; the docstrings are the definitions.
+"""What experiments measure in traces that they hold in memory.
 
-The published experiments leave their quantities partly open. These are the readings that reproduce their numbers.
+Quantities that the pipeline measures too are defined once for both (:mod:`antiphon.trace.quantities`), and the tests
+compare the two. The published experiments leave theirs partly open; these are the readings that reproduce their
+numbers.
 """
 
 from __future__ import annotations
@@ -28,11 +30,7 @@ def tree_sends(trace: pa.Table, root: int | None) -> pa.Table:
 
 
 def queue_lengths(sends: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """The length of the output queue that each copy finds, itself included; with it, the node.
-
-    Only the given copies count as being in the queue. A copy is in the queue from when it is sent until it has left,
-    ``value`` ticks later; the one that is being transmitted is in it too.
-    """
+    """``queue-length`` of each of the given copies; with it, the node. Only these copies count."""
     node = sends["node"].to_numpy().astype(np.int64)
     time = sends["time"].to_numpy()
     departure = time + sends["value"].to_numpy()
@@ -71,7 +69,7 @@ def publication_rows(trace: pa.Table, event: str) -> pa.Table:
 
 
 def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
-    """How many hops one publication took to each node; 0 where it did not arrive.
+    """``hops`` of one publication to each node; 0 where it did not arrive.
 
     The publisher has 0 unless it is sent its own publication, as a single root does; it hands on what comes back.
     """
@@ -82,7 +80,7 @@ def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
 
 
 def delivery_delays(trace: pa.Table) -> np.ndarray:
-    """How long each publication waited at each node between its reception and its delivery, in ticks.
+    """``delivery-wait`` of each publication at each node.
 
     Everything that was received must have been delivered, and publications must travel alone, not in bundles.
     """
@@ -102,3 +100,7 @@ def by_publication(rows: pa.Table) -> pa.Table:
     """Rows in the order of node, source and number."""
     names = ("node", "source", "sequence")
     return rows.select([*names, "time"]).sort_by([(name, "ascending") for name in names])
+
+
+QUANTITIES = {"queue-length": queue_lengths, "hops": hops, "delivery-wait": delivery_delays}
+"""The quantities that are measured here, by their names."""

@@ -21,6 +21,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
 from antiphon.live.subscription import Subscription
 from antiphon.live.topics import LiveTopic
+from antiphon.trace.quantities import quantity
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -81,27 +82,28 @@ def troubles_of(node: Node) -> list[str]:
 
 
 NODE_METRICS: Final = {
-    "peers": (GaugeMetricFamily, "Other nodes in the cluster"),
-    "clients": (GaugeMetricFamily, "Connected clients"),
-    "bytes_sent": (CounterMetricFamily, "Bytes written to peers"),
-    "frames_sent": (CounterMetricFamily, "Frames written to peers"),
-    "bytes_unwritten": (GaugeMetricFamily, "Bytes sent to peers that the operating system has not taken yet"),
-    "unfinished": (GaugeMetricFamily, "Things that the protocol has begun and waits to finish"),
-    "commits": (CounterMetricFamily, "Group commits of the log"),
-    "bytes_uncommitted": (GaugeMetricFamily, "Bytes that wait for the disk"),
-    "uptime_seconds": (GaugeMetricFamily, "Seconds since the node started"),
+    "peers": GaugeMetricFamily,
+    "clients": GaugeMetricFamily,
+    "bytes_sent": CounterMetricFamily,
+    "frames_sent": CounterMetricFamily,
+    "bytes_unwritten": GaugeMetricFamily,
+    "unfinished": GaugeMetricFamily,
+    "commits": CounterMetricFamily,
+    "bytes_uncommitted": GaugeMetricFamily,
+    "uptime_seconds": GaugeMetricFamily,
 }
 TOPIC_METRICS: Final = {
-    "delivered_messages": (CounterMetricFamily, "Messages delivered"),
-    "delivered_bytes": (CounterMetricFamily, "Bytes of batches delivered"),
-    "published": (CounterMetricFamily, "Messages published by this node"),
-    "dropped": (CounterMetricFamily, "Messages dropped by the policies of slow subscriptions"),
-    "publisher_waits": (CounterMetricFamily, "Times that a publisher was slowed down"),
-    "lag": (GaugeMetricFamily, "Messages that wait for the slowest subscription"),
-    "unsent": (GaugeMetricFamily, "Messages that wait to be sent"),
-    "subscriptions": (GaugeMetricFamily, "Subscriptions of this node's application and clients"),
-    "end_offset": (GaugeMetricFamily, "The offset of the next message"),
+    "delivered_messages": CounterMetricFamily,
+    "delivered_bytes": CounterMetricFamily,
+    "published": CounterMetricFamily,
+    "dropped": CounterMetricFamily,
+    "publisher_waits": CounterMetricFamily,
+    "lag": GaugeMetricFamily,
+    "unsent": GaugeMetricFamily,
+    "subscriptions": GaugeMetricFamily,
+    "end_offset": GaugeMetricFamily,
 }
+"""What they mean is said where all quantities are defined."""
 
 
 class NodeCollector(Collector):
@@ -112,12 +114,14 @@ class NodeCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         status = status_of(self._node)
-        for name, (family, text) in NODE_METRICS.items():
+        for name, family in NODE_METRICS.items():
             value = status[name]
-            yield family(f"antiphon_{name}", text, value=len(value) if isinstance(value, list) else value)
-        yield GaugeMetricFamily("antiphon_healthy", "1 while nothing is wrong", value=0 if status["troubles"] else 1)
-        for name, (family, text) in TOPIC_METRICS.items():
-            metric = family(f"antiphon_topic_{name}", text, labels=["topic"])
+            number = len(value) if isinstance(value, list) else value
+            yield family(f"antiphon_{name}", quantity(name).definition, value=number)
+        healthy = 0 if status["troubles"] else 1
+        yield GaugeMetricFamily("antiphon_healthy", quantity("healthy").definition, value=healthy)
+        for name, family in TOPIC_METRICS.items():
+            metric = family(f"antiphon_topic_{name}", quantity(name).definition, labels=["topic"])
             for topic, figures in status["topics"].items():
                 metric.add_metric([topic], figures[name])
             yield metric

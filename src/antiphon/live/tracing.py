@@ -34,8 +34,9 @@ class LiveTrace:
         first = batch.columns.first_sequence
         number = topic.number & TOPIC_MASK
         if node == batch.publisher:
-            size = len(batch.payload)
-            recorder.record_run(monotonic_us(), PUBLISH, node, node, first, batch.count, number, size, order)
+            now = monotonic_us()
+            for index, value in enumerate(batch.columns.values):
+                recorder.record_run(now, PUBLISH, node, node, first + index, 1, number, len(value), order)
         recorder.record_run(
             monotonic_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order
         )

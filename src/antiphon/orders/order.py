@@ -42,6 +42,9 @@ class Ordered(Publication):
         super().__init__(source, sequence, timestamp, payload, topic, order)
         self.dependencies: Final[vec[i64]] = dependencies
 
+    def entries_carried(self) -> i64:
+        return len(self.dependencies)
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Order:

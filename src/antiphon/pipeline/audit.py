@@ -2,16 +2,18 @@
 
 Rows are dealt into *parts* of a few million: small topics together, large ones split by node. A part is judged by
 columns in one go (:mod:`antiphon.pipeline.judging`), and needs besides its own rows only what was published on its
-topics. Where a topic is split, a first job finds out, for each publisher, which of its publications was the first to
-follow each other one; that is all that one part must know of the lanes in another. Work and memory grow with
-deliveries times publishers of a topic, and no step compares messages in pairs.
+topics. What follows what does not fit there: it concerns all nodes of a topic. Causal order of split topics is judged
+by intervals of time instead (:mod:`antiphon.pipeline.intervals`). Where something was delivered so late that the
+intervals would be long, a first job finds out, for each publisher, which of its publications was the first to follow
+each other one; that is all that one part must know of the lanes in another. Work grows with deliveries times
+publishers of a topic, and no step compares messages in pairs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +21,8 @@ import pyarrow as pa
 
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.pipeline.following import Followers
-from antiphon.pipeline.judging import Example, Judgement, Rules, judge_part
+from antiphon.pipeline.intervals import Interval, intervals_of, packed_publication
+from antiphon.pipeline.judging import Example, Judgement, Rules, judge_interval, judge_part
 from antiphon.pipeline.lanes import BEFORE_EVERYTHING, Lanes, Rows
 from antiphon.pipeline.traces import POSITION
 from antiphon.trace.oracle import EVENTS
@@ -49,6 +52,11 @@ class Dealing:
     small_parts: int
     large_topics: dict[int, tuple[int, int]]
     """For each large topic its first part and how many it has."""
+
+    @property
+    def end(self) -> int:
+        """The number behind that of the last part."""
+        return self.small_parts + sum(parts for _, parts in self.large_topics.values())
 
 
 def deal(frame: DataFrame, rows: int, rows_per_part: int) -> Dealing:
@@ -90,8 +98,8 @@ def evidence(frame: DataFrame, everybody: int) -> DataFrame:
     return seen.unionByName(members)
 
 
-def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
-    """Packed rows with their part; what was published on a large topic goes to all its parts."""
+def packed_columns() -> list[Column]:
+    """The columns of a row in as few words as possible; nothing says yet that it is judged."""
     from pyspark.sql import functions as f
 
     def code(column: str, names: list[str], otherwise: int) -> Column:
@@ -100,34 +108,37 @@ def dealt(rows: DataFrame, dealing: Dealing) -> DataFrame:
             found = f.when(f.col(column) == name, number).otherwise(found)
         return found
 
-    own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts)).cast("int")
-    everywhere: Column = f.array(own)
+    what = (
+        f.shiftleft(f.col("node").cast("bigint"), NODE_SHIFT)
+        .bitwiseOR(f.shiftleft(code("order", [*ORDER_NAMES], -1) + 1, ORDER_SHIFT).cast("bigint"))
+        .bitwiseOR(f.shiftleft(code("event", EVENTS, 0), EVENT_SHIFT).cast("bigint"))
+    )
+    return [f.col("topic"), what.alias("what"), packed_publication().alias("publication"), f.col(POSITION)]
+
+
+def as_rows_of_part(rows: DataFrame, part: Column, judged: bool) -> DataFrame:
+    """Packed rows with their part, which may be an array of parts: then there is a row for each."""
+    from pyspark.sql import functions as f
+
+    packed = rows.select(part.cast("int").alias("part"), *packed_columns())
+    return packed.withColumn("what", f.col("what") + int(judged))
+
+
+def dealt(seen: DataFrame, dealing: Dealing) -> DataFrame:
+    """Packed rows with their part; what was published on a large topic goes to all its other parts too."""
+    from pyspark.sql import functions as f
+
+    own: Column = f.pmod(f.xxhash64("topic"), f.lit(dealing.small_parts))
+    for topic, (first, parts) in dealing.large_topics.items():
+        own = f.when(f.col("topic") == topic, first + f.pmod(f.xxhash64("node"), f.lit(parts))).otherwise(own)
+    found = as_rows_of_part(seen, own, judged=True)
     is_published = (f.col("event") == "publish") | ((f.col("event") == "deliver") & (f.col("node") == f.col("source")))
     for topic, (first, parts) in dealing.large_topics.items():
-        here = f.col("topic") == topic
-        chosen = (f.lit(first) + f.pmod(f.xxhash64("node"), f.lit(parts))).cast("int")
-        own = f.when(here, chosen).otherwise(own)
-        all_parts = f.array(*(f.lit(first + part) for part in range(parts)))
-        everywhere = f.when(here & is_published, all_parts).when(here, f.array(chosen)).otherwise(everywhere)
-    packed = rows.select(
-        own.alias("own"),
-        everywhere.alias("parts") if dealing.large_topics else f.lit(None).alias("parts"),
-        "topic",
-        (
-            f.shiftleft(f.col("node").cast("bigint"), NODE_SHIFT)
-            .bitwiseOR(f.shiftleft(code("order", [*ORDER_NAMES], -1) + 1, ORDER_SHIFT).cast("bigint"))
-            .bitwiseOR(f.shiftleft(code("event", EVENTS, 0), EVENT_SHIFT).cast("bigint"))
-        ).alias("what"),
-        f.shiftleft("sequence", SOURCE_BITS).bitwiseOR(f.col("source").cast("bigint")).alias("publication"),
-        POSITION,
-    )
-    if not dealing.large_topics:
-        return packed.select(
-            f.col("own").alias("part"), "topic", (f.col("what") + 1).alias("what"), "publication", POSITION
-        )
-    spread = packed.select("own", f.explode("parts").alias("part"), "topic", "what", "publication", POSITION)
-    judged = f.when(f.col("own") == f.col("part"), 1).otherwise(0)
-    return spread.select("part", "topic", (f.col("what") + judged).alias("what"), "publication", POSITION)
+        published = seen.where((f.col("topic") == topic) & is_published).withColumn("own", own)
+        others = f.array(*(f.lit(first + part) for part in range(parts)))
+        spread = published.withColumn("other", f.explode(others)).where("other != own")
+        found = found.unionAll(as_rows_of_part(spread, f.col("other"), judged=False))
+    return found
 
 
 def unpacked(table: pa.Table) -> Rows:
@@ -171,33 +182,83 @@ def audit_frame(
 ) -> Judgement:
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
     dealing = deal(frame, rows, rows_per_part)
+    seen = evidence(frame, everybody)
+    parts = dealt(seen, dealing)
+    follows = rules.causal or rules.leavers
+    if not dealing.large_topics or not follows:
+        return gathered(judged(parts, dealing.end, rules))
+    # Who left is judged by all that it delivered while it was a member, which may be more than an interval.
+    intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part, dealing.end)
+    if intervals:
+        return gathered(judged(parts.unionAll(in_intervals(seen, intervals)), dealing.end, rules, intervals))
     spread_over_tasks(frame.sparkSession, dealing)
-    parts = dealt(evidence(frame, everybody), dealing)
+    found = judged(parts.where(parts["part"] < dealing.small_parts), dealing.small_parts, rules)
+    large = parts.where(parts["part"] >= dealing.small_parts)
+    return gathered(found.unionAll(judged_together(large, dealing, rules)))
 
-    def judge(table: pa.Table) -> pa.Table:
-        return as_found(judge_part(unpacked(table), rules))
 
-    def judge_with_columns(table: pa.Table, columns: pa.Table) -> pa.Table:
+def judged(parts: DataFrame, part_count: int, rules: Rules, intervals: Sequence[Interval] = ()) -> DataFrame:
+    """Parts that need not know of each other, and behind them intervals; each is a task of its own.
+
+    Where there are intervals, causal order of large topics is judged there; small topics are judged whole.
+    """
+    by_part = {interval.part: interval for interval in intervals}
+    split_topics = {interval.topic for interval in intervals}
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        received = [batch for batch in batches if batch.num_rows]
+        if not received:
+            return
+        table = pa.Table.from_batches(received)
+        rows = unpacked(table)
+        interval = by_part.get(table["part"][0].as_py())
+        del received, table
+        if interval is not None:
+            found = judge_interval(rows, rules, interval.begin, interval.older)
+        else:
+            is_split = int(rows.topic[0]) in split_topics
+            found = judge_part(rows, replace(rules, causal=rules.causal and not is_split))
+        yield from as_found(found).to_batches()
+
+    # By number and not by hash: hardly any two parts may share a task, and nothing has to be sorted.
+    return parts.repartitionById(part_count + len(by_part), "part").mapInArrow(judge, FOUND)
+
+
+def judged_together(large: DataFrame, dealing: Dealing, rules: Rules) -> DataFrame:
+    """The parts of large topics, each with what the others know of who follows whom."""
+
+    def judge(table: pa.Table, columns: pa.Table) -> pa.Table:
         names = zip(columns["topic"].to_pylist(), columns["source"].to_pylist(), strict=True)
         known = dict(zip(names, columns["numbers"].to_pylist(), strict=True))
         return as_found(judge_part(unpacked(table), rules, known))
 
-    small = parts.where(parts["part"] < dealing.small_parts) if dealing.large_topics else parts
-    found = small.groupBy("part").applyInArrow(judge, FOUND)
-    if dealing.large_topics:
-        large = parts.where(parts["part"] >= dealing.small_parts)
-        columns = columns_of(large, dealing, rules)
-        found = found.unionAll(
-            large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge_with_columns, FOUND)
-        )
-    return gathered(found)
+    columns = columns_of(large, dealing, rules)
+    return large.groupBy("part").cogroup(columns.groupBy("part")).applyInArrow(judge, FOUND)
+
+
+def in_intervals(seen: DataFrame, intervals: list[Interval]) -> DataFrame:
+    """Packed rows of large topics with the number of their interval, and those of leads once more."""
+    from pyspark.sql import functions as f
+
+    def inside(interval: Interval, begin: int, end: int) -> Column:
+        return (f.col("topic") == interval.topic) & (f.col(POSITION) >= begin) & (f.col(POSITION) < end)
+
+    own: Column = f.lit(None)
+    for each in intervals:
+        own = f.when(inside(each, each.begin, each.end), each.part).otherwise(own)
+    seen = seen.where(f.col("event").isin("publish", "deliver"))
+    found = as_rows_of_part(seen.withColumn("own", own).where("own is not null"), f.col("own"), judged=True)
+    leads = [f.when(inside(each, each.lead, each.begin), each.part) for each in intervals]
+    # Few rows are in any lead, and only for those an array is made.
+    leading = seen.where(f.coalesce(*leads).isNotNull())
+    leading = leading.withColumn("own", f.explode(f.array_compact(f.array(*leads))))
+    return found.unionAll(as_rows_of_part(leading, f.col("own"), judged=True))
 
 
 def spread_over_tasks(session: SparkSession, dealing: Dealing) -> None:
     """Let hardly any two parts share a task, so that no core waits for another at the end."""
-    parts = dealing.small_parts + sum(count for _, count in dealing.large_topics.values())
     setting = "spark.sql.shuffle.partitions"
-    wanted = max(int(session.conf.get(setting) or 1), 4 * parts)
+    wanted = max(int(session.conf.get(setting) or 1), 4 * dealing.end)
     session.conf.set(setting, str(min(wanted, MOST_TASKS)))
 
 

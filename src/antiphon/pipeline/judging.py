@@ -6,14 +6,16 @@ violations are those of :mod:`antiphon.trace.oracle`, where they are defined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from antiphon.kernel.message import UNSPECIFIED
+from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED
 from antiphon.pipeline.following import Followers, known_too_early
 from antiphon.pipeline.lanes import (
+    BEFORE_EVERYTHING,
     LEAVING,
     NEVER,
     NOBODY,
@@ -83,12 +85,26 @@ def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes
     judge = PartJudge(lanes, rules)
     judge.find_duplicates_and_strangers()
     judge.find_inventions()
-    judge.find_disorder(columns or {})
+    judge.find_late_ones_of_a_source()
+    if rules.causal or rules.leavers:
+        judge.find_late_causes(columns or {})
     if rules.complete:
         judge.find_losses()
     if rules.leavers:
         judge.find_what_leavers_left_out()
     return judge.found
+
+
+def judge_interval(rows: Rows, rules: Rules, since: int, older: Sequence[int]) -> Judgement:
+    """Judge only the causal order of the deliveries from a position on; earlier rows say what led to them.
+
+    The publications in ``older``, as keys, are passed over: not all of their rows are here.
+    """
+    keys = (rows.sequence << SOURCE_BITS) | rows.source
+    rows = rows.taken(~np.isin(keys, np.array(older, np.int64)))
+    judge = PartJudge(Lanes(rows, rules.default), rules)
+    judge.find_late_causes({}, since)
+    return Judgement(counts=judge.found.counts, examples=judge.found.examples)
 
 
 class PartJudge:
@@ -133,25 +149,35 @@ class PartJudge:
         other = (lanes.row_order != UNSPECIFIED) & (asked != UNSPECIFIED) & (lanes.row_order != asked)
         self._report("validity", ~lanes.is_again & other, "delivered as of another order than was asked for")
 
-    def find_disorder(self, columns: Mapping[tuple[int, int], bytes]) -> None:
-        """Deliveries after a later one of the same source, or after something else that follows them."""
+    def find_late_ones_of_a_source(self) -> None:
+        """Deliveries after a later one of the same source."""
         lanes = self._lanes
-        late = ~lanes.is_again & (lanes.sequence <= lanes.last)
+        late = self._is_late
         places = np.flatnonzero(late)
         if len(places) > 0:
             first = int(places[np.argmin(lanes.delivery_time[places])])
             source = int(lanes.names.nodes[lanes.source_lane[first] % lanes.names.node_count])
             witness = (source, int(lanes.last[first]))
             self._report("fifo", late, f"delivered after publication {witness[1]} of that source", witness)
-        if not self._rules.causal and not self._rules.leavers:
-            return
+
+    @cached_property
+    def _is_late(self) -> Flags:
+        lanes = self._lanes
+        return ~lanes.is_again & (lanes.sequence <= lanes.last)
+
+    def find_late_causes(self, columns: Mapping[tuple[int, int], bytes], since: int = BEFORE_EVERYTHING) -> None:
+        """Deliveries, from a position on, after something else that follows them."""
+        lanes = self._lanes
         self._followers = followers = Followers(lanes)
         followers.look()
         followers.learn(columns)
         followers.close()
-        known = known_too_early(lanes, followers) & ~late
+        known = known_too_early(lanes, followers) & ~self._is_late
         places = np.flatnonzero(known)
+        places = places[lanes.rows.position[lanes.delivery_time[places]] >= since]
         if len(places) > 0:
+            known = np.zeros(len(known), np.bool_)
+            known[places] = True
             first = int(places[np.argmin(lanes.delivery_time[places])])
             self._report("causal", known, "delivered after something that follows it", self._witness(first))
 

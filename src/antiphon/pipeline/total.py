@@ -1,8 +1,9 @@
 """Total order: all nodes deliver what they deliver of a topic and key in one order.
 
 Nodes need not deliver the same things. They agree if the relation "some node delivered this directly before that" has
-no circle. Each node adds one pair per delivery and equal pairs count once, so where all is well there are hardly more
-pairs than publications.
+no circle. Publications that name keys are ordered under each of them, those that name none are ordered together. Each
+node adds one pair per delivery and equal pairs count once, so where all is well there are hardly more pairs than
+publications.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def judge_key(table: pa.Table) -> pa.Table:
     """The pairs of one topic and key: is there one order?"""
     columns = (table[name].to_pylist() for name in ("source", "sequence", "next_source", "next_sequence"))
     circle = circle_in(((one, two), (three, four)) for one, two, three, four in zip(*columns, strict=True))
-    topic = table["topic"][0].as_py()
+    topic, key = table["topic"][0].as_py(), table["key"][0].as_py()
     if not circle:
         return pa.table(
             {
@@ -80,7 +81,8 @@ def judge_key(table: pa.Table) -> pa.Table:
             }
         )
     names = [f"{sequence} of node {source}" for source, sequence in [*circle, circle[0]]]
-    text = f"on topic {topic} nodes delivered " + ", ".join(f"{one} before {other}" for one, other in pairwise(names))
+    place = f"topic {topic}" if key is None else f"key {key} of topic {topic}"
+    text = f"on {place} nodes delivered " + ", ".join(f"{one} before {other}" for one, other in pairwise(names))
     return pa.table({"topic": pa.array([topic], pa.int32()), "violations": [1], "example": [text]})
 
 
@@ -89,15 +91,10 @@ def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    key = "key" if "key" in frame.columns else None
     deliveries = frame.where((f.col("event") == "deliver") & (f.col("order") == "total"))
+    # A publication with several keys has its place in the order of each.
     deliveries = deliveries.select(
-        "topic",
-        (f.col("key") if key else f.lit(None)).cast("string").alias("key"),
-        "node",
-        "source",
-        "sequence",
-        POSITION,
+        "topic", f.explode_outer("keys").alias("key"), "node", "source", "sequence", POSITION
     )
     lane = Window.partitionBy("topic", "key", "node").orderBy(POSITION)
     pairs = deliveries.select(

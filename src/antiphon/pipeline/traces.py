@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.pipeline.session import scratch_directory
 from antiphon.trace.merging import merge_traces
-from antiphon.trace.store import SCHEMA, read_trace
+from antiphon.trace.store import OPTIONAL, SCHEMA, read_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NEEDED = frozenset(SCHEMA.names) - {"order"}
-"""Traces of the first schema have no column ``order``."""
+NEEDED = frozenset(SCHEMA.names) - OPTIONAL
+ADDED = {"order": "string", "carried": "int", "entries": "int", "payload": "int", "keys": "array<bigint>"}
+"""The columns that older traces lack, and their types."""
 
 POSITION = "position"
 
@@ -101,8 +102,8 @@ def in_order(session: SparkSession, files: Sequence[Path]) -> DataFrame:
     from pyspark.sql import functions as f
 
     frame = session.read.parquet(*(str(file.resolve()) for file in files))
-    if "order" not in frame.columns:
-        frame = frame.withColumn("order", f.lit(None).cast("string"))
+    missing = {name: f.lit(None).cast(kind) for name, kind in ADDED.items() if name not in frame.columns}
+    frame = frame.withColumns(missing)
     frame = frame.withColumn(POSITION, f.col("_metadata.row_index"))
     if len(files) == 1:
         return frame

@@ -47,8 +47,8 @@ class Witness:
         self.recorder = Recorder(False, self._keep)
         """For runs that are written nowhere else."""
 
-    def _keep(self, words: object) -> None:
-        self.see(to_batch(words, self.recorder.kind_names))
+    def _keep(self, words: object, loads: object, keys: object) -> None:
+        self.see(to_batch(words, loads, keys, self.recorder.kind_names))
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Take notice of rows of a trace."""

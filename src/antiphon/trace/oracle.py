@@ -2,15 +2,8 @@
 
 The oracle is told what the application could see, in the order in which it happened: subscriptions taking effect and
 ending, publications starting, deliveries. It knows no protocol and shares no code with one. It keeps its own vector
-clock per node and publication and reports
-
-* ``duplicates``: a node delivered a publication twice;
-* ``fifo``: a node delivered a publication after a later one of the same source that had to wait for it;
-* ``causal``: a node delivered a publication after one that follows it in some other way;
-* ``validity``: a node delivered what nobody published, or before it was published, or as of another order;
-* ``membership``: a node delivered something of a topic of which it was no member;
-* ``completeness``: a node that was a member when a publication started, and stayed one, never delivered it; or, where
-  it is known when nodes ask to leave, it left later and delivered only something that follows it.
+clock per node and publication and reports violations of ``duplicates``, ``fifo``, ``causal``, ``validity``,
+``membership`` and ``completeness``, which are defined among the quantities (:mod:`antiphon.trace.quantities`).
 
 A publication starts when its own publisher delivers it. What it follows depends on its order, which is the one that the
 application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and

@@ -22,11 +22,16 @@ reason     dictionary, null.  why a copy was dropped: ``loss``, ``partition``, `
 order      dictionary, null.  how strongly the publication is ordered: ``none``, ``fifo``, ``causal``; null if the row
                               is about something else, if there is no order at all, or, for ``publish``, if none was
                               named
+carried    int32, nullable    ``send``, ``receive``: how many publications the copy brings to its receiver
+entries    int32, nullable    ``send``, ``receive``: entries of barriers, vectors or views in the copy
+payload    int32, nullable    ``send``, ``receive``: bytes of payload in the copy
+keys       list, nullable     ``deliver``: int64 keys of the total order; null if one order is for the whole topic
 =========  =================  =======================================================================================
 
 Rows stand in the order in which things happened. The file's metadata holds, as JSON under the key ``antiphon``, the
-version of the schema (version 1 had no column ``order``) and whatever the writer was given (scenario, seed). A file is
-written beside its final place and moved there when it is complete: a file with the right name is never half a file.
+version of the schema (version 1 had no column ``order``, version 2 none of those behind it) and whatever the writer was
+given (scenario, seed). A file is written beside its final place and moved there when it is complete: a file with the
+right name is never half a file.
 """
 
 from __future__ import annotations
@@ -47,17 +52,22 @@ from antiphon.trace.recorder import (
     DELIVER,
     DROP,
     DROP_REASONS,
+    ENTRY_BITS,
     EVENT_NAMES,
     EXPIRE,
+    PAYLOAD_BITS,
     PUBLISH,
+    RECEIVE,
     SEND,
     WORDS_PER_ROW,
     Recorder,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 WORD = pa.dictionary(pa.int8(), pa.string())
+# Parquet calls what a list holds by this name.
+KEYS = pa.list_(pa.field("element", pa.int64()))
 SCHEMA = pa.schema(
     [
         pa.field("time", pa.int64(), nullable=False),
@@ -71,12 +81,21 @@ SCHEMA = pa.schema(
         pa.field("value", pa.int64()),
         pa.field("reason", WORD),
         pa.field("order", WORD),
+        pa.field("carried", pa.int32()),
+        pa.field("entries", pa.int32()),
+        pa.field("payload", pa.int32()),
+        pa.field("keys", KEYS),
     ]
 )
+
+OPTIONAL = frozenset({"order", "carried", "entries", "payload", "keys"})
+"""Columns that traces of older versions lack; they read as if nothing was written there."""
 
 LEVELS = ("counts", "deliveries", "everything")
 """How much is written: nothing, what applications and operators see, or every copy too."""
 
+ENTRY_MASK = (1 << ENTRY_BITS) - 1
+PAYLOAD_MASK = (1 << PAYLOAD_BITS) - 1
 HAS_VALUE = np.array([event in (PUBLISH, SEND, DELIVER, EXPIRE) for event in range(len(EVENT_NAMES))])
 
 
@@ -87,8 +106,8 @@ def wants_copies(level: str) -> bool:
     return level == "everything"
 
 
-def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
-    """The packed rows of a recorder as columns."""
+def to_batch(words: object, loads: object, keys: object, kind_names: list[str]) -> pa.RecordBatch:
+    """A chunk of a recorder as columns."""
     rows = np.frombuffer(words, dtype=np.int64).reshape(-1, WORDS_PER_ROW)  # type: ignore[call-overload]
     time, what, key, value = (np.ascontiguousarray(rows[:, column]) for column in range(WORDS_PER_ROW))
     event = (what >> 8) & 0x1F
@@ -112,9 +131,36 @@ def to_batch(words: object, kind_names: list[str]) -> pa.RecordBatch:
             pa.array(low_value, mask=~HAS_VALUE[event]),
             words_of(np.where(dropped, low_value, 0), DROP_REASONS, ~dropped),
             words_of(order, ("", *ORDER_NAMES), order == 0),
+            *carried_columns(event, loads),
+            keys_column(len(rows), keys),
         ],
         schema=SCHEMA,
     )
+
+
+def carried_columns(event: np.ndarray, loads: object) -> list[pa.Array]:
+    """What the copies carry: publications, entries and bytes of payload."""
+    copies = (event == SEND) | (event == RECEIVE)
+    if not copies.any():
+        return [pa.nulls(len(event), pa.int32())] * 3
+    load = np.zeros(len(event), np.int64)
+    load[copies] = np.frombuffer(loads, dtype=np.int64)  # type: ignore[call-overload]
+    numbers = (load >> (ENTRY_BITS + PAYLOAD_BITS), (load >> PAYLOAD_BITS) & ENTRY_MASK, load & PAYLOAD_MASK)
+    return [pa.array(number.astype(np.int32), mask=~copies) for number in numbers]
+
+
+def keys_column(row_count: int, keys: object) -> pa.Array:
+    """The keys of the rows that have any."""
+    words = np.frombuffer(keys, dtype=np.int64)  # type: ignore[call-overload]
+    if len(words) == 0:
+        return pa.nulls(row_count, KEYS)
+    found: list[list[int] | None] = [None] * row_count
+    place = 0
+    while place < len(words):
+        row, count = int(words[place]), int(words[place + 1])
+        found[row] = words[place + 2 : place + 2 + count].tolist()
+        place += 2 + count
+    return pa.array(found, KEYS)
 
 
 def words_of(codes: np.ndarray, names: tuple[str, ...] | list[str], missing: np.ndarray | None) -> pa.DictionaryArray:
@@ -162,8 +208,8 @@ class TraceWriter:
                 f"cannot write the trace to {path}: {error.strerror or error}; choose another place"
             ) from error
 
-    def _write(self, words: object) -> None:
-        batch = to_batch(words, self.recorder.kind_names)
+    def _write(self, words: object, loads: object, keys: object) -> None:
+        batch = to_batch(words, loads, keys, self.recorder.kind_names)
         self.rows += batch.num_rows
         if self._also is not None:
             self._also(batch)
@@ -234,8 +280,8 @@ class MemoryTrace:
         self._batches: list[pa.RecordBatch] = []
         self.recorder = Recorder(wants_copies(level), self._keep, chunk_rows)
 
-    def _keep(self, words: object) -> None:
-        self._batches.append(to_batch(words, self.recorder.kind_names))
+    def _keep(self, words: object, loads: object, keys: object) -> None:
+        self._batches.append(to_batch(words, loads, keys, self.recorder.kind_names))
 
     def table(self) -> pa.Table:
         """All rows recorded so far."""

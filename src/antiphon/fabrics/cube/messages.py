@@ -34,6 +34,21 @@ class Bundle(Message):
     def is_control(self) -> bool:
         return False
 
+    def publications_carried(self) -> i64:
+        return len(self.publications)
+
+    def payload_bytes(self) -> i64:
+        total: i64 = 0
+        for publication in self.publications:
+            total += len(publication.payload)
+        return total
+
+    def entries_carried(self) -> i64:
+        total: i64 = 0
+        for publication in self.publications:
+            total += len(publication.dependencies)
+        return total
+
 
 @mypyc_attr(acyclic=True)
 class LeafCopy(Message):
@@ -45,6 +60,15 @@ class LeafCopy(Message):
 
     def is_control(self) -> bool:
         return False
+
+    def publications_carried(self) -> i64:
+        return self.packet.publications_carried()
+
+    def payload_bytes(self) -> i64:
+        return self.packet.payload_bytes()
+
+    def entries_carried(self) -> i64:
+        return self.packet.entries_carried()
 
 
 @mypyc_attr(acyclic=True)
@@ -60,6 +84,12 @@ class Refusal(Message):
         self.counter: Final[i64] = counter
         self.was_leaf: Final[bool] = was_leaf
 
+    def payload_bytes(self) -> i64:
+        return self.packet.payload_bytes()
+
+    def entries_carried(self) -> i64:
+        return self.packet.entries_carried()
+
 
 @mypyc_attr(acyclic=True)
 class Question(Message):
@@ -71,6 +101,9 @@ class Question(Message):
     def __init__(self, source: i64, sequence: i64, topic: i64, targets: vec[i64] | None = None) -> None:
         super().__init__(source, sequence, topic)
         self.targets: Final[vec[i64] | None] = targets
+
+    def entries_carried(self) -> i64:
+        return 0 if self.targets is None else len(self.targets)
 
     def narrowed_to(self, targets: vec[i64]) -> Question:
         """The same question for others."""
@@ -104,6 +137,9 @@ class Answer(Message):
         super().__init__(source, sequence, topic)
         self.entries: Final[vec[i64]] = entries
 
+    def entries_carried(self) -> i64:
+        return len(self.entries)
+
 
 @mypyc_attr(acyclic=True)
 class Unsubscribe(Message):
@@ -124,6 +160,9 @@ class Registered(Message):
         self.members: Final[vec[i64]] = members
         self.past: Final[vec[i64]] = past
 
+    def entries_carried(self) -> i64:
+        return len(self.members) + len(self.past)
+
 
 @mypyc_attr(acyclic=True)
 class Unregister(Message):
@@ -132,6 +171,9 @@ class Unregister(Message):
     def __init__(self, source: i64, sequence: i64, topic: i64, past: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
         self.past: Final[vec[i64]] = past
+
+    def entries_carried(self) -> i64:
+        return len(self.past)
 
 
 @mypyc_attr(acyclic=True)
@@ -144,6 +186,9 @@ class Bequest(Message):
     def __init__(self, source: i64, entries: vec[i64]) -> None:
         super().__init__(source, 0)
         self.entries: Final[vec[i64]] = entries
+
+    def entries_carried(self) -> i64:
+        return len(self.entries)
 
 
 COUNTER_BITS: Final = 38

@@ -36,6 +36,21 @@ class Packet(Message):
     def is_control(self) -> bool:
         return False
 
+    def publications_carried(self) -> i64:
+        return len(self.publications)
+
+    def payload_bytes(self) -> i64:
+        total: i64 = 0
+        for publication in self.publications:
+            total += len(publication.payload)
+        return total
+
+    def entries_carried(self) -> i64:
+        total: i64 = 0
+        for publication in self.publications:
+            total += len(publication.dependencies)
+        return total
+
 
 class PacketFormat:
     """How many bytes things take, and the most that one packet may have (section 4.5 of the thesis).

@@ -31,6 +31,9 @@ class Pub(Publication):
         super().__init__(source, sequence, timestamp, payload, topic)
         self.barrier: Final[vec[i64]] = barrier
 
+    def entries_carried(self) -> i64:
+        return len(self.barrier)
+
     def without_payload(self) -> Pub:
         """What is left of it where its data field has been overwritten."""
         return Pub(self.source, self.sequence, self.timestamp, b"", self.barrier, self.topic)
@@ -63,6 +66,9 @@ class Ack(Message):
     def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
         self.entries: Final[vec[i64]] = entries
+
+    def entries_carried(self) -> i64:
+        return len(self.entries)
 
 
 def merged_entries(some: vec[i64], others: vec[i64]) -> vec[i64]:

@@ -272,8 +272,15 @@ class Engine:
         """Do something at a given time."""
         self.calendar.schedule(time, self, self, action)
 
-    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> bool:
-        """Let a node publish; false if it is not up."""
+    def publish(
+        self,
+        identifier: i64,
+        payload: bytes,
+        topic: i64 = 0,
+        order: i64 = UNSPECIFIED,
+        keys: list[int] | None = None,
+    ) -> bool:
+        """Let a node publish, about some keys if it names any; false if it is not up."""
         process = self._ready_process(identifier)
         if process is None:
             return False
@@ -281,10 +288,10 @@ class Engine:
         if self._recorder is not None:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
-            sequence = process.publish(payload, topic, order)
+            sequence = publish_at(process, payload, topic, order, keys)
             self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload), order)
         else:
-            process.publish(payload, topic, order)
+            publish_at(process, payload, topic, order, keys)
         return True
 
     def subscribe(self, identifier: i64, topic: i64) -> bool:
@@ -596,3 +603,10 @@ class Engine:
         """Write a row about a subscription, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_topic(self.calendar.now, event, node, topic)
+
+
+def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:
+    """Let a process publish; most fabrics know no keys."""
+    if keys is None:
+        return process.publish(payload, topic, order)
+    return process.publish_about(keys, payload, topic, order)

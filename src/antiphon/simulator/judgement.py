@@ -19,8 +19,10 @@ from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.trace.oracle import evidence, judge
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
+from antiphon.trace.total_order import judge_total_order
 
 STUCK = "stuck"
+TOTAL_ORDER = "total"
 REQUESTS = "requests"
 
 MAXIMUM_ROWS = 500_000
@@ -33,6 +35,7 @@ PROMISES = {
     "none": ("duplicates", "validity"),
     "fifo": ("duplicates", "validity", "fifo"),
     "causal": ("duplicates", "validity", "fifo", "causal"),
+    TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
 """What each order promises on any network."""
 
@@ -88,7 +91,7 @@ def why_not_judged(scenario: Scenario) -> str | None:
         if not PROTOCOLS[scenario.protocol].recovers:
             return "what is promised to nodes that crash, join or leave is not defined"
         publisher = failing_publisher(scenario)
-        if publisher is not None:
+        if publisher is not None and not PROTOCOLS[scenario.protocol].outlives_publishers:
             return f"node {publisher} publishes, and what it publishes may be lost with it when it fails"
     return None
 
@@ -96,7 +99,7 @@ def why_not_judged(scenario: Scenario) -> str | None:
 def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
     """The promises that apply to a run that can be judged."""
     # Where orders are mixed, the oracle looks at each publication as its own order demands.
-    promises = PROMISES["causal" if scenario.mixes_orders() else scenario.order]
+    promises = PROMISES[strongest(scenario)]
     if PROTOCOLS[scenario.protocol].has_topics:
         promises += ("membership",)
     if stopped == "finished" and not loses(scenario):
@@ -104,6 +107,11 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
         # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
         promises += (STUCK,) if scenario.network.duplication == 0 else ()
     return promises
+
+
+def strongest(scenario: Scenario) -> str:
+    """The strongest order that a publication of a scenario may have."""
+    return PROTOCOLS[scenario.protocol].orders[-1] if scenario.mixes_orders() else scenario.order
 
 
 def loses(scenario: Scenario) -> bool:
@@ -125,7 +133,8 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
     complaints = []
     started = starts_in(table).num_rows
-    if started != published:
+    # What is asked for where a node fails may never start.
+    if started != published and not changes_lives(scenario):
         complaints.append(f"{published} publications were asked for, and {started} started")
     if not PROTOCOLS[scenario.protocol].has_topics:
         return complaints
@@ -159,13 +168,15 @@ def judge_run(
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
-    if changes_lives(scenario):
+    mortal = failing_nodes(scenario)
+    if mortal:
         table = separate_lives(table, scenario.nodes)
+    circles, circle = judge_total_order(table) if TOTAL_ORDER in promises else (0, None)
     default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
-    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck}
+    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
-    examples.update(findings.examples)
+    examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

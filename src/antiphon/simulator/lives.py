@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from antiphon.simulator.scenario import CrashFault, LeaveFault, Scenario
 from antiphon.simulator.workload import plan
-from antiphon.trace.oracle import COLUMNS, EVENTS, ORDER, evidence
+from antiphon.trace.oracle import COLUMNS, EVENTS, KEYS, ORDER, evidence
 
 ENDS = ("crash", "leave")
 """How a life ends."""
@@ -51,7 +51,8 @@ def evidence_of_lives(batch: pa.Table) -> pa.Table:
     kept = batch.filter(pc.is_in(events, pa.array([*EVENTS, *ENDS])))
     orders = kept[ORDER].cast(pa.string())
     rows = kept.select(COLUMNS)
-    return rows.set_column(0, "event", kept["event"].cast(pa.string())).append_column(ORDER, orders)
+    rows = rows.set_column(0, "event", kept["event"].cast(pa.string())).append_column(ORDER, orders)
+    return rows.append_column(KEYS, kept[KEYS])
 
 
 def separate_lives(table: pa.Table, node_count: int) -> pa.Table:

@@ -31,10 +31,13 @@ from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
+from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder, wrong_parents
+from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
 Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a node, from 0 up", examples=[5])]
@@ -215,6 +218,10 @@ class Protocol:
     """Whether each publication can have an order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
+    needs_connections: bool = False
+    """Whether links must neither lose nor double nor reorder, as connections do, and nodes only crash or pause."""
+    outlives_publishers: bool = False
+    """Whether what a node published that fails is known to all who stay, or to nobody."""
     recovers: bool = False
     """Whether nodes that stay get everything although copies are lost and others fail."""
 
@@ -456,7 +463,18 @@ def orders_of_brisa(process: Process) -> list[Order]:
     return process.orders()
 
 
-FABRICS = ("cube", "gossip")
+def prepare_tree(setting: Setting) -> Builder:
+    """A tree of brokers."""
+    return tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+
+
+def mistake_in_tree(options: TreeTableOptions, nodes: int) -> Mistake | None:
+    """Parents form a tree."""
+    wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
+    return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
+
+
+FABRICS = ("cube", "gossip", "tree")
 
 PROTOCOLS = {
     "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
@@ -517,6 +535,19 @@ PROTOCOLS = {
         mistake=mistake_in_brisa,
         has_topics=True,
         mixes_orders=True,
+        recovers=True,
+    ),
+    "broker-tree": Protocol(
+        "tree",
+        TreeTableOptions,
+        prepare_tree,
+        no_orders_in_tree,
+        ORDER_NAMES,
+        mistake=mistake_in_tree,
+        has_topics=True,
+        mixes_orders=True,
+        needs_connections=True,
+        outlives_publishers=True,
         recovers=True,
     ),
     "flooding": Protocol(

@@ -119,8 +119,8 @@ class Simulation:
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
-        for at, node, payload, topic, order in plan(scenario):
-            self.engine.at(at, actions.Publish(node, payload, topic, order))
+        for at, node, payload, topic, order, keys in plan(scenario):
+            self.engine.at(at, actions.Publish(node, payload, topic, order, list(keys) if keys else None))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:

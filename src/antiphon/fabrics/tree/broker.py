@@ -6,8 +6,8 @@ in a module of its own: its place in the tree (``attachment.py``), the streams o
 and argues it.
 
 What a publication waits for at its publisher's broker: without order, for its keys to be open; in fifo, causal or total
-order also for what the same publisher published in order before. A total publication in front has to be completed
-first, unless the next is total too, or sessions are not strict. Once in the stream nothing waits any more.
+order also for what the same publisher published before. A total publication in front has to be completed first, unless
+the next is total too, or sessions are not strict. Once in the stream nothing waits any more.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ from antiphon.kernel.process import order_name
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TreeBroker(Totals):
     """One broker, with an application that publishes and subscribes."""
+
+    def start(self) -> None:
+        super().start()
+        for topic in self.topics.values():
+            if topic.is_subscribed:
+                self.environment.subscribed(topic.name)
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         return self.publish_about([], payload, topic, order)
@@ -119,6 +125,9 @@ class TreeBroker(Totals):
         strict = self.options.strict_session
         while topic.ordered:
             publication = topic.ordered[0]
+            if strict and topic.waiting_free > 0:
+                # An earlier one without order waits for a key.
+                return
             if publication.order == TOTAL:
                 topic.ordered.popleft()
                 self.propose(topic, publication)

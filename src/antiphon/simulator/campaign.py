@@ -17,11 +17,12 @@ import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.simulator.gossip_schedules import draw_gossip_schedule
-from antiphon.simulator.judgement import REQUESTS, STUCK
+from antiphon.simulator.judgement import REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import CrashFault, PauseFault, RestartFault, Scenario
 from antiphon.simulator.schedules import MIXED, draw_schedule
+from antiphon.simulator.tree_schedules import draw_tree_schedule
 
 TICKS_PER_SECOND = 1000
 """A tick of a schedule stands for a millisecond: delays of about 100 ticks are those of links between continents."""
@@ -37,6 +38,7 @@ KINDS = (
     "membership",
     "fifo",
     "causal",
+    TOTAL_ORDER,
     "completeness",
     REQUESTS,
     STUCK,
@@ -46,7 +48,11 @@ KINDS = (
 
 SEEDS_PER_TASK = 50
 
-SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {"cube": draw_schedule, "gossip": draw_gossip_schedule}
+SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
+    "cube": draw_schedule,
+    "gossip": draw_gossip_schedule,
+    "tree": draw_tree_schedule,
+}
 """How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn."""
 
 Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
@@ -230,6 +236,6 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    orders = (*PROTOCOLS["vcube-ps"].orders, MIXED)
+    orders = (*PROTOCOLS["broker-tree" if fabric == "tree" else "vcube-ps"].orders, MIXED)
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

@@ -18,6 +18,7 @@ import msgspec
 
 from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     ConstantLaw,
     CrashFault,
@@ -68,6 +69,7 @@ class Operation(NamedTuple):
     topic: int = 0
     until: int = 0
     order: str | None = None
+    keys: tuple[int, ...] = ()
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -278,18 +280,26 @@ def named_members(scenario: Scenario) -> list[list[int]]:
     return [nodes for nodes in members if isinstance(nodes, list)]
 
 
-def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) -> list[Operation]:
-    """The operations in the order of time, without those that would meet a node in a state that does not suit them."""
+def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], nodes: int = 0) -> list[Operation]:
+    """The operations in the order of time, without those that would meet a node in a state that does not suit them.
+
+    With ``nodes`` everybody may crash for good, one of so many excepted; without it only who does nothing else.
+    """
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
     away_until: dict[int, int] = {}
     kept = []
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
     # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
-    immortal = {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
+    immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
+    crashed: set[int] = set()
     for operation in in_order:
-        at, kind, node, topic, until, _ = operation
+        at, kind, node, topic, until = operation[:5]
         if at < away_until.get(node, 0) or (kind == CRASH and node in immortal):
             continue
+        if kind == CRASH and nodes:
+            if len(crashed) + 1 >= nodes:
+                continue
+            crashed.add(node)
         if kind in (PAUSE, CRASH):
             away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
@@ -304,7 +314,8 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) 
 
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
-    kept = possible(operations, named_members(scenario))
+    everybody = scenario.nodes if PROTOCOLS[scenario.protocol].outlives_publishers else 0
+    kept = possible(operations, named_members(scenario), everybody)
     faults: list[Fault] = []
     for operation in kept:
         if operation.kind == PAUSE:
@@ -328,7 +339,13 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
         subscriptions=changes(SUBSCRIBE),
         unsubscriptions=changes(UNSUBSCRIBE),
         publications=[
-            PublishTable(at=operation.at, node=operation.node, topic=operation.topic, order=operation.order)
+            PublishTable(
+                at=operation.at,
+                node=operation.node,
+                topic=operation.topic,
+                order=operation.order,
+                keys=list(operation.keys),
+            )
             for operation in kept
             if operation.kind == PUBLISH
         ],
@@ -346,5 +363,8 @@ def operations_of(scenario: Scenario) -> list[Operation]:
                 found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
-    found += [Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order) for table in scenario.publications]
+    found += [
+        Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order, tuple(table.keys))
+        for table in scenario.publications
+    ]
     return sorted(found, key=lambda one: (one.at, one.kind))

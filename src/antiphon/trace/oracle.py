@@ -335,8 +335,8 @@ def judge(
     published may be lost with it.
     """
     rows = evidence(table)
-    delivered = rows.filter(pc.equal(rows["event"], "deliver"))
-    oracle = Oracle(node_count, sorted(pc.unique(delivered["source"]).to_pylist()), default)
+    about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
+    oracle = Oracle(node_count, sorted(pc.unique(about["source"]).to_pylist()), default)
     columns = (rows[name].to_pylist() for name in [*COLUMNS, ORDER])
     for event, node, topic, source, sequence, order_name in zip(*columns, strict=True):
         order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)

@@ -136,7 +136,7 @@ class Attachment(Process):
         self._unready.pop(child, None)
         # The root must know before it hears anything that is said without this child.
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, Lost(child, [] if below is None else sorted(below)))
+            self.environment.send(self.parent, Lost(child, self._out_of_reach(below)))
         elif self.is_root:
             self.is_complete = False
         self.child_gone(child)
@@ -152,10 +152,18 @@ class Attachment(Process):
         for broker in [int(lost.source), *lost.orphans]:
             below.pop(broker, None)
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, lost)
+            orphans = dict.fromkeys(lost.orphans, int(lost.source))
+            self.environment.send(self.parent, Lost(lost.source, self._out_of_reach(orphans)))
         elif self.is_root:
             self.is_complete = False
             self._look_for_missing()
+
+    def _out_of_reach(self, orphans: dict[int, int] | None) -> list[int]:
+        """Those who have not found another way here before their parent was known to have failed."""
+        if not orphans:
+            return []
+        reached = self.reached()
+        return [broker for broker in sorted(orphans) if broker not in reached]
 
     # The root: who is missing, and when an epoch begins.
 

@@ -20,6 +20,8 @@ COMPILED = (
     "simulator/actions.py",
     "simulator/calendar.py",
     "simulator/engine.py",
+    "simulator/events.py",
+    "simulator/links.py",
     "simulator/network.py",
     "live/batch.py",
     "live/outbox.py",

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.pipeline.total import circle_in
+from antiphon.trace.total_order import circle_in
 from antiphon.pipeline.traces import describe
 from antiphon.trace.store import SCHEMA, TraceWriter
 

@@ -57,11 +57,11 @@ def torture(
     output.warn_if_not_compiled()
     begun = time.perf_counter()
     with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs or cores()) as share:
-        tally = run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share)
+        tally = run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share, fabric)
     seconds = time.perf_counter() - begun
     found: dict[str, Any] = {
         **tally.as_json(),
-        "scenarios": [str(path) for path in shrink(tally, order, out)],
+        "scenarios": [str(path) for path in shrink(tally, order, out, fabric)],
         "seconds": seconds,
         "seeds_per_hour": seeds / seconds * 3600,
     }
@@ -97,15 +97,15 @@ def summary(tally: Tally) -> str:
     return f"{tally.seeds:,} schedules, {tally.deliveries:,} deliveries, {failed}"
 
 
-def shrink(tally: Tally, order: str | None, directory: Path) -> list[Path]:
+def shrink(tally: Tally, order: str | None, directory: Path, fabric: str) -> list[Path]:
     """Make a failure of each kind small, and write it down."""
-    from antiphon.simulator.schedules import draw_schedule
+    from antiphon.simulator.campaign import SCHEDULES
     from antiphon.simulator.shrinking import Shrinker, representatives, write_failure
 
     paths = []
     for kind, outcome in representatives(tally.failing)[:MAXIMUM_SHRUNK]:
         output.errors.print(f"torture: making seed {outcome.seed} small, which failed by {kind}", highlight=False)
-        small = Shrinker(draw_schedule(outcome.seed, order), kind).shrink()
+        small = Shrinker(SCHEDULES[fabric](outcome.seed, order), kind).shrink()
         paths.append(write_failure(outcome, kind, small, directory))
     return paths
 

@@ -25,12 +25,13 @@ one dictionary much more than sequence numbers do.
 NONE: Final[i64] = 0
 FIFO: Final[i64] = 1
 CAUSAL: Final[i64] = 2
+TOTAL: Final[i64] = 3
 """How strongly a publication is ordered: what it waits for. The promise of each is in ``docs/guarantees.md``."""
 
 UNSPECIFIED: Final[i64] = -1
 """Where no order is named. Who publishes means the default of the topic; a publication has passed no order at all."""
 
-ORDER_NAMES: Final = ("none", "fifo", "causal")
+ORDER_NAMES: Final = ("none", "fifo", "causal", "total")
 """The orders by number, from ``NONE`` on."""
 
 NO_KEYS: Final = vec[i64]()
@@ -90,7 +91,7 @@ class Publication(Message):
     """What a publisher hands in and subscribers get.
 
     Sequence numbers of one source start at 1. ``timestamp`` is the publisher's clock at the moment of publication,
-    in ticks of its host. ``order`` is how strongly it is ordered, from ``NONE`` to ``CAUSAL``, or ``UNSPECIFIED``.
+    in ticks of its host. ``order`` is how strongly it is ordered, from ``NONE`` to ``TOTAL``, or ``UNSPECIFIED``.
     """
 
     def __init__(
@@ -119,3 +120,24 @@ class Publication(Message):
     def total_order_keys(self) -> vec[i64]:
         """The keys under which it is in total order with others of its topic; none if one order is for the topic."""
         return NO_KEYS
+
+
+@mypyc_attr(acyclic=True)
+class Keyed(Publication):
+    """A publication about some keys of its topic, such as accounts; one that names none is about key 0."""
+
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        topic: i64,
+        order: i64,
+        keys: vec[i64],
+    ) -> None:
+        super().__init__(source, sequence, timestamp, payload, topic, order)
+        self.keys: Final[vec[i64]] = keys
+
+    def total_order_keys(self) -> vec[i64]:
+        return self.keys

@@ -70,6 +70,15 @@ class Environment:
         """This node's own stream of random numbers."""
         raise NotImplementedError
 
+    def watch(self, peer: i64) -> None:
+        """Keep the link to a peer: the process is told by ``peer_lost`` when it breaks, ``peer_found`` when it is back.
+
+        A link counts as up until it is said to be lost. A host in which nothing can break need not do anything.
+        """
+
+    def unwatch(self, peer: i64) -> None:
+        """The link to a peer does not matter any more; nothing is said about it until it is watched again."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Process:
@@ -89,6 +98,10 @@ class Process:
         without topics reach everybody.
         """
         raise NotImplementedError
+
+    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
+        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
 
     def room(self, topic: i64) -> i64:
         """How many publications on a topic would begin at once; further ones queue in the process.
@@ -120,6 +133,15 @@ class Process:
 
     def expire(self, name: i64) -> None:
         """A timer set under this name has run out."""
+
+    def peer_lost(self, peer: i64) -> None:
+        """The link to a peer that this process watches is broken: the peer has failed, gone, or is out of reach.
+
+        What was sent to it lately may be lost. It is still watched, and may be heard of again.
+        """
+
+    def peer_found(self, peer: i64) -> None:
+        """A watched peer that was lost can be reached again; it may have lost its memory meanwhile."""
 
     def state(self) -> str:
         """All that decides what this process will do, as text, for hosts that compare states."""

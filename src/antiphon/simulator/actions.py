@@ -22,14 +22,22 @@ class NodeAction(Action):
 class Publish(NodeAction):
     """The node publishes."""
 
-    def __init__(self, node: i64, payload: bytes = b"", topic: i64 = 0, order: i64 = UNSPECIFIED) -> None:
+    def __init__(
+        self,
+        node: i64,
+        payload: bytes = b"",
+        topic: i64 = 0,
+        order: i64 = UNSPECIFIED,
+        keys: list[int] | None = None,
+    ) -> None:
         super().__init__(node)
+        self.keys: Final[list[int] | None] = keys
         self.payload: Final[bytes] = payload
         self.topic: Final[i64] = topic
         self.order: Final[i64] = order
 
     def run(self, engine: Engine) -> None:
-        engine.publish(self.node, self.payload, self.topic, self.order)
+        engine.publish(self.node, self.payload, self.topic, self.order, self.keys)
 
 
 class Subscribe(NodeAction):

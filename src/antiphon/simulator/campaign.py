@@ -16,11 +16,13 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.simulator.judgement import REQUESTS, STUCK
-from antiphon.simulator.protocols import FABRICS, PROTOCOLS
+from antiphon.simulator.gossip_schedules import draw_gossip_schedule
+from antiphon.simulator.judgement import REQUESTS, STUCK, TOTAL_ORDER
+from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import PauseFault, Scenario
+from antiphon.simulator.scenario import CrashFault, PauseFault, RestartFault, Scenario
 from antiphon.simulator.schedules import MIXED, draw_schedule
+from antiphon.simulator.tree_schedules import draw_tree_schedule
 
 TICKS_PER_SECOND = 1000
 """A tick of a schedule stands for a millisecond: delays of about 100 ticks are those of links between continents."""
@@ -36,6 +38,7 @@ KINDS = (
     "membership",
     "fifo",
     "causal",
+    TOTAL_ORDER,
     "completeness",
     REQUESTS,
     STUCK,
@@ -44,6 +47,13 @@ KINDS = (
 """All ways to fail; those that say most about their cause come first."""
 
 SEEDS_PER_TASK = 50
+
+SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
+    "cube": draw_schedule,
+    "gossip": draw_gossip_schedule,
+    "tree": draw_tree_schedule,
+}
+"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn."""
 
 Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
 """How the portions of a campaign are worked through; the answers come in the order of the portions."""
@@ -69,7 +79,7 @@ class Tally(msgspec.Struct, kw_only=True):
     seeds: int = 0
     ticks: int = 0
     faults: dict[str, int] = msgspec.field(
-        default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause"), 0)
+        default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause", "crash", "restart"), 0)
     )
     networks: dict[str, int] = msgspec.field(default_factory=dict)
     orders: dict[str, int] = msgspec.field(default_factory=dict)
@@ -86,9 +96,10 @@ class Tally(msgspec.Struct, kw_only=True):
         self.publications += outcome.publications
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
-        pauses = sum(isinstance(fault, PauseFault) for fault in scenario.faults)
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
-        add_up(self.faults, {**changes, "pause": pauses})
+        kinds = {"pause": PauseFault, "crash": CrashFault, "restart": RestartFault}
+        met = {name: sum(isinstance(fault, kind) for fault in scenario.faults) for name, kind in kinds.items()}
+        add_up(self.faults, {**changes, **met})
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
         add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)
@@ -135,6 +146,10 @@ def network_kinds(scenario: Scenario) -> Iterator[str]:
         yield "reordering"
     if network.transmission > 1:
         yield "slow output"
+    if network.loss > 0:
+        yield "loss"
+    if network.duplication > 0:
+        yield "duplication"
 
 
 def run_campaign(
@@ -143,13 +158,14 @@ def run_campaign(
     order: str | None = None,
     watch: Callable[[Tally], None] | None = None,
     share: Sharing = map,
+    fabric: str = "cube",
 ) -> Tally:
     """Run the schedules of ``count`` seeds from ``first_seed`` on; ``watch`` hears of the tally now and then.
 
     ``share`` maps a function over portions of the seeds, such as the ``map`` of a pool of processes.
     """
     total = Tally()
-    for tally in share(partial(run_seeds, order=order), tasks(first_seed, count)):
+    for tally in share(partial(run_seeds, order=order, fabric=fabric), tasks(first_seed, count)):
         total.add(tally)
         if watch is not None:
             watch(total)
@@ -162,12 +178,12 @@ def tasks(first_seed: int, count: int) -> list[range]:
     return [range(start, min(start + SEEDS_PER_TASK, end)) for start in range(first_seed, end, SEEDS_PER_TASK)]
 
 
-def run_seeds(seeds: range, order: str | None) -> Tally:
+def run_seeds(seeds: range, order: str | None, fabric: str = "cube") -> Tally:
     """Run the schedules of some seeds, one after the other."""
     tally = Tally()
     with tidy_collector():
         for seed in seeds:
-            scenario = draw_schedule(seed, order)
+            scenario = SCHEDULES[fabric](seed, order)
             tally.count(scenario, run_schedule(scenario))
             gc.collect()
     return tally
@@ -218,8 +234,8 @@ def run_schedule(scenario: Scenario) -> Outcome:
 
 def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
-    if fabric not in FABRICS:
-        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(FABRICS)}")
-    orders = (*PROTOCOLS["vcube-ps"].orders, MIXED)
+    if fabric not in SCHEDULES:
+        raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
+    orders = (*PROTOCOLS["broker-tree" if fabric == "tree" else "vcube-ps"].orders, MIXED)
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

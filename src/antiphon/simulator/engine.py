@@ -19,6 +19,8 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
+from antiphon.simulator.events import NEVER, Flight, Life, LinkChange, Timer, Watch
+from antiphon.simulator.links import Links
 from antiphon.simulator.network import Cut, Network
 from antiphon.trace.recorder import (
     CRASH,
@@ -51,7 +53,6 @@ DOWN: Final[i64] = 2
 ABSENT: Final[i64] = 3
 STATE_NAMES: Final = ("up", "paused", "down", "absent")
 
-NEVER: Final[i64] = 1 << 60
 NETWORK_STREAM: Final = 1
 NODE_STREAM: Final = 2
 
@@ -81,34 +82,6 @@ class Application:
 
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has ended."""
-
-
-@final
-class Timer:
-    """A timer that has been set; cancelling makes its node forget it, and the event passes unnoticed."""
-
-    def __init__(self, name: i64, handle: i64) -> None:
-        self.name: Final[i64] = name
-        self.handle: Final[i64] = handle
-
-
-@final
-class Life:
-    """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
-
-    def __init__(self) -> None:
-        self.crashed_at: i64 = NEVER
-
-
-@final
-class Flight:
-    """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
-
-    def __init__(self, message: Message, departed: i64, arrived: i64, life: Life) -> None:
-        self.message: Final[Message] = message
-        self.departed: Final[i64] = departed
-        self.arrived: Final[i64] = arrived
-        self.life: Final[Life] = life
 
 
 @final
@@ -198,6 +171,12 @@ class Node(Environment):
             self._random = RandomStream(self._engine.seed, NODE_STREAM, self.identifier)
         return self._random
 
+    def watch(self, peer: i64) -> None:
+        self._engine.watch(self, peer)
+
+    def unwatch(self, peer: i64) -> None:
+        self._engine.links.remove(self.identifier, peer, self.life)
+
     def take_timer(self, timer: Timer) -> bool:
         """Whether an expiring timer is still wanted; it is not wanted again."""
         return self._timers is not None and self._timers.pop(timer.handle, None) is not None
@@ -253,6 +232,9 @@ class Engine:
         self.hop_ticks: Final[i64] = network.transmission + network.delay.constant() + network.processing
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
+        self.links: Final[Links] = Links()
+        # Where copies do not overtake each other: when the last one arrives, by link.
+        self._last_arrivals: dict[i64, i64] = {}
         self.events: i64 = 0
         self.sent: i64 = 0
         # Those that went through an output server, and how long they waited there before their transmission began.
@@ -290,8 +272,15 @@ class Engine:
         """Do something at a given time."""
         self.calendar.schedule(time, self, self, action)
 
-    def publish(self, identifier: i64, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> bool:
-        """Let a node publish; false if it is not up."""
+    def publish(
+        self,
+        identifier: i64,
+        payload: bytes,
+        topic: i64 = 0,
+        order: i64 = UNSPECIFIED,
+        keys: list[int] | None = None,
+    ) -> bool:
+        """Let a node publish, about some keys if it names any; false if it is not up."""
         process = self._ready_process(identifier)
         if process is None:
             return False
@@ -299,10 +288,10 @@ class Engine:
         if self._recorder is not None:
             # The row must come before those of the copies; the sequence number is known only afterwards.
             row = self._recorder.reserve()
-            sequence = process.publish(payload, topic, order)
+            sequence = publish_at(process, payload, topic, order, keys)
             self._recorder.fill(row, self.calendar.now, PUBLISH, identifier, sequence, topic, len(payload), order)
         else:
-            process.publish(payload, topic, order)
+            publish_at(process, payload, topic, order, keys)
         return True
 
     def subscribe(self, identifier: i64, topic: i64) -> bool:
@@ -334,6 +323,7 @@ class Engine:
         node.life.crashed_at = self.calendar.now
         node.free = self.calendar.now
         node.forget()
+        self._break_links(node)
         # With nobody there to handle it, what waited during a pause is dropped and counted.
         self._catch_up(node.take_backlog())
 
@@ -364,11 +354,14 @@ class Engine:
         process.leave()
         node.state = ABSENT
         node.forget()
+        self._break_links(node)
 
     def cut(self, cut: Cut) -> None:
         """Partition the network for the time that the cut names."""
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         self._cuts.append(cut)
+        for watch in self.links.all():
+            self._look_around(watch, cut)
 
     def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> Node:
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
@@ -393,6 +386,59 @@ class Engine:
         process = self._build(node)
         node.process = process
         process.start()
+        for watch in self.links.of(node.identifier):
+            self._look_later(watch, False)
+
+    # Links that are watched.
+
+    def watch(self, node: Node, peer: i64) -> None:
+        """Let a node hear of what happens to a peer. Where nothing fails there is nothing to hear."""
+        if not self.can_fail:
+            return
+        watch = self.links.add(node.identifier, peer, node.life)
+        if watch is None:
+            return
+        if self.nodes[peer].process is None:
+            self._look_later(watch, False)
+        for cut in self._cuts:
+            self._look_around(watch, cut)
+
+    def _look_around(self, watch: Watch, cut: Cut) -> None:
+        """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
+        now = self.calendar.now
+        if cut.is_between(watch.watcher, watch.peer, now):
+            self._look_later(watch, False)
+            if cut.end < NEVER:
+                self._look_later(watch, False, cut.end - now)
+
+    def _break_links(self, node: Node) -> None:
+        for watch in self.links.of(node.identifier):
+            self._look_later(watch, True)
+
+    def _look_later(self, watch: Watch, is_broken: bool, after: i64 = 0) -> None:
+        watcher = self.nodes[watch.watcher]
+        when = self.calendar.now + after + self.network.detection
+        self.calendar.schedule(when, watcher, watcher, LinkChange(watch, is_broken))
+
+    def _is_reachable(self, watch: Watch) -> bool:
+        if self.nodes[watch.peer].process is None:
+            return False
+        now = self.calendar.now
+        return not any(cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
+
+    def _change_link(self, change: LinkChange) -> None:
+        watch = change.watch
+        watcher = self.nodes[watch.watcher]
+        process = watcher.process
+        if process is None or not watch.is_wanted or watch.life is not watcher.life:
+            return
+        if change.is_broken or not self._is_reachable(watch):
+            if not watch.is_lost:
+                watch.is_lost = True
+                process.peer_lost(watch.peer)
+        elif watch.is_lost:
+            watch.is_lost = False
+            process.peer_found(watch.peer)
 
     # Running.
 
@@ -457,8 +503,10 @@ class Engine:
             self._expire(target, what)
         elif isinstance(what, Flight):
             self._land(target, sender, what)
+        elif isinstance(what, LinkChange):
+            self._change_link(what)
         else:
-            assert isinstance(what, Message), "an event is an action, a timer or a message"
+            assert isinstance(what, Message), "an event is an action, a timer, a link or a message"
             self._receive(target, sender, what)
 
     def _expire(self, node: Node, timer: Timer) -> None:
@@ -531,6 +579,10 @@ class Engine:
         arrives = departs + network.delay.draw(node.identifier, destination, self._random)
         if network.reordering > 0.0 and self._random.chance(network.reordering):
             arrives += self._random.between(0, network.reordering_window)
+        if network.in_order:
+            link = (node.identifier << 32) | destination
+            arrives = max(arrives, self._last_arrivals.get(link, 0))
+            self._last_arrivals[link] = arrives
         what: object = message
         if self.can_fail:
             what = Flight(message, departs, arrives, node.life)
@@ -551,3 +603,10 @@ class Engine:
         """Write a row about a subscription, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_topic(self.calendar.now, event, node, topic)
+
+
+def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:
+    """Let a process publish; most fabrics know no keys."""
+    if keys is None:
+        return process.publish(payload, topic, order)
+    return process.publish_about(keys, payload, topic, order)

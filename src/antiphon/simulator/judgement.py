@@ -12,14 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.simulator.lives import changes_lives, evidence_of_lives, failing_nodes, failing_publisher, separate_lives
 from antiphon.simulator.protocols import PROTOCOLS
-from antiphon.simulator.scenario import NodeFault, PartitionFault, PauseFault, ResumeFault, Scenario
+from antiphon.simulator.scenario import PartitionFault, PauseFault, ResumeFault, Scenario
 from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.trace.oracle import evidence, judge
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
+from antiphon.trace.total_order import judge_total_order
 
 STUCK = "stuck"
+TOTAL_ORDER = "total"
 REQUESTS = "requests"
 
 MAXIMUM_ROWS = 500_000
@@ -32,6 +35,7 @@ PROMISES = {
     "none": ("duplicates", "validity"),
     "fifo": ("duplicates", "validity", "fifo"),
     "causal": ("duplicates", "validity", "fifo", "causal"),
+    TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
 """What each order promises on any network."""
 
@@ -53,7 +57,7 @@ class Witness:
         """Take notice of rows of a trace."""
         if self._rows > MAXIMUM_ROWS:
             return
-        rows = evidence(pa.Table.from_batches([batch]))
+        rows = evidence_of_lives(pa.Table.from_batches([batch]))
         self._rows += rows.num_rows
         if self._rows > MAXIMUM_ROWS:
             self._tables.clear()
@@ -83,15 +87,19 @@ def why_not_judged(scenario: Scenario) -> str | None:
         return "the level of the trace is counts"
     if scenario.order not in PROMISES:
         return f"{scenario.order} promises nothing"
-    if any(not isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults):
-        return "what is promised to nodes that crash, join or leave is not defined"
+    if changes_lives(scenario):
+        if not PROTOCOLS[scenario.protocol].recovers:
+            return "what is promised to nodes that crash, join or leave is not defined"
+        publisher = failing_publisher(scenario)
+        if publisher is not None and not PROTOCOLS[scenario.protocol].outlives_publishers:
+            return f"node {publisher} publishes, and what it publishes may be lost with it when it fails"
     return None
 
 
 def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
     """The promises that apply to a run that can be judged."""
     # Where orders are mixed, the oracle looks at each publication as its own order demands.
-    promises = PROMISES["causal" if scenario.mixes_orders() else scenario.order]
+    promises = PROMISES[strongest(scenario)]
     if PROTOCOLS[scenario.protocol].has_topics:
         promises += ("membership",)
     if stopped == "finished" and not loses(scenario):
@@ -101,13 +109,21 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
     return promises
 
 
+def strongest(scenario: Scenario) -> str:
+    """The strongest order that a publication of a scenario may have."""
+    return PROTOCOLS[scenario.protocol].orders[-1] if scenario.mixes_orders() else scenario.order
+
+
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
-    if scenario.network.loss > 0 or any(isinstance(fault, PartitionFault) for fault in scenario.faults):
+    recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
+    if (scenario.network.loss > 0 and not recovers) or any(
+        isinstance(fault, PartitionFault) for fault in scenario.faults
+    ):
         return True
     paused: set[int] = set()
     for _, fault in scenario.faults_by_time():
-        if isinstance(fault, NodeFault):
+        if isinstance(fault, PauseFault | ResumeFault):
             targets = fault.targets(scenario.nodes)
             paused = paused.difference(targets) if isinstance(fault, ResumeFault) else paused.union(targets)
     return bool(paused)
@@ -117,7 +133,8 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
     complaints = []
     started = starts_in(table).num_rows
-    if started != published:
+    # What is asked for where a node fails may never start.
+    if started != published and not changes_lives(scenario):
         complaints.append(f"{published} publications were asked for, and {started} started")
     if not PROTOCOLS[scenario.protocol].has_topics:
         return complaints
@@ -131,7 +148,10 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     changes = table.filter(pc.is_in(table["event"], pa.array(["subscribed", "unsubscribed"])))
     for event, node, topic in zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True):
         happened.setdefault((node, topic), []).append(event)
+    failing = failing_nodes(scenario)
     for node, topic in sorted(asked.keys() | happened.keys()):
+        if node in failing:
+            continue
         wanted, found = asked.get((node, topic), []), happened.get((node, topic), [])
         if wanted != found:
             complaints.append(f"node {node} was to be {wanted} on topic {topic}, one after the other, and was {found}")
@@ -147,12 +167,16 @@ def judge_run(
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
     everybody = not PROTOCOLS[scenario.protocol].has_topics
-    default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
-    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default)
     complaints = unmet_requests(scenario, table, published)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck}
+    mortal = failing_nodes(scenario)
+    if mortal:
+        table = separate_lives(table, scenario.nodes)
+    circles, circle = judge_total_order(table) if TOTAL_ORDER in promises else (0, None)
+    default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
+    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
-    examples.update(findings.examples)
+    examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

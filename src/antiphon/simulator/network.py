@@ -125,13 +125,15 @@ class Network:
         duplication: float = 0.0,
         reordering: float = 0.0,
         reordering_window: i64 = 0,
+        detection: i64 = 1000,
+        in_order: bool = False,
     ) -> None:
         for name, share in (("loss", loss), ("duplication", duplication), ("reordering", reordering)):
             if not 0 <= share <= 1:
                 raise UsageError(f"{name} is a probability from 0 to 1, not {share}")
-        if transmission < 0 or processing < 0 or reordering_window < 0:
+        if transmission < 0 or processing < 0 or reordering_window < 0 or detection < 0:
             raise UsageError(
-                "transmission, processing and reordering_window are numbers of ticks and cannot be negative"
+                "transmission, processing, reordering_window and detection are numbers of ticks and cannot be negative"
             )
         if reordering_window >= 1 << 31:
             raise UsageError(f"a reordering_window has at most 2147483647 ticks, not {reordering_window}")
@@ -143,9 +145,15 @@ class Network:
         self.duplication: Final[float] = duplication
         self.reordering: Final[float] = reordering
         self.reordering_window: Final[i64] = reordering_window
+        # How long after a watched link broke, or is back, those who watch it know.
+        self.detection: Final[i64] = detection
+        # Whether copies from one node to another never overtake each other, as on a connection.
+        self.in_order: Final[bool] = in_order
 
     def is_simple(self) -> bool:
         """Whether every copy travels for the same time and arrives exactly once, so that no number need be drawn."""
+        if self.in_order and not self.charge_control:
+            return False
         return self.delay.constant() >= 0 and self.loss == 0.0 and self.duplication == 0.0 and self.reordering == 0.0
 
 
@@ -161,6 +169,10 @@ class Cut:
         self.end: Final[i64] = end
         self._one_way: Final[bool] = one_way
         self._group_of: dict[i64, i64] = {node: number for number, group in enumerate(groups, 1) for node in group}
+
+    def is_between(self, one: i64, other: i64, now: i64) -> bool:
+        """Whether at this moment nothing gets through in one of the two directions."""
+        return self.severs(one, other, now, now) or self.severs(other, one, now, now)
 
     def severs(self, sender: i64, receiver: i64, departed: i64, arrived: i64) -> bool:
         """Whether a copy that was on the link during this time is lost."""

@@ -29,10 +29,17 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
+from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.hyparview import HyParViewOptions
+from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
+from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder, wrong_parents
+from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
 Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a node, from 0 up", examples=[5])]
@@ -134,6 +141,52 @@ class BrokerOptions(SrptTableOptions, frozen=True, kw_only=True, forbid_unknown_
     """How many of the nodes, from 0 up, are brokers."""
 
 
+Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]
+NotNegative = Annotated[int, Meta(ge=0, le=1 << 31, description="a number, 0 or more", examples=[0])]
+
+
+class FloodingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of flooding on HyParView: every link is used for everything."""
+
+    active: NotNegative = 4
+    """How many links a node keeps up."""
+    passive: NotNegative = 30
+    """How many other nodes it remembers, to replace links that fail."""
+    expansion: Annotated[float, Meta(ge=0, le=100, description="a factor, 1 or more", examples=[2])] = 2.0
+    """By which factor the links may outnumber ``active`` before one is dropped for a newcomer."""
+    contacts: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] | None = None
+    """Nodes through which others join; without it the first three."""
+    period: Positive = 1000
+    """Ticks between two messages to each neighbour about what there is."""
+    patience: Positive = 8
+    """After so many periods without news a node falls silent."""
+    keep: Positive = 64
+    """How many publications of each source are kept for others in any case."""
+    buffer: Positive = 1024
+    """How many of them are kept at most, while a neighbour lacks them."""
+    join_window: NotNegative = 2000
+    """Ticks over which the joins at the start are spread."""
+
+
+class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of BRISA."""
+
+    parents: Positive = 1
+    """From how many others a node receives: 1 for trees, more for graphs."""
+    strategy: Literal["first-come", "delay", "age", "load", "bandwidth"] = "first-come"
+    """By what parents are chosen."""
+    trees: Positive = 1
+    """How many trees a publisher uses in turn."""
+    reuse_depth: NotNegative = 0
+    """How far from the root of somebody else's tree a publisher may be to use it instead of its own; 0 for never."""
+    bandwidths: Annotated[list[Positive], Meta(description="a list of numbers", examples=[[1, 10]])] = []
+    """The bandwidths of the nodes, one after the other and from the beginning again."""
+    deepest: Positive = 64
+    """No node is deeper in a graph."""
+    published: Flag = False
+    """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
+
+
 class Mistake(NamedTuple):
     """What is wrong with an option, and where in the table."""
 
@@ -179,6 +232,12 @@ class Protocol:
     """Whether each publication can have an order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
+    needs_connections: bool = False
+    """Whether links must neither lose nor double nor reorder, as connections do, and nodes only crash or pause."""
+    outlives_publishers: bool = False
+    """Whether what a node published that fails is known to all who stay, or to nobody."""
+    recovers: bool = False
+    """Whether nodes that stay get everything although copies are lost and others fail."""
 
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
@@ -368,7 +427,88 @@ def no_orders(process: Process) -> list[Order]:
     return []
 
 
-FABRICS = ("cube",)
+DEFAULT_CONTACTS = 3
+
+
+def brisa_options(chosen: FloodingOptions, nodes: int, order: str, mixed: bool) -> BrisaOptions:
+    """The options of all processes; a UsageError if they cannot work."""
+    contacts = list(range(min(DEFAULT_CONTACTS, nodes))) if chosen.contacts is None else chosen.contacts
+    view = HyParViewOptions(chosen.active, chosen.passive, chosen.expansion)
+    own = chosen if isinstance(chosen, BrisaTableOptions) else BrisaTableOptions()
+    return BrisaOptions(
+        view,
+        contacts,
+        order,
+        mixed,
+        own.parents,
+        own.strategy,
+        own.trees,
+        own.reuse_depth,
+        chosen.period,
+        chosen.patience,
+        chosen.keep,
+        chosen.buffer,
+        chosen.join_window,
+        floods=own is not chosen,
+        bandwidths=own.bandwidths,
+        deepest=own.deepest,
+        rules=published_rules() if own.published else Rules(),
+    )
+
+
+def mistake_in_brisa(options: FloodingOptions, nodes: int) -> Mistake | None:
+    """Views, parents and trees fit together; contacts exist."""
+    for number, contact in enumerate(options.contacts or ()):
+        if contact >= nodes:
+            return Mistake(("contacts", number), f"there is no node {contact}; choose from 0 to {nodes - 1}")
+    try:
+        brisa_options(options, nodes, "none", False)
+    except UsageError as error:
+        return Mistake((), str(error))
+    return None
+
+
+def prepare_brisa(setting: Setting) -> Builder:
+    """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
+    options = brisa_options(setting.options, setting.nodes, setting.order, setting.mixed)
+    topics_of: dict[int, list[int]] = {}
+    for topic, members in enumerate(setting.members):
+        for node in members:
+            topics_of.setdefault(node, []).append(topic)
+    founders = {int(options.contacts[0])}
+
+    def build(environment: Environment) -> Brisa:
+        process = Brisa(environment, options)
+        node = int(environment.identifier)
+        if node in options.contacts:
+            for topic in range(len(setting.members)):
+                process.begin_as_contact(topic, node in founders)
+        founders.discard(node)
+        for topic in topics_of.get(node, ()):
+            process.begin_as_member(topic)
+        return process
+
+    return build
+
+
+def orders_of_brisa(process: Process) -> list[Order]:
+    """The order of each topic that a node takes part in."""
+    assert isinstance(process, Brisa), "asked about BRISA"
+    return process.orders()
+
+
+def prepare_tree(setting: Setting) -> Builder:
+    """A tree of brokers."""
+    return tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+
+
+def mistake_in_tree(options: TreeTableOptions, nodes: int) -> Mistake | None:
+    """Parents form a tree."""
+    wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
+    return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
+
+
+FABRICS = ("cube", "gossip", "tree")
 
 PROTOCOLS = {
     "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
@@ -425,5 +565,40 @@ PROTOCOLS = {
         mistake=mistake_in_srpt,
         has_topics=True,
         tolerates_faults=False,
+    ),
+    "brisa": Protocol(
+        "gossip",
+        BrisaTableOptions,
+        prepare_brisa,
+        orders_of_brisa,
+        VCUBE_PS_ORDERS,
+        mistake=mistake_in_brisa,
+        has_topics=True,
+        mixes_orders=True,
+        recovers=True,
+    ),
+    "broker-tree": Protocol(
+        "tree",
+        TreeTableOptions,
+        prepare_tree,
+        no_orders_in_tree,
+        ORDER_NAMES,
+        mistake=mistake_in_tree,
+        has_topics=True,
+        mixes_orders=True,
+        needs_connections=True,
+        outlives_publishers=True,
+        recovers=True,
+    ),
+    "flooding": Protocol(
+        "gossip",
+        FloodingOptions,
+        prepare_brisa,
+        orders_of_brisa,
+        VCUBE_PS_ORDERS,
+        mistake=mistake_in_brisa,
+        has_topics=True,
+        mixes_orders=True,
+        recovers=True,
     ),
 }

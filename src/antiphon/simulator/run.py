@@ -14,7 +14,8 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.engine import NEVER, Engine
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, judge_run, why_not_judged
 from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
 from antiphon.simulator.protocols import PROTOCOLS, Setting
@@ -118,8 +119,8 @@ class Simulation:
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
-        for at, node, payload, topic, order in plan(scenario):
-            self.engine.at(at, actions.Publish(node, payload, topic, order))
+        for at, node, payload, topic, order, keys in plan(scenario):
+            self.engine.at(at, actions.Publish(node, payload, topic, order, list(keys) if keys else None))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:
@@ -258,6 +259,8 @@ def build_network(scenario: Scenario) -> Network:
         table.duplication,
         table.reordering,
         table.reordering_window,
+        table.detection,
+        table.in_order,
     )
 
 

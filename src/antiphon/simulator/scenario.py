@@ -104,6 +104,8 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     duplication: Probability = 0.0
     reordering: Probability = 0.0
     reordering_window: DrawnTicks = 0
+    detection: Ticks = 1000
+    in_order: Flag = False
 
 
 # Who is a member of what.
@@ -148,6 +150,8 @@ PayloadBytes = Annotated[int, Meta(ge=0, le=1 << 20, description="a number of by
 DrawnOrders = Annotated[
     list[OrderName], Meta(description="a list of orders to draw from", examples=[["none", "fifo", "causal"]])
 ]
+Key = Annotated[int, Meta(ge=0, lt=1 << 62, description="a number from 0 up", examples=[7])]
+DrawnKeys = Annotated[int, Meta(ge=0, le=1 << 31, description="a number of keys to draw from", examples=[100])]
 DrawnTopic = Annotated[int | str, Meta(description='the number of a topic, or "any"', examples=[ANY_TOPIC])]
 
 
@@ -161,6 +165,7 @@ class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once
     window: DrawnTicks = 0
     topic: DrawnTopic = 0
     orders: DrawnOrders = []
+    keys: DrawnKeys = 0
     payload_bytes: PayloadBytes = 0
 
 
@@ -175,6 +180,7 @@ class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate
     start: Time = 0
     topic: DrawnTopic = 0
     orders: DrawnOrders = []
+    keys: DrawnKeys = 0
     payload_bytes: PayloadBytes = 0
 
 
@@ -185,6 +191,7 @@ class PublishTable(Table, frozen=True, kw_only=True):
     node: NodeNumber
     topic: TopicNumber = 0
     order: OrderName | None = None
+    keys: Annotated[list[Key], Meta(description="a list of keys", examples=[[3, 7]])] = []
     payload: Annotated[str, Meta(description="a text in quotes", examples=["why?"])] = ""
 
 

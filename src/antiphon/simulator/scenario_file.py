@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.simulator.protocols import FABRICS, ORDERS, PROTOCOLS
 from antiphon.simulator.scenario import (
     MatrixLaw,
@@ -23,7 +23,13 @@ from antiphon.simulator.scenario import (
     check_node,
     expand_nodes,
 )
-from antiphon.simulator.scenario_topics import check_fault_tolerance, check_no_topics, check_topics
+from antiphon.simulator.scenario_topics import (
+    check_connections,
+    check_fault_tolerance,
+    check_keys,
+    check_no_topics,
+    check_topics,
+)
 from antiphon.simulator.scenario_walk import check_states
 from antiphon.simulator.toml_document import Document, Place, wrong_word
 from antiphon.simulator.workload import MAXIMUM_PUBLICATIONS, publisher_count
@@ -77,6 +83,9 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
         check_no_topics(scenario, document)
     if not protocol.tolerates_faults:
         check_fault_tolerance(scenario, document)
+    if protocol.needs_connections:
+        check_connections(scenario, document)
+    check_keys(scenario, document)
     check_states(scenario, document)
 
 
@@ -84,7 +93,7 @@ def check_names(scenario: Scenario, document: Document) -> None:
     """Fabric, protocol, order and the protocol's options exist."""
     check_word(document, "fabric", scenario.fabric, FABRICS)
     check_word(document, "protocol", scenario.protocol, PROTOCOLS)
-    check_word(document, "order", scenario.order, ORDERS)
+    check_word(document, "order", scenario.order, [*ORDERS, ORDER_NAMES[TOTAL]])
     protocol = PROTOCOLS[scenario.protocol]
     if protocol.fabric != scenario.fabric:
         raise document.error(
@@ -122,8 +131,9 @@ def check_own_orders(scenario: Scenario, document: Document) -> None:
                 f"all publications of {scenario.protocol} have the order of the scenario; leave this out, or choose: "
                 f'protocol = "{able}"',
             )
-        if order not in ORDER_NAMES:
-            raise document.error(place, wrong_word("order", order, list(ORDER_NAMES)))
+        able_to = PROTOCOLS[scenario.protocol].orders
+        if order not in able_to:
+            raise document.error(place, wrong_word("order", order, list(able_to)))
 
 
 def check_word(document: Document, key: str, word: str, known: Iterable[str]) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.protocols import PROTOCOLS
-from antiphon.simulator.scenario import ANY_TOPIC, PauseFault, ResumeFault, Scenario, TopicsTable, expand_nodes
+from antiphon.simulator.scenario import (
+    ANY_TOPIC,
+    CrashFault,
+    PauseFault,
+    ResumeFault,
+    Scenario,
+    TopicsTable,
+    expand_nodes,
+)
 from antiphon.simulator.toml_document import Document, Place
 
 
@@ -97,3 +105,34 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
                 f"{scenario.protocol} needs nodes that do not fail and are there from the start (they may pause and "
                 f"resume; members come and go by [[subscribe]] and [[unsubscribe]]); {remedy}",
             )
+
+
+def check_connections(scenario: Scenario, document: Document) -> None:
+    """Links behave like connections; nodes crash or pause, and do not come back or come late."""
+    network = scenario.network
+    if not network.in_order:
+        raise document.error(
+            ("network", "in_order"), f"{scenario.protocol} runs over connections; write: in_order = true"
+        )
+    for key, share in (("loss", network.loss), ("duplication", network.duplication)):
+        if share > 0:
+            raise document.error(("network", key), f"{scenario.protocol} runs over connections; leave this out")
+    for number, fault in enumerate(scenario.faults):
+        if not isinstance(fault, CrashFault | PauseFault | ResumeFault):
+            raise document.error(
+                ("fault", number),
+                f"{scenario.protocol} survives crashes and pauses; joining, returning and partitions are not part of "
+                "it yet: leave this out",
+            )
+
+
+def check_keys(scenario: Scenario, document: Document) -> None:
+    """Keys are named only where there are any."""
+    if PROTOCOLS[scenario.protocol].fabric == "tree":
+        return
+    complaint = f'{scenario.protocol} knows no keys; leave this out, or choose: protocol = "broker-tree"'
+    for number, publication in enumerate(scenario.publications):
+        if publication.keys:
+            raise document.error(("publish", number, "keys"), complaint)
+    if scenario.workload is not None and scenario.workload.keys > 0:
+        raise document.error(("workload", "keys"), complaint)

@@ -16,10 +16,12 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     ConstantLaw,
+    CrashFault,
     Fault,
     LimitsTable,
     LinkLaw,
@@ -28,6 +30,7 @@ from antiphon.simulator.scenario import (
     NormalLaw,
     PauseFault,
     PublishTable,
+    RestartFault,
     ResumeFault,
     Scenario,
     SubscriptionTable,
@@ -47,7 +50,7 @@ LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
-PAUSE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(4)
+PAUSE, CRASH, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(5)
 """What a node can be told; at the same tick this is the order."""
 
 LONG_AFTER = 100_000
@@ -60,7 +63,7 @@ Move = Callable[[int], None]
 
 
 class Operation(NamedTuple):
-    """One node is told to do something. A pause ends by itself at ``until``."""
+    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart; 0 is never."""
 
     at: int
     kind: int
@@ -68,6 +71,7 @@ class Operation(NamedTuple):
     topic: int = 0
     until: int = 0
     order: str | None = None
+    keys: tuple[int, ...] = ()
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -102,7 +106,7 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
 
 def draw_order(operation: Operation, random: RandomStream) -> Operation:
     """The same with an order of its own, if it is a publication."""
-    return operation._replace(order=pick(random, ORDER_NAMES)) if operation.kind == PUBLISH else operation
+    return operation._replace(order=pick(random, ORDERS)) if operation.kind == PUBLISH else operation
 
 
 def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:
@@ -279,17 +283,28 @@ def named_members(scenario: Scenario) -> list[list[int]]:
     return [nodes for nodes in members if isinstance(nodes, list)]
 
 
-def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) -> list[Operation]:
-    """The operations in the order of time, without those that would meet a node in a state that does not suit them."""
+def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], nodes: int = 0) -> list[Operation]:
+    """The operations in the order of time, without those that would meet a node in a state that does not suit them.
+
+    With ``nodes`` everybody may crash for good, one of so many excepted; without it only who does nothing else.
+    """
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
-    paused_until: dict[int, int] = {}
+    away_until: dict[int, int] = {}
     kept = []
-    for operation in sorted(operations, key=lambda one: (one.at, one.kind)):
-        at, kind, node, topic, until, _ = operation
-        if at < paused_until.get(node, 0):
+    in_order = sorted(operations, key=lambda one: (one.at, one.kind))
+    # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
+    immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
+    crashed: set[int] = set()
+    for operation in in_order:
+        at, kind, node, topic, until = operation[:5]
+        if at < away_until.get(node, 0) or (kind == CRASH and node in immortal):
             continue
-        if kind == PAUSE:
-            paused_until[node] = until
+        if kind == CRASH and nodes:
+            if len(crashed) + 1 >= nodes:
+                continue
+            crashed.add(node)
+        if kind in (PAUSE, CRASH):
+            away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
             continue
         elif kind == SUBSCRIBE:
@@ -302,12 +317,17 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]]) 
 
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
-    kept = possible(operations, named_members(scenario))
+    everybody = scenario.nodes if PROTOCOLS[scenario.protocol].outlives_publishers else 0
+    kept = possible(operations, named_members(scenario), everybody)
     faults: list[Fault] = []
     for operation in kept:
         if operation.kind == PAUSE:
             faults.append(PauseFault(at=operation.at, node=operation.node))
             faults.append(ResumeFault(at=operation.until, node=operation.node))
+        elif operation.kind == CRASH:
+            faults.append(CrashFault(at=operation.at, node=operation.node))
+            if operation.until > 0:
+                faults.append(RestartFault(at=operation.until, node=operation.node))
 
     def changes(kind: int) -> list[SubscriptionTable]:
         return [
@@ -322,7 +342,13 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
         subscriptions=changes(SUBSCRIBE),
         unsubscriptions=changes(UNSUBSCRIBE),
         publications=[
-            PublishTable(at=operation.at, node=operation.node, topic=operation.topic, order=operation.order)
+            PublishTable(
+                at=operation.at,
+                node=operation.node,
+                topic=operation.topic,
+                order=operation.order,
+                keys=list(operation.keys),
+            )
             for operation in kept
             if operation.kind == PUBLISH
         ],
@@ -332,12 +358,16 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
 def operations_of(scenario: Scenario) -> list[Operation]:
     """The operations of a schedule, in the order of time."""
     found = []
-    resumes = [fault for fault in scenario.faults if isinstance(fault, ResumeFault)]
-    for fault in scenario.faults:
-        if isinstance(fault, PauseFault) and fault.node is not None:
-            until = min(resume.at for resume in resumes if resume.node == fault.node and resume.at >= fault.at)
-            found.append(Operation(fault.at, PAUSE, fault.node, 0, until))
+    for begins, kind, ends in ((PauseFault, PAUSE, ResumeFault), (CrashFault, CRASH, RestartFault)):
+        returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
+        for fault in scenario.faults:
+            if isinstance(fault, begins) and fault.node is not None:
+                back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
+                found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
-    found += [Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order) for table in scenario.publications]
+    found += [
+        Operation(table.at, PUBLISH, table.node, table.topic, 0, table.order, tuple(table.keys))
+        for table in scenario.publications
+    ]
     return sorted(found, key=lambda one: (one.at, one.kind))

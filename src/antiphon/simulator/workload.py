@@ -44,21 +44,27 @@ class Planned(NamedTuple):
     payload: bytes
     topic: int = 0
     order: int = UNSPECIFIED
+    keys: tuple[int, ...] = ()
 
 
 def plan(scenario: Scenario) -> Iterator[Planned]:
     """All publications of a scenario: those spelled out, in the order of the file, then those of the workload."""
     for publication in scenario.publications:
         order = UNSPECIFIED if publication.order is None else ORDER_NAMES.index(publication.order)
-        yield Planned(publication.at, publication.node, publication.payload.encode(), publication.topic, order)
+        payload, keys = publication.payload.encode(), tuple(publication.keys)
+        yield Planned(publication.at, publication.node, payload, publication.topic, order, keys)
     workload = scenario.workload
-    if workload is None or not workload.orders:
-        yield from plan_workload(scenario)
+    if workload is None:
         return
     random = RandomStream(scenario.seed, ORDER_STREAM)
     for planned in plan_workload(scenario):
-        name = workload.orders[random.below(len(workload.orders))]
-        yield planned._replace(order=ORDER_NAMES.index(name))
+        drawn = planned
+        if workload.orders:
+            name = workload.orders[random.below(len(workload.orders))]
+            drawn = drawn._replace(order=ORDER_NAMES.index(name))
+        if workload.keys > 0:
+            drawn = drawn._replace(keys=(int(random.below(workload.keys)),))
+        yield drawn
 
 
 def plan_workload(scenario: Scenario) -> Iterator[Planned]:

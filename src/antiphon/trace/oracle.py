@@ -5,17 +5,18 @@ ending, publications starting, deliveries. It knows no protocol and shares no co
 clock per node and publication and reports violations of ``duplicates``, ``fifo``, ``causal``, ``validity``,
 ``membership`` and ``completeness``, which are defined among the quantities (:mod:`antiphon.trace.quantities`).
 
-A publication starts when its own publisher delivers it. What it follows depends on its order, which is the one that the
-application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
-what these follow; in causal order it follows everything that its publisher had delivered before it started, and what
-that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where no publication is
-said to be asked for, as in traces of live nodes, the order is the one in which its publisher delivered it; where
-nothing is known of an order, a publication is judged as a causal one.
+A publication starts when its own publisher delivers it, a total one when the application asks for it. What it follows
+depends on its order, which is the one that the application asked for: without order it follows nothing; in fifo order
+it follows all earlier ones of its source, and what these follow; in causal or total order it follows everything that
+its publisher had delivered before it started, and what that follows. Where all publications are causal this is
+Lamport's happened-before, per topic. Where no publication is said to be asked for, as in traces of live nodes, the
+order is the one in which its publisher delivered it; where nothing is known of an order, a publication is judged as a
+causal one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, UNSPECIFIED
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
 
 KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness")
 
@@ -34,6 +35,9 @@ EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed"]
 
 ORDER = "order"
 """A column that traces of the first schema do not have."""
+
+KEYS = "keys"
+"""A column for the judge of total order (:mod:`antiphon.trace.total_order`)."""
 
 Clock = npt.NDArray[np.int64]
 Identity = tuple[int, int]
@@ -171,8 +175,11 @@ class TopicOracle:
                 self._findings.add("completeness", f"{name}: never delivered, though something that follows it was")
 
     def published(self, source: int, sequence: int, order: int) -> None:
-        """The application asks for a publication of a given order; it need not start at once."""
+        """The application asks for a publication of a given order; it need not start at once, unless it is total."""
         self._asked[source, sequence] = order
+        if order == TOTAL:
+            knows = self._knows.setdefault(source, self._nothing())
+            self._start((source, sequence), knows)
 
     def delivered(self, node: int, source: int, sequence: int, order: int = UNSPECIFIED) -> None:
         """A node delivers a publication, taking it for one of ``order``; at its own source that is the start of it."""
@@ -187,9 +194,7 @@ class TopicOracle:
             findings.add("duplicates", f"{name}: delivered again")
             return
         seen.add(publication)
-        knows = self._knows.get(node)
-        if knows is None:
-            knows = self._knows[node] = self._nothing()
+        knows = self._knows.setdefault(node, self._nothing())
         if sequence <= self._last.get((node, source), 0):
             findings.add("fifo", f"{name}: delivered after publication {self._last[node, source]} of that source")
         elif knows.holds(publication):
@@ -197,13 +202,14 @@ class TopicOracle:
         asked = self._asked.get(publication, UNSPECIFIED)
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
-        if node == source:
-            if order != UNSPECIFIED:
-                # Where nothing says what was asked for, the publisher's own delivery does.
-                self._asked.setdefault(publication, order)
-            self._start(publication, knows)
-        elif publication not in self.started_at:
-            findings.add("validity", f"{name}: delivered before anybody published it")
+        if node == source and order != UNSPECIFIED:
+            # Where nothing says what was asked for, the publisher's own delivery does.
+            self._asked.setdefault(publication, order)
+        if publication not in self.started_at:
+            if node == source:
+                self._start(publication, knows)
+            else:
+                findings.add("validity", f"{name}: delivered before anybody published it")
         self._learn(node, publication, knows)
 
     def _learn(self, node: int, publication: Identity, knows: Past) -> None:
@@ -224,7 +230,7 @@ class TopicOracle:
         self.started_at[publication] = self._position
         order = self._order_of(publication)
         source = publication[0]
-        if order == CAUSAL:
+        if order in (CAUSAL, TOTAL):
             self._last_causal[source] = self._followed_by[publication] = knows.copy()
         elif order == FIFO and source in self._last_causal:
             self._followed_by[publication] = self._last_causal[source]
@@ -248,9 +254,15 @@ class TopicOracle:
             lacking += [(node, p) for p, start in self.started_at.items() if start > since and p not in seen]
         return lacking
 
-    def finish(self) -> None:
-        """Nothing more will happen: whatever is still owed is lost."""
+    def finish(self, mortal: Container[int] = ()) -> None:
+        """Nothing more will happen: whatever is still owed is lost.
+
+        What a mortal published may be lost with it, unless a member has delivered it, or something that follows it.
+        """
+        known = [self._knows[node] for node in self.member_since if node in self._knows]
         for node, publication in self.owed():
+            if publication[0] in mortal and not any(knows.holds(publication) for knows in known):
+                continue
             self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
 
     def state(self) -> str:
@@ -282,10 +294,10 @@ class Oracle:
             found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default)
         return found
 
-    def finish(self) -> Findings:
-        """The judgement, when nothing more can happen."""
+    def finish(self, mortal: Container[int] = ()) -> Findings:
+        """The judgement, when nothing more can happen; what a mortal published may be lost with it."""
         for topic in self._topics.values():
-            topic.finish()
+            topic.finish(mortal)
         return self.findings
 
     def state(self) -> str:
@@ -302,6 +314,8 @@ def evidence(table: pa.Table) -> pa.Table:
     events = seen["event"].cast(pa.string())
     orders = table[ORDER].cast(pa.string()) if ORDER in table.column_names else pa.nulls(len(seen), pa.string())
     seen = seen.set_column(0, "event", events).append_column(ORDER, orders)
+    if KEYS in table.column_names:
+        seen = seen.append_column(KEYS, table[KEYS])
     return seen.filter(pc.is_in(events, pa.array(EVENTS)))
 
 
@@ -312,16 +326,18 @@ def judge(
     complete: bool = True,
     default: int = CAUSAL,
     leavers: bool = False,
+    mortal: Container[int] = (),
 ) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end.
 
     ``default`` is the order of publications for which none was asked. ``leavers`` if those are judged too who leave,
-    for which the order of each publication must be known: what follows what depends on it.
+    for which the order of each publication must be known: what follows what depends on it. What a ``mortal`` node
+    published may be lost with it.
     """
     rows = evidence(table)
-    delivered = rows.filter(pc.equal(rows["event"], "deliver"))
-    oracle = Oracle(node_count, sorted(pc.unique(delivered["source"]).to_pylist()), default)
-    columns = (rows[name].to_pylist() for name in rows.column_names)
+    about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
+    oracle = Oracle(node_count, sorted(pc.unique(about["source"]).to_pylist()), default)
+    columns = (rows[name].to_pylist() for name in [*COLUMNS, ORDER])
     for event, node, topic, source, sequence, order_name in zip(*columns, strict=True):
         order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)
         judge_topic = oracle.topic(topic)
@@ -339,4 +355,4 @@ def judge(
                 judge_topic.leaving(node)
         else:
             judge_topic.unsubscribed(node)
-    return oracle.finish() if complete else oracle.findings
+    return oracle.finish(mortal) if complete else oracle.findings

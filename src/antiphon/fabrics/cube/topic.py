@@ -21,7 +21,8 @@ SUBSCRIBING: Final[i64] = 1
 SYNCHRONISING: Final[i64] = 2
 MEMBER: Final[i64] = 3
 
-ORDERS: Final = ORDER_NAMES
+ORDERS: Final = ORDER_NAMES[:3]
+"""Those that need nobody to decide between publications that do not know of each other."""
 DEFAULT_WINDOW: Final = 64
 DEFAULT_BUNDLE: Final = 64
 

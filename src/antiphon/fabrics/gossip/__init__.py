@@ -1,0 +1,20 @@
+"""The gossip fabric: peer sampling, and structures that emerge from an epidemic overlay."""
+
+from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.hyparview import HyParView, HyParViewOptions
+from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
+from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
+
+__all__ = [
+    "Brisa",
+    "BrisaOptions",
+    "Connections",
+    "Group",
+    "HyParView",
+    "HyParViewOptions",
+    "Neighbourhood",
+    "PeerSampling",
+    "Rules",
+    "published_rules",
+]

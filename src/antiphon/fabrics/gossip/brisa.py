@@ -1,0 +1,160 @@
+"""BRISA: dissemination structures that emerge from an epidemic overlay, for topics and in order.
+
+Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.hyparview`); publications
+travel along trees, or graphs with several parents, that are what is left of a flood when every copy too many has told
+its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). What links lose is fetched from neighbours
+(:mod:`antiphon.fabrics.gossip.group`).
+
+Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
+trees; publications are delivered in an order (:mod:`antiphon.orders`); links may lose messages, and every node that
+stays gets everything; the races that the published rules leave open are closed
+(:class:`antiphon.fabrics.gossip.options.Rules`).
+
+With ``floods`` no link is ever deactivated: the flooding that the thesis compares with (figure 4.3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.group import Asked, Group
+from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message
+from antiphon.kernel.process import Environment, Process, order_name
+from antiphon.orders.order import Order
+
+
+class Brisa(Process):
+    """BRISA at one node."""
+
+    def __init__(self, environment: Environment, options: BrisaOptions) -> None:
+        super().__init__(environment)
+        self._options: Final[BrisaOptions] = options
+        self._connections: Final = Connections(environment)
+        self._groups: Final[dict[i64, Group]] = {}
+        # Of topics that this node has left: its last number, what was past, and what its next publication must name.
+        self._published: Final[dict[i64, i64]] = {}
+        self._past: Final[dict[i64, vec[i64]]] = {}
+        self._barriers: Final[dict[i64, vec[i64]]] = {}
+        self._is_contact: Final[bool] = self.me in options.contacts
+
+    # Before the start.
+
+    def begin_as_contact(self, topic: i64, is_first: bool) -> None:
+        """Be in the overlay of a topic without being subscribed; the first of all nodes founds it."""
+        group = self._open(topic)
+        if is_first:
+            group.found()
+
+    def begin_as_member(self, topic: i64) -> None:
+        """Be subscribed to a topic from the start."""
+        self._open(topic).queue.append(Asked(0, 0, None, UNSPECIFIED))
+
+    def start(self) -> None:
+        window = self._options.join_window
+        if self._is_contact:
+            for contact in self._options.contacts:
+                if contact != self.me:
+                    self._connections.hold(contact)
+        for group in self._groups.values():
+            group.begin(0 if self._is_contact else self.environment.random().below(window + 1))
+
+    # What the application does.
+
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        group = self._groups.get(topic)
+        if group is None or not self._is_wanted(group):
+            raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
+        if not self._options.mixed:
+            self.check_only_order(order, self._options.strength)
+        elif order != UNSPECIFIED and not 0 <= order < len(ORDER_NAMES):
+            raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(ORDER_NAMES)}")
+        chosen = self._options.strength if order == UNSPECIFIED else order
+        own = group.streams.get(self.me)
+        sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
+        self._published[topic] = sequence
+        group.ask(Asked(sequence, self.environment.now(), payload, chosen))
+        return sequence
+
+    def subscribe(self, topic: i64) -> None:
+        group = self._groups.get(topic)
+        if group is not None and self._is_wanted(group):
+            raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
+        if group is None:
+            group = self._open(topic)
+            group.begin(0)
+        group.ask(Asked(0, 0, None, UNSPECIFIED))
+
+    def unsubscribe(self, topic: i64) -> None:
+        group = self._groups.get(topic)
+        if group is None or not self._is_wanted(group):
+            raise UsageError(f"node {self.me} is not subscribed to topic {topic} and cannot unsubscribe")
+        group.ask(Asked(0, 0, None, UNSPECIFIED))
+
+    def _is_wanted(self, group: Group) -> bool:
+        """Whether the application is subscribed, or will be when all that it asked for has happened."""
+        wanted = group.is_member
+        for asked in group.queue:
+            if asked.payload is None:
+                wanted = not wanted
+        return wanted
+
+    def _open(self, topic: i64) -> Group:
+        group = self._groups.get(topic)
+        if group is None:
+            group = Group(self.environment, topic, self._options, self._connections, self.environment.now())
+            self._groups[topic] = group
+            if topic in self._past:
+                group.start_from(self._past.pop(topic), self._barriers.pop(topic))
+        return group
+
+    # What the host does.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        group = self._groups.get(message.topic)
+        if group is not None:
+            group.receive(sender, message)
+
+    def expire(self, name: i64) -> None:
+        group = self._groups.get(name)
+        if group is None:
+            return
+        group.tick()
+        if group.is_gone:
+            self._past[name] = group.order.frontier()
+            self._barriers[name] = group.order.barrier()
+            del self._groups[name]
+
+    def peer_lost(self, peer: i64) -> None:
+        for group in self._groups.values():
+            group.sampling.lost(peer)
+
+    def peer_found(self, peer: i64) -> None:
+        for group in self._groups.values():
+            group.peer_found(peer)
+
+    def leave(self) -> None:
+        for group in self._groups.values():
+            group.sampling.leave()
+
+    def unfinished(self) -> i64:
+        return sum(group.unfinished() for group in self._groups.values())
+
+    # What measurements ask.
+
+    def groups(self) -> list[Group]:
+        """The topics that this node takes part in."""
+        return list(self._groups.values())
+
+    def group(self, topic: i64) -> Group:
+        """One of the topics that this node takes part in."""
+        return self._groups[topic]
+
+    def orders(self) -> list[Order]:
+        """The order of each topic that this node takes part in."""
+        return [group.order for group in self._groups.values()]

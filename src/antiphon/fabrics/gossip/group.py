@@ -1,0 +1,471 @@
+"""One topic at one node: its overlay, its structures, what it has received, and how what is missing is recovered.
+
+The structures (:mod:`antiphon.fabrics.gossip.trees`) carry publications; they may fail to, because links lose messages
+or a repair takes a while. Reliability does not depend on them. Every period a node tells its neighbours, for each
+source, up to which number it has everything. Whoever is behind a neighbour for more than a period asks it for what is
+missing, and hands on what it gets. So what any node of a connected overlay has, all will have.
+
+**Silence.** A topic on which nothing happens costs nothing: after some periods without news a node compares what it has
+with a contact, and stops its timer when nothing is missing. Anything new wakes it up. The comparison is also what
+finds an overlay that has fallen into parts, which no neighbour could tell: where the two differ they become
+neighbours. Contacts compare with each other.
+
+**Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
+is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
+its order, so no more than one need be asked.
+
+**Leaving.** Who unsubscribes delivers nothing more at once, but goes on relaying until it falls silent, so that what it
+published last is with others by then. Contacts stay in the overlay of every topic, subscribed or not.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.hyparview import HyParView
+from antiphon.fabrics.gossip.messages import (
+    TREE_BITS,
+    Activate,
+    Beat,
+    Comparison,
+    Data,
+    Deactivate,
+    Fetch,
+    Gone,
+    Hello,
+    Moved,
+    Position,
+    Report,
+    Resent,
+    Welcome,
+)
+from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
+from antiphon.fabrics.gossip.stream import MOST_FETCHED, Stream
+from antiphon.fabrics.gossip.trees import Trees
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
+from antiphon.kernel.process import Environment
+from antiphon.orders.order import Order, Ordered, merged_frontiers
+
+MOST_ATTEMPTS: Final = 64
+"""So often a node tries to join, to fetch a publication or to compare with a contact before it gives up."""
+
+GAP_PATIENCE: Final = 2
+"""So many publications come after one that is missing before it is asked for; it may just have been overtaken."""
+
+FETCH_AFTER: Final = 1
+"""So many periods something is missing before it is asked for; it may just be late."""
+
+
+@final
+class Asked:
+    """What the application asked for before the node was part of the overlay: a publication, or to come or go."""
+
+    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64) -> None:
+        self.sequence: Final[i64] = sequence
+        self.timestamp: Final[i64] = timestamp
+        self.payload: Final[bytes | None] = payload
+        self.order: Final[i64] = order
+
+
+@final
+class Group(Neighbourhood):
+    """One topic at one node, from the moment it joins the overlay of the topic until it has left."""
+
+    def __init__(
+        self, environment: Environment, topic: i64, options: BrisaOptions, connections: Connections, born: i64
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self.topic: Final[i64] = topic
+        self._options: Final[BrisaOptions] = options
+        self._born: Final[i64] = born
+        self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
+        self._neighbours: Final[list[i64]] = self.sampling.neighbours()
+        self._contacts: Final[list[i64]] = [contact for contact in options.contacts if contact != self._me]
+        self._is_contact: Final[bool] = len(self._contacts) < len(options.contacts)
+        self.streams: Final[dict[i64, Stream]] = {}
+        self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
+        self.order: Final[Order] = options.new_order(self._me)
+        self.is_member: bool = False
+        self.is_synchronised: bool = False
+        self.is_gone: bool = False
+        self.queue: list[Asked] = []
+        self._is_ticking: bool = False
+        self._quiet: i64 = 0
+        self._attempts: i64 = 0
+        self._comparisons: i64 = 0
+        self._has_compared: bool = False
+        # Publications that nobody who was asked has kept; copies that came again.
+        self.lost: i64 = 0
+        self.overflow: i64 = 0
+        self.duplicates: i64 = 0
+
+    # What the application does.
+
+    def found(self) -> None:
+        """Be the first node of the topic."""
+        self.is_synchronised = True
+
+    def begin(self, delay: i64) -> None:
+        """Join the overlay after a while."""
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._environment.set_timer(delay, self.topic)
+
+    def start_from(self, past: vec[i64], barrier: vec[i64]) -> None:
+        """Go on after an earlier membership: what was past then is past now."""
+        self._count_as_past(past)
+        self.order.adopt_barrier(barrier)
+
+    def ask(self, asked: Asked) -> None:
+        """The application wants something; it happens when the node is part of the overlay."""
+        self.queue.append(asked)
+        self._wake()
+        if self.is_synchronised:
+            self._serve()
+
+    def _serve(self) -> None:
+        """Do what the application asked for, in that order."""
+        queue = self.queue
+        self.queue = []
+        for asked in queue:
+            payload = asked.payload
+            if payload is not None:
+                self._publish(asked, payload)
+            elif self.is_member:
+                self.is_member = False
+                self._environment.unsubscribed(self.topic)
+            else:
+                self.is_member = True
+                self._environment.subscribed(self.topic)
+
+    def _publish(self, asked: Asked, payload: bytes) -> None:
+        dependencies = self.order.stamp(asked.sequence, asked.order)
+        publication = Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self.topic, asked.order)
+        self.stream(self._me).take(publication)
+        self._environment.deliver(publication)
+        self.trees.begin(publication)
+
+    def stream(self, source: i64) -> Stream:
+        """What this node has of a source, from the moment it first hears of it."""
+        found = self.streams.get(source)
+        if found is None:
+            found = Stream(source)
+            self.streams[source] = found
+        return found
+
+    # The overlay.
+
+    def neighbour_up(self, peer: i64) -> None:
+        self.trees.neighbour_up(peer)
+        self._wake()
+        if not self.is_synchronised:
+            self._environment.send(peer, Hello(self._me, 0, self.topic))
+
+    def neighbour_down(self, peer: i64) -> None:
+        self.trees.neighbour_down(peer)
+        for stream in self.streams.values():
+            stream.has.pop(peer, None)
+        self._wake()
+
+    def peer_found(self, peer: i64) -> None:
+        """A contact is back: make sure that it is part of the same overlay."""
+        if peer in self._contacts and self.is_synchronised:
+            self.sampling.wanted(peer)
+            self._wake()
+
+    # Messages.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """A message of this topic."""
+        if isinstance(message, Data):
+            self._data(sender, message)
+        elif isinstance(message, Beat):
+            self._beat(sender, message)
+        elif isinstance(message, SamplingMessage):
+            self.sampling.receive(sender, message)
+        elif isinstance(message, Deactivate):
+            self.trees.deactivated(sender, message.key)
+        elif isinstance(message, Activate):
+            self.trees.activated(sender, message.key)
+            self._resend(sender, message.source, message.last)
+        elif isinstance(message, Moved):
+            self.trees.moved(sender, message.key, message.position)
+        else:
+            self._recovery(sender, message)
+
+    def _recovery(self, sender: i64, message: Message) -> None:
+        """The rarer messages."""
+        if isinstance(message, Resent):
+            self._resent(sender, message.publication)
+        elif isinstance(message, Fetch):
+            self._fetched(sender, message)
+        elif isinstance(message, Gone):
+            self.stream(message.source).gone_at[sender] = message.sequence
+        elif isinstance(message, Hello):
+            if self.is_synchronised:
+                self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier()))
+        elif isinstance(message, Welcome):
+            self._welcomed(message)
+        elif isinstance(message, Comparison):
+            self._compared(sender, message)
+
+    def _data(self, sender: i64, data: Data) -> None:
+        if not self.is_synchronised:
+            # It cannot be told yet whether this is past; if not, it will be missed and fetched.
+            return
+        if sender not in self._neighbours:
+            self.sampling.heard_from(sender)
+        stream = self.stream(data.source)
+        stream.reused = data.key if data.is_upward else -1
+        is_new = stream.take(data.publication)
+        if is_new:
+            if len(stream.beyond) > 0:
+                self._notice_gap(sender, stream)
+            self._release(data.publication)
+        else:
+            self.duplicates += 1
+        self.trees.arrived(sender, data, is_new)
+
+    def _resent(self, sender: i64, publication: Ordered) -> None:
+        if not self.is_synchronised:
+            return
+        stream = self.stream(publication.source)
+        if stream.take(publication):
+            self._release(publication)
+            self.trees.resent(publication, sender, stream.reused)
+        else:
+            self.duplicates += 1
+
+    def _release(self, publication: Ordered) -> None:
+        """Deliver what may be delivered now."""
+        self._wake()
+        for released in self.order.arrived(publication):
+            if self.is_member:
+                self._environment.deliver(released)
+
+    def _welcomed(self, message: Welcome) -> None:
+        if not self.is_synchronised:
+            self._count_as_past(message.frontier)
+            self.is_synchronised = True
+            self._wake()
+            self._serve()
+
+    def _count_as_past(self, frontier: vec[i64]) -> None:
+        self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
+        for key in self.order.frontier():
+            if key >= 0:
+                self.stream(key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
+            else:
+                self.stream(~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
+
+    # Recovery.
+
+    def _beat(self, sender: i64, beat: Beat) -> None:
+        link = self.trees.links.get(sender)
+        if link is None:
+            self.sampling.heard_from(sender)
+        else:
+            link.heard(beat, self._environment.now())
+        if not self.is_synchronised:
+            return
+        report = beat.report
+        if self._options.rules.watches_positions:
+            position: i64 = 0
+            while position < len(report.keys):
+                self.trees.moved(sender, report.keys[position], report.positions[int(position)])
+                position += 1
+        if self._options.rules.recovers:
+            self._learn(sender, report, FETCH_AFTER)
+
+    def _learn(self, sender: i64, report: Report, fetch_after: i64) -> bool:
+        """See what somebody else has; ask for what is missing for long enough. True if something is missing."""
+        is_behind = False
+        numbers = report.numbers
+        position: i64 = 0
+        while position < len(numbers):
+            stream = self.stream(numbers[position])
+            number = numbers[position + 1]
+            position += 2
+            stream.has[sender] = number
+            if number <= stream.complete:
+                if number < stream.complete and stream.quiet > self._options.patience:
+                    # It lacks something that was not spoken of for long; say again that it is here.
+                    stream.quiet = 0
+                    self._wake()
+                continue
+            is_behind = True
+            if number > stream.heard:
+                stream.heard = number
+                stream.quiet = 0
+                self._wake()
+            key = stream.source << TREE_BITS
+            if self._options.trees == 1 and key in self.trees.structures:
+                self.trees.seen_ahead(self.trees.structures[key])
+            if stream.missing_for >= fetch_after and stream.fetches < MOST_ATTEMPTS:
+                self._fetch(sender, stream, number)
+        return is_behind
+
+    def _notice_gap(self, sender: i64, stream: Stream) -> None:
+        """Something came after what is missing. When that happens again, what is missing is not just late."""
+        stream.came_beyond += 1
+        if stream.came_beyond >= GAP_PATIENCE and self._options.rules.recovers:
+            stream.came_beyond = 0
+            self._fetch(sender, stream, stream.heard)
+
+    def _fetch(self, sender: i64, stream: Stream, last: i64) -> None:
+        """Ask somebody for what it has and this node lacks, unless it has said that it is gone."""
+        if stream.gone_at.get(sender, 0) > stream.complete:
+            return
+        missing = stream.missing(last)
+        if len(missing) > 0:
+            # Others who say the same in this period need not be asked.
+            stream.missing_for = 0
+            stream.fetches += 1
+            self._environment.send(sender, Fetch(stream.source, self.topic, missing))
+
+    def _fetched(self, sender: i64, fetch: Fetch) -> None:
+        stream = self.stream(fetch.source)
+        gone: i64 = 0
+        for number in fetch.numbers:
+            publication = stream.kept.get(number)
+            if publication is not None:
+                self._environment.send(sender, Resent(publication))
+            elif number <= stream.complete or number in stream.beyond:
+                gone = number
+        if gone > 0:
+            self._environment.send(sender, Gone(fetch.source, gone, self.topic))
+
+    def _resend(self, peer: i64, source: i64, after: i64) -> None:
+        """A new child has all of the root up to a number: send what came later."""
+        stream = self.stream(source)
+        number = after + 1
+        last = min(stream.heard, after + MOST_FETCHED)
+        while number <= last:
+            publication = stream.kept.get(number)
+            if publication is not None:
+                self._environment.send(peer, Resent(publication))
+            number += 1
+
+    # The periodic part.
+
+    def _wake(self) -> None:
+        """Something has happened: go on telling neighbours."""
+        self._quiet = 0
+        self._comparisons = 0
+        self._has_compared = False
+        if not self._is_ticking:
+            self._is_ticking = True
+            self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)
+
+    def tick(self) -> None:
+        """A period has passed."""
+        self._quiet += 1
+        self.sampling.tick()
+        if len(self._neighbours) == 0:
+            self._enter()
+        if self.is_synchronised:
+            self._serve()
+            self.trees.tick()
+            self._tell()
+        elif len(self._neighbours) > 0:
+            peer = self._neighbours[self._environment.random().below(len(self._neighbours))]
+            self._environment.send(peer, Hello(self._me, 0, self.topic))
+        if self._may_fall_silent():
+            self._is_ticking = False
+            if not self.is_member and not self._is_contact and len(self.queue) == 0:
+                self.sampling.leave()
+                self.is_gone = True
+        else:
+            self._environment.set_timer(self._options.period, self.topic)
+
+    def _enter(self) -> None:
+        """There is no neighbour: try the next contact."""
+        if len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
+            self.sampling.join(self._contacts[(self._me + self._attempts) % len(self._contacts)])
+            self._attempts += 1
+
+    def _tell(self) -> None:
+        """Tell the neighbours what there is, and forget what all of them have."""
+        patience = self._options.patience
+        neighbours = self._neighbours
+        if len(neighbours) > 0:
+            self._attempts = 0
+            report = self._report(patience)
+            now = self._environment.now()
+            for peer in neighbours:
+                link = self.trees.links[peer]
+                held = now - link.heard_at
+                self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
+        for stream in self.streams.values():
+            if stream.quiet > patience:
+                continue
+            stream.quiet += 1
+            if stream.is_missing():
+                stream.missing_for += 1
+                # If nobody nearby has it the contact may; it is asked when nothing else is new.
+                if stream.fetches < MOST_ATTEMPTS and stream.missing_for <= patience:
+                    stream.quiet = 0
+                    self._quiet = 0
+            self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)
+
+    def _report(self, patience: i64) -> Report:
+        """What there is that was new in the last periods."""
+        numbers = vec[i64]()
+        keys = vec[i64]()
+        positions: list[Position] = []
+        for stream in self.streams.values():
+            if stream.quiet <= patience:
+                numbers = append(numbers, stream.source)
+                numbers = append(numbers, stream.complete)
+        for structure in self.trees.structures.values():
+            if structure.quiet <= patience:
+                keys = append(keys, structure.key)
+                positions.append(structure.position)
+        uptime = self._environment.now() - self._born
+        return Report(numbers, keys, positions, uptime, self.trees.load(), self._options.bandwidth_of(self._me))
+
+    # Falling silent.
+
+    def _may_fall_silent(self) -> bool:
+        """Whether nothing has happened for long and a contact has nothing that this node lacks."""
+        if not self.is_synchronised or (len(self._neighbours) == 0 and len(self._contacts) > 0):
+            return self._attempts >= MOST_ATTEMPTS
+        if self._quiet <= self._options.patience:
+            return False
+        if self._has_compared or len(self._contacts) == 0 or not self._options.rules.recovers:
+            return True
+        if self._comparisons >= MOST_ATTEMPTS:
+            return True
+        contact = self._contacts[(self._me + self._comparisons) % len(self._contacts)]
+        self._comparisons += 1
+        # Nothing is left out here, however long ago it was new.
+        report = self._report(1 << 40)
+        self._environment.send(contact, Comparison(self._me, self.topic, report, False))
+        return False
+
+    def _compared(self, sender: i64, message: Comparison) -> None:
+        """Somebody compares what it has with this contact, or the contact answers."""
+        if not self.is_synchronised:
+            return
+        is_behind = self._learn(sender, message.report, 0)
+        if not message.is_answer:
+            report = self._report(1 << 40)
+            self._environment.send(sender, Comparison(self._me, self.topic, report, True))
+        elif not is_behind:
+            self._has_compared = True
+        if is_behind:
+            self._wake()
+            self.sampling.wanted(sender)
+
+    def unfinished(self) -> i64:
+        """What waits: in the order, in the queue, or for ever because it is gone."""
+        waiting: i64 = self.order.waiting() + len(self.queue)
+        for stream in self.streams.values():
+            if stream.is_missing():
+                waiting += 1
+        return waiting if self.is_synchronised else waiting + 1

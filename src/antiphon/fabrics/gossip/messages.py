@@ -1,0 +1,167 @@
+"""The messages of BRISA. A publication travels inside ``Data``, with the position of whoever hands it on."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.message import Message
+from antiphon.orders.order import Ordered
+
+TREE_BITS: Final = 6
+"""A structure is named by one integer: its root above these bits, which of the root's trees in them."""
+
+
+def structure_key(root: i64, tree: i64) -> i64:
+    """The name of a structure."""
+    return (root << TREE_BITS) | tree
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Position:
+    """Where a node is in a structure: the nodes from the root to it, itself included, or only how deep it is.
+
+    A node that has lost its place has depth -1. Positions never change; a new place is a new object.
+    """
+
+    def __init__(self, path: vec[i64], depth: i64) -> None:
+        self.path: Final[vec[i64]] = path
+        self.depth: Final[i64] = depth
+
+    def passes(self, node: i64) -> bool:
+        """Whether a node is on the path."""
+        for each in self.path:  # noqa: SIM110 (a generator costs more than the whole loop)
+            if each == node:
+                return True
+        return False
+
+
+NOWHERE: Final = Position(vec[i64](), -1)
+
+
+@mypyc_attr(acyclic=True)
+class Data(Message):
+    """A publication on its way through a structure; ``is_upward`` if it did not begin at the root."""
+
+    def __init__(self, publication: Ordered, key: i64, position: Position, is_upward: bool) -> None:
+        super().__init__(publication.source, publication.sequence, publication.topic)
+        self.publication: Final[Ordered] = publication
+        self.key: Final[i64] = key
+        self.position: Final[Position] = position
+        self.is_upward: Final[bool] = is_upward
+
+    def is_control(self) -> bool:
+        return False
+
+
+@mypyc_attr(acyclic=True)
+class Resent(Message):
+    """A publication that the receiver had missed and asked for, and the structure in which it is to be handed on."""
+
+    def __init__(self, publication: Ordered) -> None:
+        super().__init__(publication.source, publication.sequence, publication.topic)
+        self.publication: Final[Ordered] = publication
+
+    def is_control(self) -> bool:
+        return False
+
+
+@mypyc_attr(acyclic=True)
+class Deactivate(Message):
+    """The receiver is to send nothing more of a structure to the sender."""
+
+    def __init__(self, key: i64, topic: i64) -> None:
+        super().__init__(key >> TREE_BITS, 0, topic)
+        self.key: Final[i64] = key
+
+
+@mypyc_attr(acyclic=True)
+class Activate(Message):
+    """The receiver is to send what comes through a structure to the sender, which has all of the root to ``last``."""
+
+    def __init__(self, key: i64, topic: i64, last: i64) -> None:
+        super().__init__(key >> TREE_BITS, 0, topic)
+        self.key: Final[i64] = key
+        self.last: Final[i64] = last
+
+
+@mypyc_attr(acyclic=True)
+class Moved(Message):
+    """Where the sender is in a structure now: said to a new child, and to all children when the depth changes."""
+
+    def __init__(self, key: i64, topic: i64, position: Position) -> None:
+        super().__init__(key >> TREE_BITS, 0, topic)
+        self.key: Final[i64] = key
+        self.position: Final[Position] = position
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Report:
+    """What a node has and where it is, the same for all whom it tells: pairs of source and number, and positions."""
+
+    def __init__(
+        self, numbers: vec[i64], keys: vec[i64], positions: list[Position], uptime: i64, load: i64, bandwidth: i64
+    ) -> None:
+        self.numbers: Final[vec[i64]] = numbers
+        self.keys: Final[vec[i64]] = keys
+        self.positions: Final[list[Position]] = positions
+        self.uptime: Final[i64] = uptime
+        self.load: Final[i64] = load
+        self.bandwidth: Final[i64] = bandwidth
+
+
+@mypyc_attr(acyclic=True)
+class Beat(Message):
+    """Said once per period to each neighbour: a report, and what measures the round trip.
+
+    ``stamp`` is the sender's clock; ``echo`` is the last stamp it had from the receiver, ``held`` ticks ago, or -1.
+    """
+
+    def __init__(self, source: i64, topic: i64, report: Report, stamp: i64, echo: i64, held: i64) -> None:
+        super().__init__(source, 0, topic)
+        self.report: Final[Report] = report
+        self.stamp: Final[i64] = stamp
+        self.echo: Final[i64] = echo
+        self.held: Final[i64] = held
+
+
+@mypyc_attr(acyclic=True)
+class Comparison(Message):
+    """Before it falls silent a node compares what it has with a contact; ``is_answer`` if the contact speaks."""
+
+    def __init__(self, source: i64, topic: i64, report: Report, is_answer: bool) -> None:
+        super().__init__(source, 0, topic)
+        self.report: Final[Report] = report
+        self.is_answer: Final[bool] = is_answer
+
+
+@mypyc_attr(acyclic=True)
+class Fetch(Message):
+    """The sender lacks publications of the source: those with the given numbers."""
+
+    def __init__(self, source: i64, topic: i64, numbers: vec[i64]) -> None:
+        super().__init__(source, 0, topic)
+        self.numbers: Final[vec[i64]] = numbers
+
+
+@mypyc_attr(acyclic=True)
+class Gone(Message):
+    """The sender had the publications of the source up to ``sequence`` and has not kept them."""
+
+
+@mypyc_attr(acyclic=True)
+class Hello(Message):
+    """The sender is new and asks what counts as past."""
+
+
+@mypyc_attr(acyclic=True)
+class Welcome(Message):
+    """What counts as past at the sender: where a newcomer may start."""
+
+    def __init__(self, source: i64, topic: i64, frontier: vec[i64]) -> None:
+        super().__init__(source, 0, topic)
+        self.frontier: Final[vec[i64]] = frontier

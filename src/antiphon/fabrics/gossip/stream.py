@@ -1,0 +1,118 @@
+"""What a node has of one source: which numbers it received, and those publications that others may still ask for.
+
+A publication is kept while a neighbour is not known to have it, and the last ``keep`` in any case, for neighbours to
+come. There is a hard bound beyond which the oldest go; who asks for one of these is told that it is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.orders.order import Ordered
+
+MOST_FETCHED: Final = 64
+"""So many publications are asked for, or sent again, at a time."""
+
+
+@final
+class Stream:
+    """One source, as one node has received it."""
+
+    def __init__(self, source: i64) -> None:
+        self.source: Final[i64] = source
+        # All up to this number were received, or count as past; of what is beyond, these.
+        self.complete: i64 = 0
+        self.beyond: Final[set[i64]] = set()
+        # The highest number that anybody is known to have.
+        self.heard: i64 = 0
+        self.kept: Final[dict[i64, Ordered]] = {}
+        self.oldest_kept: i64 = 1
+        # The structure of somebody else that this source was last seen to use; -1 if it uses its own.
+        self.reused: i64 = -1
+        # Periods since something new was heard; periods since something is known to be missing.
+        self.quiet: i64 = 0
+        self.missing_for: i64 = 0
+        self.fetches: i64 = 0
+        # Publications that have come since one before them is missing.
+        self.came_beyond: i64 = 0
+        # Up to which number neighbours have everything; up to which number somebody has not kept it.
+        self.has: Final[dict[i64, i64]] = {}
+        self.gone_at: Final[dict[i64, i64]] = {}
+
+    def take(self, publication: Ordered) -> bool:
+        """Note a publication that has arrived; false if it came before."""
+        sequence = publication.sequence
+        if sequence <= self.complete or sequence in self.beyond:
+            return False
+        self.skip(sequence)
+        self.kept[sequence] = publication
+        if sequence < self.oldest_kept:
+            self.oldest_kept = sequence
+        if sequence > self.heard:
+            self.heard = sequence
+        self.quiet = 0
+        return True
+
+    def skip(self, sequence: i64) -> None:
+        """Count a number as received."""
+        if sequence != self.complete + 1:
+            if sequence > self.complete:
+                self.beyond.add(sequence)
+            return
+        self.complete = sequence
+        if len(self.beyond) > 0:
+            self._close_gap()
+        self.missing_for = 0
+        self.fetches = 0
+        self.came_beyond = 0
+
+    def start_from(self, sequence: i64) -> None:
+        """Count all up to a number as received."""
+        if sequence > self.complete:
+            self.complete = sequence
+            self.oldest_kept = sequence + 1
+            for number in sorted(self.beyond):
+                if number <= sequence:
+                    self.beyond.remove(number)
+            self._close_gap()
+        if self.complete > self.heard:
+            self.heard = self.complete
+
+    def _close_gap(self) -> None:
+        while self.complete + 1 in self.beyond:
+            self.complete += 1
+            self.beyond.remove(self.complete)
+
+    def is_missing(self) -> bool:
+        """Whether somebody has something that this node has not."""
+        return self.heard > self.complete
+
+    def missing(self, last: i64) -> vec[i64]:
+        """The first numbers up to ``last`` that are missing."""
+        found = vec[i64]()
+        number = self.complete + 1
+        while number <= last and len(found) < MOST_FETCHED:
+            if number not in self.beyond:
+                found = append(found, number)
+            number += 1
+        return found
+
+    def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:
+        """Forget publications that all neighbours have; answers how many went that somebody may still lack."""
+        if len(self.kept) <= keep:
+            return 0
+        floor = self.complete
+        for peer in neighbours:
+            floor = min(floor, self.has.get(peer, 0))
+        while len(self.kept) > keep and self.oldest_kept <= floor:
+            self.kept.pop(self.oldest_kept, None)
+            self.oldest_kept += 1
+        overflow: i64 = 0
+        while len(self.kept) > buffer:
+            if self.kept.pop(self.oldest_kept, None) is not None:
+                overflow += 1
+            self.oldest_kept += 1
+        return overflow

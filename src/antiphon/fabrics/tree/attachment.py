@@ -1,0 +1,490 @@
+"""Where a broker stands in the tree: failures noticed, new parents found, a new root agreed on.
+
+Follows section 4.2 of the dissertation: the children of a failed broker look for a new parent in their local view, with
+degree limits that give way when nobody has room; the children of a failed root decide who replaces it. What is
+different here, and why it is safe, is argued in ``docs/architecture.md``; in short:
+
+* **Only the root grants a parent.** A request travels from the broker that was asked up to the root, and the answer
+  comes back the same way. A request that meets a broker without a way to the root, or the one that asks, is refused; so
+  two parts of the tree that both look for a parent cannot adopt each other.
+* **The root knows whom it can reach.** Losses and attachments are reported upwards on the same links as everything
+  else. While a living broker has no way to the root, the root is *incomplete*; when the last one has, it begins a new
+  **epoch** and sends the tree round. Total publications are completed in complete epochs only (``totals.py``).
+* **No election messages.** All that know the same epoch agree on who follows the root (``Overlay.successors``). Those
+  that know different epochs find out by refusals and claims; the later epoch wins.
+
+Failures are crashes, told by ``peer_lost`` and taken at their word.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.messages import (
+    Attached,
+    Claim,
+    Goodbye,
+    Hello,
+    Install,
+    Join,
+    Lost,
+    ParentAnswer,
+    ParentRequest,
+    Ready,
+)
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import NO_NODE, Environment, Process
+
+PATIENCE: Final[i64] = 1
+COLLECT: Final[i64] = 2
+CLAIM: Final[i64] = 3
+"""Names of timers."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Attachment(Process):
+    """The part of a broker that keeps it in the tree."""
+
+    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
+        super().__init__(environment)
+        self.options: Final[TreeOptions] = options
+        # The latest epoch that this broker has heard of, and the one that it has been told to begin.
+        self.overlay: Overlay = overlay
+        self.epoch: i64 = overlay.epoch
+        self.parent: i64 = overlay.parents.get(self.me, NO_NODE)
+        self.is_root: bool = overlay.root == self.me
+        # Each child, with the parents of all brokers below it that have a way to this one. None: not heard from yet.
+        self.children: dict[i64, dict[int, int] | None] = {}
+        for child in overlay.children_of(self.me):
+            self.children[child] = overlay.below(child)
+        # The attempt for which a child that has not been heard from yet was accepted.
+        self._granted: dict[i64, i64] = {}
+        # What is to be said of a child that has not sent everything yet, and of those that have.
+        self._unready: dict[i64, Attached] = {}
+        self._news: list[Attached] = []
+        self._must_say_ready: bool = False
+        self.dead: set[int] = set()
+        # As root: whether all living brokers have a way here, in the current epoch.
+        self.is_complete: bool = True
+        # The search for a parent: who was asked, and who is left to be asked.
+        self._attempt: i64 = 0
+        self._first_attempt: i64 = 1
+        self._asked: i64 = NO_NODE
+        self._candidates: list[int] = []
+        self._tried: set[int] = set()
+        self._is_forced: bool = False
+        self._patience: i64 = -1
+        self._is_claiming: bool = False
+
+    def start(self) -> None:
+        if self.parent != NO_NODE:
+            self.environment.watch(self.parent)
+        for child in self.children:
+            self.environment.watch(child)
+
+    # What the parts above add.
+
+    def parent_gone(self) -> None:
+        """The link to the parent is no more."""
+
+    def child_gone(self, child: i64) -> None:
+        """The link to a child is no more."""
+
+    def joins(self) -> list[Join]:
+        """What a new parent must be asked to carry."""
+        return []
+
+    def is_joining(self) -> bool:
+        """Whether the parent has not answered yet about all topics that it was asked to carry."""
+        return False
+
+    def handle_join(self, child: i64, join: Join) -> None:
+        """A child asks for a topic."""
+        raise NotImplementedError
+
+    def began_epoch(self) -> None:
+        """All living brokers are in one tree, as far as the root knows."""
+
+    def became_root(self) -> None:
+        """This broker takes over."""
+
+    # Failures.
+
+    def peer_lost(self, peer: i64) -> None:
+        self.dead.add(peer)
+        if peer in self.children:
+            self._lose_child(peer)
+        if peer == self.parent:
+            self.parent = NO_NODE
+            self._must_say_ready = False
+            self.parent_gone()
+            self._search()
+        elif self.parent == NO_NODE and not self.is_root:
+            if peer == self._asked:
+                self._ask_next()
+            self._consider_succession()
+        if self.is_root:
+            self._look_for_missing()
+
+    def _lose_child(self, child: i64) -> None:
+        below = self.children.pop(child)
+        self._granted.pop(child, None)
+        self._unready.pop(child, None)
+        # The root must know before it hears anything that is said without this child.
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, Lost(child, self._out_of_reach(below)))
+        elif self.is_root:
+            self.is_complete = False
+        self.child_gone(child)
+
+    def _receive_lost(self, sender: i64, lost: Lost) -> None:
+        below = self.children.get(sender)
+        unready = self._unready.get(sender)
+        if unready is not None:
+            below = unready.parents
+        if below is None:
+            return
+        self.dead.add(lost.source)
+        for broker in [int(lost.source), *lost.orphans]:
+            below.pop(broker, None)
+        if self.parent != NO_NODE:
+            orphans = dict.fromkeys(lost.orphans, int(lost.source))
+            self.environment.send(self.parent, Lost(lost.source, self._out_of_reach(orphans)))
+        elif self.is_root:
+            self.is_complete = False
+            self._look_for_missing()
+
+    def _out_of_reach(self, orphans: dict[int, int] | None) -> list[int]:
+        """Those who have not found another way here before their parent was known to have failed."""
+        if not orphans:
+            return []
+        reached = self.reached()
+        return [broker for broker in sorted(orphans) if broker not in reached]
+
+    # The root: who is missing, and when an epoch begins.
+
+    def reached(self) -> dict[int, int]:
+        """All brokers below this one that have a way here, with their parents."""
+        found: dict[int, int] = {}
+        for child, below in self.children.items():
+            if below is not None:
+                found[int(child)] = int(self.me)
+                found.update(below)
+        return found
+
+    def _missing(self) -> list[int]:
+        reached = self.reached()
+        return [
+            broker
+            for broker in self.overlay.parents
+            if broker != self.me and broker not in reached and broker not in self.dead
+        ]
+
+    def _look_for_missing(self) -> None:
+        """Begin an epoch if everybody who lives has a way here; else watch those who have none."""
+        if self.is_complete:
+            return
+        missing = self._missing()
+        if not missing:
+            parents = {int(self.me): int(NO_NODE), **self.reached()}
+            self._begin_epoch(Overlay(self.overlay.epoch + 1, self.me, parents))
+            return
+        for broker in missing:
+            self.environment.watch(broker)
+        if not self._is_claiming:
+            self._is_claiming = True
+            self.environment.set_timer(self.options.patience_ticks, CLAIM)
+
+    def _begin_epoch(self, overlay: Overlay) -> None:
+        for broker in self.overlay.parents:
+            if broker not in overlay.parents:
+                self.dead.add(broker)
+        self.overlay = overlay
+        self.epoch = overlay.epoch
+        self.is_complete = True
+        for child in self.children:
+            self.environment.send(child, Install(overlay))
+        self.began_epoch()
+
+    def _claim(self) -> None:
+        """Tell those who have not come that somebody is there."""
+        self._is_claiming = self.is_root and not self.is_complete
+        if not self._is_claiming:
+            return
+        for broker in self._missing():
+            self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
+        self.environment.set_timer(self.options.patience_ticks, CLAIM)
+
+    def _receive_claim(self, claim: Claim) -> None:
+        if claim.source == self.me or claim.source in self.dead:
+            return
+        if self.parent != NO_NODE:
+            # Whoever speaks for this part of the tree must know.
+            self.environment.send(self.parent, claim)
+        elif not self.is_root:
+            if claim.source not in self._tried:
+                self._candidates.insert(0, int(claim.source))
+        elif self._gives_way_to(claim):
+            self.is_root = False
+            # Else this broker would still think that nobody else can be the root.
+            self.overlay = claim.overlay
+            self.parent_gone()
+            self._search()
+            self._candidates.insert(0, int(claim.source))
+        else:
+            self.environment.send(claim.source, Claim(self.me, self._champion(), self.overlay))
+
+    def _gives_way_to(self, claim: Claim) -> bool:
+        """Between two who both think that they are the root, the one who knows the later epoch stays.
+
+        Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
+        """
+        if claim.sequence != self.overlay.epoch:
+            return claim.sequence > self.overlay.epoch
+        successors = self.overlay.successors(self.options.total_degree)
+        return successors.index(int(claim.champion)) < successors.index(self._champion())
+
+    def _champion(self) -> int:
+        """The first of the successors that is this broker or below it."""
+        mine = self.reached()
+        for broker in self.overlay.successors(self.options.total_degree):
+            if broker == self.me or broker in mine:
+                return broker
+        return int(self.me)
+
+    # The search for a parent.
+
+    def _search(self) -> None:
+        """Look for a parent: in the local view first, then among all brokers."""
+        overlay = self.overlay
+        view = overlay.neighbourhood(self.me, self.options.max_hops, self.options.ancestors_first)
+        others = [broker for broker in sorted(overlay.parents) if broker not in view]
+        mine = self.reached()
+        self._candidates = [
+            broker for broker in view + others if broker != self.me and broker not in mine and broker not in self.dead
+        ]
+        self._asked = NO_NODE
+        self._tried = set()
+        if overlay.root not in self.dead:
+            self.environment.watch(overlay.root)
+        if not self._consider_succession():
+            self._ask_next()
+
+    def _consider_succession(self) -> bool:
+        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
+        mine = self.reached()
+        for broker in self.overlay.successors(self.options.total_degree):
+            if broker == self.me or broker in mine:
+                self._become_root()
+                return True
+            if broker not in self.dead:
+                self.environment.watch(broker)
+                return False
+        return False
+
+    def _become_root(self) -> None:
+        self.is_root = True
+        self.is_complete = False
+        self._first_attempt = self._attempt + 1
+        self._stop_asking()
+        self._candidates = []
+        self.became_root()
+        self._look_for_missing()
+
+    def _stop_asking(self) -> None:
+        self._asked = NO_NODE
+        if self._patience >= 0:
+            self.environment.cancel_timer(self._patience)
+            self._patience = -1
+
+    def _ask_next(self) -> None:
+        """Ask the next candidate; after the last wait, and begin again, this time to be accepted in any case."""
+        self._stop_asking()
+        mine = self.reached()
+        while self._candidates:
+            candidate = self._candidates.pop(0)
+            if candidate not in self.dead and candidate not in mine:
+                self._attempt += 1
+                self._asked = candidate
+                self._tried.add(candidate)
+                self.environment.watch(candidate)
+                self.environment.send(candidate, ParentRequest(self.me, self._attempt, self._is_forced, []))
+                break
+        else:
+            self._is_forced = True
+        self._patience = self.environment.set_timer(self.options.patience_ticks, PATIENCE)
+
+    def _patience_ends(self) -> None:
+        self._patience = -1
+        if self.parent == NO_NODE and not self.is_root:
+            if self._candidates:
+                self._ask_next()
+            else:
+                self._search()
+
+    def _has_room_for(self, orphan: i64) -> bool:
+        neighbours = len(self.children) + (0 if self.is_root else 1)
+        return neighbours < self.options.total_degree or orphan in self.children
+
+    def _receive_request(self, sender: i64, request: ParentRequest) -> None:
+        """A request from an orphan, or from below on its way to the root."""
+        is_asked = not request.route
+        if not is_asked and sender not in self.children:
+            return
+        no_way = self.parent == NO_NODE and not self.is_root
+        if (
+            request.source == self.me
+            or no_way
+            or (is_asked and not self._has_room_for(request.source) and not request.is_forced)
+        ):
+            self._answer(ParentAnswer(request.source, request.sequence, False, request.route, self.overlay))
+        elif self.is_root:
+            self._answer(ParentAnswer(request.source, request.sequence, True, request.route, self.overlay))
+        else:
+            route = [*request.route, int(self.me)]
+            forward = ParentRequest(request.source, request.sequence, request.is_forced, route)
+            self.environment.send(self.parent, forward)
+
+    def _answer(self, answer: ParentAnswer) -> None:
+        """Send an answer back one step of the way that the request came; at its end the orphan is told."""
+        if answer.route:
+            back = answer.route[-1]
+            if back in self.children:
+                rest = ParentAnswer(
+                    answer.source, answer.sequence, answer.is_granted, answer.route[:-1], answer.overlay
+                )
+                self.environment.send(back, rest)
+            return
+        if answer.source in self.dead:
+            return
+        if answer.is_granted and self.children.get(answer.source) is None:
+            # The child counts once it has said who is below it.
+            self.children[answer.source] = None
+            self._granted[answer.source] = answer.sequence
+            self.environment.watch(answer.source)
+        self.environment.send(answer.source, answer)
+
+    def _receive_answer(self, sender: i64, answer: ParentAnswer) -> None:
+        if answer.source != self.me:
+            if sender == self.parent:
+                self._answer(answer)
+            return
+        if sender in self.dead:
+            return
+        if answer.overlay.epoch > self.overlay.epoch:
+            self.overlay = answer.overlay
+        # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
+        is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
+        if answer.is_granted:
+            if is_wanted:
+                self._attach_to(sender, answer.sequence)
+            elif sender != self.parent:
+                self.environment.send(sender, Goodbye(self.me, answer.sequence))
+        elif not is_wanted or answer.sequence != self._attempt:
+            return
+        elif not self._consider_succession():
+            self._ask_next()
+
+    def _attach_to(self, parent: i64, attempt: i64) -> None:
+        self._stop_asking()
+        self._candidates = []
+        self._is_forced = False
+        self._first_attempt = self._attempt + 1
+        self.parent = parent
+        self.environment.watch(parent)
+        # Those below that the root has not heard of go with this broker.
+        self._news = []
+        self._must_say_ready = True
+        self.environment.send(parent, Hello(self.me, attempt, self.reached(), self.overlay, self.joins()))
+        self.pass_on_news()
+
+    # News from below and above.
+
+    def _receive_hello(self, child: i64, hello: Hello) -> None:
+        # The child may have asked again meanwhile; it goes by the first answer that it gets.
+        if self._granted.pop(child, 0) == 0:
+            return
+        for join in hello.joins:
+            self.handle_join(child, join)
+        self._unready[child] = Attached({int(child): int(self.me), **hello.parents}, hello.overlay)
+
+    def _receive_attached(self, child: i64, attached: Attached) -> None:
+        below = self.children.get(child)
+        if below is None:
+            return
+        below.update(attached.parents)
+        self._news.append(attached)
+        self.pass_on_news()
+
+    def _receive_ready(self, child: i64) -> None:
+        """A child has sent everything that it had."""
+        attached = self._unready.pop(child, None)
+        if attached is not None:
+            self.children[child] = {broker: parent for broker, parent in attached.parents.items() if broker != child}
+            self._news.append(attached)
+            self.pass_on_news()
+
+    def pass_on_news(self) -> None:
+        """Tell the root who has found a way here, once everything that they had has been sent towards it too."""
+        if self.is_joining():
+            return
+        news = self._news
+        self._news = []
+        if self._must_say_ready:
+            # What is said below is said after it.
+            self._must_say_ready = False
+            self.environment.send(self.parent, Ready(self.me, 0))
+        for attached in news:
+            if attached.overlay.epoch > self.overlay.epoch:
+                self.overlay = attached.overlay
+            if self.parent != NO_NODE:
+                self.environment.send(self.parent, attached)
+            elif self.is_root:
+                self.is_complete = False
+        if news and self.is_root:
+            self._look_for_missing()
+
+    def _receive_install(self, sender: i64, install: Install) -> None:
+        if sender == self.parent and install.overlay.epoch > self.epoch:
+            self._begin_epoch(install.overlay)
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, ParentRequest):
+            self._receive_request(sender, message)
+        elif isinstance(message, ParentAnswer):
+            self._receive_answer(sender, message)
+        elif isinstance(message, Hello):
+            self._receive_hello(sender, message)
+        elif isinstance(message, Attached):
+            self._receive_attached(sender, message)
+        elif isinstance(message, Ready):
+            self._receive_ready(sender)
+        elif isinstance(message, Lost):
+            self._receive_lost(sender, message)
+        elif isinstance(message, Install):
+            self._receive_install(sender, message)
+        elif isinstance(message, Claim):
+            self._receive_claim(message)
+        else:
+            assert isinstance(message, Goodbye), "brokers send each other nothing else"
+            self._receive_goodbye(sender, message)
+
+    def _receive_goodbye(self, sender: i64, goodbye: Goodbye) -> None:
+        if self._granted.get(sender, 0) == goodbye.sequence:
+            del self._granted[sender]
+            del self.children[sender]
+
+    def expire(self, name: i64) -> None:
+        if name == PATIENCE:
+            self._patience_ends()
+        elif name == CLAIM:
+            self._claim()
+
+    def unfinished(self) -> i64:
+        searching = 1 if self.parent == NO_NODE and not self.is_root else 0
+        incomplete = 1 if self.is_root and not self.is_complete else 0
+        return searching + incomplete

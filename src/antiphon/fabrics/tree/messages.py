@@ -1,0 +1,247 @@
+"""The messages of the broker tree.
+
+What subscribers are to see travels as :class:`Item`: an entry of the stream of a topic, numbered by the broker that put
+it there. Everything else is about who stands where in the tree, which topics a link carries, and total publications.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.kernel.message import Keyed, Message
+
+Frontier = dict[int, int]
+"""Per broker, up to which number its items are meant."""
+
+DATA: Final[i64] = 0
+LOCK: Final[i64] = 1
+COMPLETION: Final[i64] = 2
+
+
+@mypyc_attr(acyclic=True)
+class Item(Message):
+    """An entry of a topic's stream, the ``number``-th that the broker ``origin`` put there.
+
+    ``DATA`` is a publication to be delivered at once. ``LOCK`` is a total publication that all brokers are to prepare
+    for; ``COMPLETION`` is the root's word that it is to be delivered, here, by everybody.
+    """
+
+    def __init__(self, origin: i64, number: i64, kind: i64, publication: Keyed) -> None:
+        super().__init__(publication.source, publication.sequence, publication.topic)
+        self.origin: Final[i64] = origin
+        self.number: Final[i64] = number
+        self.kind: Final[i64] = kind
+        self.publication: Final[Keyed] = publication
+
+    def is_control(self) -> bool:
+        return self.kind == COMPLETION
+
+
+@mypyc_attr(acyclic=True)
+class Proposal(Message):
+    """A total publication on its way to the root, which decides when it is locked; for one epoch only."""
+
+    def __init__(self, publication: Keyed, epoch: i64) -> None:
+        super().__init__(publication.source, publication.sequence, publication.topic)
+        self.epoch: Final[i64] = epoch
+        self.publication: Final[Keyed] = publication
+
+    def is_control(self) -> bool:
+        return False
+
+
+@mypyc_attr(acyclic=True)
+class Closed(Message):
+    """Nobody below the sender publishes anything about the keys of a total publication before its completion.
+
+    Said in one epoch, and true in that epoch only.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64) -> None:
+        super().__init__(source, sequence, topic)
+        self.epoch: Final[i64] = epoch
+
+
+@mypyc_attr(acyclic=True)
+class Known(Message):
+    """What a broker knows of a topic, told over a link that is to carry it.
+
+    ``frontier`` is what it has got, None if it begins with nothing; ``base`` is what it does not keep any more, because
+    all brokers of the topic have it. Of this part ``completed`` is the last completed total publication by source, and
+    ``locks`` are those that are not completed.
+    """
+
+    def __init__(
+        self,
+        topic: i64,
+        frontier: Frontier | None,
+        base: Frontier,
+        completed: Frontier,
+        locks: list[Item],
+    ) -> None:
+        super().__init__(0, 0, topic)
+        self.frontier: Final[Frontier | None] = frontier
+        self.base: Final[Frontier] = base
+        self.completed: Final[Frontier] = completed
+        self.locks: Final[list[Item]] = locks
+
+
+@mypyc_attr(acyclic=True)
+class Join(Known):
+    """A child asks its parent to carry a topic over their link."""
+
+
+@mypyc_attr(acyclic=True)
+class Joined(Known):
+    """The parent's answer; from now on the link carries the topic both ways.
+
+    ``history`` is what a child that begins with nothing must keep for others, though it came too late to deliver it.
+    Unless the parent ``is_settled`` it may still skip what all brokers of the topic have, and will say so.
+    """
+
+    def __init__(
+        self,
+        topic: i64,
+        frontier: Frontier,
+        base: Frontier,
+        completed: Frontier,
+        locks: list[Item],
+        history: list[Item],
+        is_settled: bool,
+    ) -> None:
+        super().__init__(topic, frontier, base, completed, locks)
+        self.history: Final[list[Item]] = history
+        self.is_settled: Final[bool] = is_settled
+
+
+@mypyc_attr(acyclic=True)
+class Settled(Known):
+    """The parent, which had only begun to carry a topic, will not skip anything any more."""
+
+
+@mypyc_attr(acyclic=True)
+class Leave(Message):
+    """A child needs the topic no more, and everything that it put into the stream is known to all."""
+
+
+@mypyc_attr(acyclic=True)
+class ParentRequest(Message):
+    """A broker without a parent, the source, asks for one; ``sequence`` counts its attempts.
+
+    ``route`` are the brokers through which the request has gone on its way to the root, which alone may grant it;
+    ``is_forced`` asks to be accepted whatever the degree.
+    """
+
+    def __init__(self, source: i64, sequence: i64, is_forced: bool, route: list[int]) -> None:
+        super().__init__(source, sequence)
+        self.is_forced: Final[bool] = is_forced
+        self.route: Final[list[int]] = route
+
+
+@mypyc_attr(acyclic=True)
+class ParentAnswer(Message):
+    """The answer to a request, which goes back the way it came; ``overlay`` is what the answering broker knows."""
+
+    def __init__(self, source: i64, sequence: i64, is_granted: bool, route: list[int], overlay: Overlay) -> None:
+        super().__init__(source, sequence)
+        self.is_granted: Final[bool] = is_granted
+        self.route: Final[list[int]] = route
+        self.overlay: Final[Overlay] = overlay
+
+
+@mypyc_attr(acyclic=True)
+class Hello(Message):
+    """The first words of a child, the source, to its new parent: who is below it, and the topics that it needs.
+
+    ``sequence`` is the attempt that the parent granted.
+    """
+
+    def __init__(
+        self, source: i64, sequence: i64, parents: dict[int, int], overlay: Overlay, joins: list[Join]
+    ) -> None:
+        super().__init__(source, sequence)
+        self.parents: Final[dict[int, int]] = parents
+        self.overlay: Final[Overlay] = overlay
+        self.joins: Final[list[Join]] = joins
+
+
+@mypyc_attr(acyclic=True)
+class Ready(Message):
+    """A new child has sent its parent everything that it had: what it says from now on is in the right order."""
+
+
+@mypyc_attr(acyclic=True)
+class Goodbye(Message):
+    """The source has found another parent before it heard that this one accepts its attempt, the ``sequence``-th."""
+
+
+@mypyc_attr(acyclic=True)
+class Attached(Message):
+    """Brokers that had no way to the root have one again, through the sender; ``parents`` says who is below whom."""
+
+    def __init__(self, parents: dict[int, int], overlay: Overlay) -> None:
+        super().__init__(0, 0)
+        self.parents: Final[dict[int, int]] = parents
+        self.overlay: Final[Overlay] = overlay
+
+
+@mypyc_attr(acyclic=True)
+class Lost(Message):
+    """The broker ``source``, a child of somebody below the sender, has failed; ``orphans`` were below it."""
+
+    def __init__(self, source: i64, orphans: list[int]) -> None:
+        super().__init__(source, 0)
+        self.orphans: Final[list[int]] = orphans
+
+
+@mypyc_attr(acyclic=True)
+class Install(Message):
+    """The root's word that all brokers that live are in one tree again: a new epoch begins."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        super().__init__(overlay.root, overlay.epoch)
+        self.overlay: Final[Overlay] = overlay
+
+
+@mypyc_attr(acyclic=True)
+class Claim(Message):
+    """The source says that it is the root, by the last epoch it knows, to brokers that have not come to it.
+
+    ``champion`` is the first of that epoch's successors in its part of the tree.
+    """
+
+    def __init__(self, source: i64, champion: i64, overlay: Overlay) -> None:
+        super().__init__(source, overlay.epoch)
+        self.champion: Final[i64] = champion
+        self.overlay: Final[Overlay] = overlay
+
+
+@mypyc_attr(acyclic=True)
+class Collect(Message):
+    """The root asks, in round ``sequence``, what everybody has got of the topics ``names``."""
+
+    def __init__(self, source: i64, sequence: i64, epoch: i64, names: list[int]) -> None:
+        super().__init__(source, sequence)
+        self.names: Final[list[int]] = names
+        self.epoch: Final[i64] = epoch
+
+
+@mypyc_attr(acyclic=True)
+class Report(Message):
+    """What everybody below the sender has got, by topic; topics that it does not carry are left out."""
+
+    def __init__(self, source: i64, sequence: i64, frontiers: dict[int, Frontier]) -> None:
+        super().__init__(source, sequence)
+        self.frontiers: Final[dict[int, Frontier]] = frontiers
+
+
+@mypyc_attr(acyclic=True)
+class Stable(Message):
+    """What all brokers have got, by topic: nobody will ask for it any more."""
+
+    def __init__(self, frontiers: dict[int, Frontier]) -> None:
+        super().__init__(0, 0)
+        self.frontiers: Final[dict[int, Frontier]] = frontiers

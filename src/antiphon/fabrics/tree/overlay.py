@@ -1,0 +1,79 @@
+"""The tree of brokers as of one epoch, and what a broker can tell from it.
+
+The documents keep a *local view* at each broker: ancestors and siblings within ``max_hops``, learnt from paths that
+travel with subscriptions and status messages (section 4.2.2). Here every broker has the whole tree of the last epoch,
+which the root sends round after each repair, and the local view is read off it: never stale within an epoch, and right
+for any number of hops. A tree of a thousand brokers is some kilobytes, once per repair.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.kernel.process import NO_NODE
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Overlay:
+    """Who is whose parent in an epoch. Never changed."""
+
+    def __init__(self, epoch: i64, root: i64, parents: dict[int, int]) -> None:
+        self.epoch: Final[i64] = epoch
+        self.root: Final[i64] = root
+        # The parent of every broker, NO_NODE for the root; the keys are the members.
+        self.parents: Final[dict[int, int]] = parents
+
+    def children_of(self, broker: i64) -> list[int]:
+        """The children of a broker, lowest first."""
+        return sorted(child for child, parent in self.parents.items() if parent == broker)
+
+    def path_of(self, broker: i64) -> list[int]:
+        """A broker, its parent, and so on to the root."""
+        path = [int(broker)]
+        at = self.parents.get(broker, NO_NODE)
+        while at != NO_NODE:
+            path.append(int(at))
+            assert len(path) <= len(self.parents), "a tree has no cycles"
+            at = self.parents.get(at, NO_NODE)
+        return path
+
+    def below(self, broker: i64) -> dict[int, int]:
+        """All brokers below one, with their parents."""
+        return {other: parent for other, parent in self.parents.items() if broker in self.path_of(other)[1:]}
+
+    def neighbourhood(self, broker: i64, max_hops: i64, ancestors_first: bool) -> list[int]:
+        """The local view of a broker: whom it may ask for a new parent when its own has failed, best first.
+
+        These are the brokers that can be reached through the parent with one step down at most, within ``max_hops``:
+        ancestors and uncles of any degree, and siblings. By hops, or all that are nearer to the root before siblings.
+        """
+        path = self.path_of(broker)
+        found: list[tuple[bool, int, int]] = []
+        for ups in range(1, len(path)):
+            if ups > 1 and ups <= max_hops:
+                found.append((False, ups, path[ups]))
+            if ups + 1 <= max_hops:
+                is_sibling = ups == 1
+                others = [other for other in self.children_of(path[ups]) if other != path[ups - 1]]
+                found += [(is_sibling, ups + 1, other) for other in others]
+        if not ancestors_first:
+            found = [(False, hops, other) for _, hops, other in found]
+        return [other for _, _, other in sorted(found)]
+
+    def successors(self, total_degree: i64) -> list[int]:
+        """Who becomes the root if all before it in this list have failed.
+
+        After the root come those nearest to it, with most room for children; among equals the one with the lowest
+        number (section 4.2.3.2). All brokers that know the same epoch agree without asking each other.
+        """
+        children: dict[int, int] = {}
+        for parent in self.parents.values():
+            children[parent] = children.get(parent, 0) + 1
+        ranked: list[tuple[int, int, int]] = []
+        for broker in self.parents:
+            room = int(total_degree) - children.get(broker, 0)
+            ranked.append((len(self.path_of(broker)), -room, broker))
+        return [broker for _, _, broker in sorted(ranked)]

@@ -1,0 +1,363 @@
+"""The streams of topics: everything that is published reaches every broker of the topic, in causal order, once.
+
+The tree of a topic consists of the brokers with subscribers and of all brokers between them and the root. Each broker
+hands on what it gets, to all other links that carry the topic, in the order in which it comes (section 3.5). Links are
+FIFO, so each broker's stream respects causality, and holds with each item everything before it. That is kept through
+repairs: over a new link both sides say what they have got (``Known``), and each sends what the other has not, in the
+order of its own stream; nothing has to be held meanwhile. Both streams were closed under causality before, so they are
+afterwards.
+
+The document numbers by client and keeps a buffer of fixed size, from which messages that are still needed fall out
+(section 4.3.1). Here items are numbered by the broker that injects them, without gaps, and are kept until all brokers
+of the topic have them: the root collects what everybody has got, in complete epochs only, and tells.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.attachment import COLLECT, Attachment
+from antiphon.fabrics.tree.messages import (
+    Collect,
+    Frontier,
+    Item,
+    Join,
+    Joined,
+    Known,
+    Leave,
+    Report,
+    Settled,
+    Stable,
+)
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions
+from antiphon.kernel.message import Keyed, Message
+from antiphon.kernel.process import NO_NODE, Environment
+
+EPOCH_SHIFT: Final = 24
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Streams(Attachment):
+    """The part of a broker that hands on what is published."""
+
+    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
+        super().__init__(environment, options, overlay)
+        self.topics: Final[dict[i64, Topic]] = {}
+        # Children that asked for a topic before this broker had it.
+        self._waiting: dict[i64, dict[i64, Join]] = {}
+        # The round in which the root collects: who is still to report, and what the others have got.
+        self._round: i64 = 0
+        self._rounds: i64 = 0
+        self._reporters: set[int] = set()
+        self._reported: dict[int, Frontier] = {}
+        self._collects: bool = False
+        # The topics of which the parent has not said yet what it has got.
+        self._joining: set[i64] = set()
+
+    def topic(self, name: i64) -> Topic:
+        """The state of a topic, made at its first use."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = Topic(name)
+            self.topics[name] = topic
+        return topic
+
+    # What the part above adds.
+
+    def handle_item(self, topic: Topic, item: Item) -> None:
+        """An item has come here for the first time, and has been handed on."""
+        raise NotImplementedError
+
+    def carried(self, topic: Topic) -> None:
+        """The topic has come here: whatever is published on it from now on will."""
+        raise NotImplementedError
+
+    def links_changed(self, topic: Topic) -> None:
+        """The links that carry a topic have changed."""
+
+    # Items.
+
+    def inject(self, topic: Topic, kind: i64, publication: Keyed) -> None:
+        """Put something into the stream of a topic."""
+        topic.injected += 1
+        self._spread(topic, Item(self.me, topic.injected, kind, publication), self.me)
+
+    def _receive_item(self, sender: i64, item: Item) -> None:
+        topic = self.topics.get(item.topic)
+        if topic is None or not topic.is_carried or not (sender == self.parent or sender in topic.children):
+            return
+        if topic.is_new(item):
+            self._spread(topic, item, sender)
+
+    def _spread(self, topic: Topic, item: Item, sender: i64) -> None:
+        topic.take(item)
+        if topic.up == OPEN and self.parent != sender:
+            self.environment.send(self.parent, item)
+        for child in topic.children:
+            if child != sender:
+                self.environment.send(child, item)
+        if self.is_root and not self._collects:
+            self._collect_later()
+        self.handle_item(topic, item)
+
+    # Which links carry a topic.
+
+    def begin(self, name: i64, is_subscribed: bool, children: list[int]) -> None:
+        """Carry a topic from the start, with all who do so too."""
+        topic = self.topic(name)
+        topic.is_wanted = is_subscribed
+        topic.is_subscribed = is_subscribed
+        topic.is_carried = True
+        topic.children.update(children)
+        topic.is_settled = True
+        topic.up = OPEN if self.parent != NO_NODE else SHUT
+
+    def want(self, topic: Topic) -> None:
+        """See to it that a topic comes here."""
+        if topic.is_carried:
+            return
+        if self.is_root:
+            if self.is_complete:
+                self._settle(topic)
+        elif self.parent != NO_NODE and topic.up == SHUT:
+            topic.up = JOINING
+            self.environment.send(self.parent, Join(topic.name, None, {}, {}, []))
+
+    def _settle(self, topic: Topic) -> None:
+        """The topic is here, and nothing of it will be skipped any more: tell those who wait for it."""
+        topic.is_carried = True
+        topic.is_settled = True
+        if topic.children:
+            base, completed, locks = topic.known()
+            for child in topic.children:
+                self.environment.send(child, Settled(topic.name, None, base, completed, locks))
+        for child, join in self._waiting.pop(topic.name, {}).items():
+            if child in self.children:
+                self.handle_join(child, join)
+        self.carried(topic)
+
+    def joins(self) -> list[Join]:
+        """What a new parent must be asked to carry: what is carried here, and what was asked for."""
+        wanted: list[Join] = []
+        for topic in self.topics.values():
+            if topic.is_carried:
+                wanted.append(self._join(topic))
+            elif self._is_asked_for(topic):
+                topic.up = JOINING
+                wanted.append(Join(topic.name, None, {}, {}, []))
+        return wanted
+
+    def _is_asked_for(self, topic: Topic) -> bool:
+        return topic.is_wanted or len(topic.requests) > 0 or topic.name in self._waiting
+
+    def is_joining(self) -> bool:
+        return len(self._joining) > 0
+
+    def _join(self, topic: Topic) -> Join:
+        topic.up = JOINING
+        self._joining.add(topic.name)
+        base, completed, locks = topic.known()
+        return Join(topic.name, dict(topic.frontier), base, completed, locks)
+
+    def handle_join(self, child: i64, join: Join) -> None:
+        topic = self.topic(join.topic)
+        if join.frontier is None and not topic.is_settled:
+            # The child begins with what this broker begins with.
+            self._waiting.setdefault(topic.name, {})[child] = join
+            self.want(topic)
+            return
+        self._waiting.get(topic.name, {}).pop(child, None)
+        was_carried = topic.is_carried
+        if not was_carried:
+            # The child has more than this broker, which takes all that the child still keeps.
+            topic.begin_at(join)
+        elif join.frontier is not None:
+            topic.skip_to(join)
+        topic.is_carried = True
+        topic.children.add(child)
+        base, completed, locks = topic.known()
+        history = list(topic.items) if join.frontier is None else []
+        joined = Joined(topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled)
+        self.environment.send(child, joined)
+        if join.frontier is not None:
+            for item in topic.missing_at(join.frontier):
+                self.environment.send(child, item)
+        if not was_carried and self.parent != NO_NODE:
+            self.environment.send(self.parent, self._join(topic))
+        self.links_changed(topic)
+
+    def _receive_joined(self, joined: Joined) -> None:
+        topic = self.topic(joined.topic)
+        if topic.up != JOINING:
+            return
+        topic.up = OPEN
+        frontier = joined.frontier
+        assert frontier is not None, "who carries a topic knows how far"
+        if topic.is_carried:
+            topic.skip_to(joined)
+            for item in joined.history:
+                self._receive_item(self.parent, item)
+            for item in topic.missing_at(frontier):
+                self.environment.send(self.parent, item)
+        else:
+            topic.begin_at(joined)
+            topic.remember(joined.history)
+        self._joining.discard(topic.name)
+        if joined.is_settled and not topic.is_settled:
+            self._settle(topic)
+        self.links_changed(topic)
+        self.leave_if_idle(topic)
+        self.pass_on_news()
+
+    def _receive_settled(self, settled: Settled) -> None:
+        topic = self.topic(settled.topic)
+        if topic.up == OPEN:
+            topic.skip_to(settled)
+            if not topic.is_settled:
+                self._settle(topic)
+
+    def settle_all(self) -> None:
+        """As root, when all living brokers are there: nothing will be skipped any more."""
+        for topic in list(self.topics.values()):
+            if not topic.is_settled and (topic.is_carried or self._is_asked_for(topic)):
+                self._settle(topic)
+
+    def leave_if_idle(self, topic: Topic) -> None:
+        """Stop carrying a topic that nobody here or below needs."""
+        if topic.is_carried and topic.up == OPEN and topic.is_idle():
+            topic.end()
+            self.environment.send(self.parent, Leave(self.me, 0, topic.name))
+
+    def _remove_link(self, topic: Topic, child: i64) -> None:
+        self._waiting.get(topic.name, {}).pop(child, None)
+        if child in topic.children:
+            topic.children.remove(int(child))
+            self.links_changed(topic)
+            self.leave_if_idle(topic)
+
+    def child_gone(self, child: i64) -> None:
+        for topic in self.topics.values():
+            self._remove_link(topic, child)
+        # Those who were below the child have not been asked.
+        self._round = 0
+
+    def parent_gone(self) -> None:
+        self._joining.clear()
+        for topic in self.topics.values():
+            topic.up = SHUT
+
+    def became_root(self) -> None:
+        if not self._collects:
+            self._collect_later()
+
+    def began_epoch(self) -> None:
+        self._round = 0
+
+    # What everybody has got.
+
+    def _collect_later(self) -> None:
+        self._collects = True
+        self.environment.set_timer(self.options.collect_ticks, COLLECT)
+
+    def _start_round(self) -> None:
+        self._collects = False
+        names = [int(topic.name) for topic in self.topics.values() if topic.items]
+        if not self.is_root or not names:
+            return
+        self._collect_later()
+        # A round that cannot end because somebody has failed is given up when the next epoch begins.
+        if self.is_complete and self._round == 0:
+            self._rounds += 1
+            # Unlike the numbers of any other root.
+            self._begin_round(Collect(self.me, (self.epoch << EPOCH_SHIFT) + self._rounds, self.epoch, names))
+
+    def _begin_round(self, collect: Collect) -> None:
+        self._round = collect.sequence
+        # Those who are not ready yet begin another epoch when they are.
+        self._reporters = {int(child) for child, below in self.children.items() if below is not None}
+        self._reported = {}
+        for name in collect.names:
+            topic = self.topics.get(name)
+            if topic is not None and topic.is_carried:
+                self._reported[name] = dict(topic.frontier)
+        for child in self._reporters:
+            self.environment.send(child, collect)
+        self._report_if_complete()
+
+    def _receive_report(self, sender: i64, report: Report) -> None:
+        if report.sequence != self._round or sender not in self._reporters:
+            return
+        self._reporters.remove(int(sender))
+        for name, frontier in list(self._reported.items()):
+            if sender not in self.topics[name].children:
+                continue
+            others = report.frontiers.get(name)
+            if others is None:
+                del self._reported[name]
+            else:
+                self._reported[name] = lower(frontier, others)
+        self._report_if_complete()
+
+    def _report_if_complete(self) -> None:
+        if self._round == 0 or self._reporters:
+            return
+        number = self._round
+        self._round = 0
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, Report(self.me, number, self._reported))
+        elif self.is_root and self.is_complete:
+            self._spread_stable(Stable(self._reported))
+
+    def _spread_stable(self, stable: Stable) -> None:
+        for child in self.children:
+            self.environment.send(child, stable)
+        for name, frontier in stable.frontiers.items():
+            topic = self.topics.get(name)
+            if topic is not None and topic.is_carried:
+                topic.forget(frontier)
+                self.leave_if_idle(topic)
+
+    # What arrives.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Item):
+            self._receive_item(sender, message)
+        elif sender == self.parent and isinstance(message, (Joined, Settled, Collect, Stable)):
+            self._receive_from_parent(message)
+        elif sender in self.children and isinstance(message, (Join, Leave, Report)):
+            self._receive_from_child(sender, message)
+        elif not isinstance(message, (Known, Collect, Stable, Leave, Report)):
+            super().receive(sender, message)
+
+    def _receive_from_parent(self, message: Message) -> None:
+        if isinstance(message, Joined):
+            self._receive_joined(message)
+        elif isinstance(message, Settled):
+            self._receive_settled(message)
+        elif isinstance(message, Collect):
+            if message.epoch == self.epoch:
+                self._begin_round(message)
+        elif isinstance(message, Stable):
+            self._spread_stable(message)
+
+    def _receive_from_child(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Join):
+            self.handle_join(sender, message)
+        elif isinstance(message, Leave):
+            self._remove_link(self.topic(message.topic), sender)
+        elif isinstance(message, Report):
+            self._receive_report(sender, message)
+
+    def expire(self, name: i64) -> None:
+        if name == COLLECT:
+            self._start_round()
+        else:
+            super().expire(name)
+
+
+def lower(one: Frontier, other: Frontier) -> Frontier:
+    """What both have got."""
+    return {origin: min(number, other[origin]) for origin, number in one.items() if origin in other}

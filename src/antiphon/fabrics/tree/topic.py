@@ -1,0 +1,262 @@
+"""What one broker knows about one topic, and how the broker tree is configured."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.tree.messages import COMPLETION, LOCK, Frontier, Item, Known
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES, Keyed, publication_key
+
+SHUT: Final[i64] = 0
+JOINING: Final[i64] = 1
+OPEN: Final[i64] = 2
+"""Whether the link to the parent carries a topic, is being asked to, or does not."""
+
+
+@final
+class TreeOptions:
+    """How brokers behave; shared by all of a system.
+
+    ``order`` is that of publications that name none. ``total_degree`` bounds parent and children of a broker, and
+    ``max_hops`` its local view, in which it looks for a new parent by hops, or ``ancestors_first``. ``patience_ticks``
+    is how long it waits for an answer. ``collect_ticks`` is how often the root finds out what everybody has got, so
+    that buffers can be emptied. With ``strict_session`` what a publisher publishes in order after a total publication
+    waits for it; without, as in the document, it may overtake it.
+    """
+
+    def __init__(
+        self,
+        order: str = "causal",
+        total_degree: i64 = 8,
+        max_hops: i64 = 3,
+        ancestors_first: bool = False,
+        patience_ticks: i64 = 2000,
+        collect_ticks: i64 = 5000,
+        strict_session: bool = True,
+    ) -> None:
+        if order not in ORDER_NAMES:
+            raise UsageError(f"the broker tree orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
+        if total_degree < 2:
+            raise UsageError(
+                f"a broker needs room for a parent and a child, so a total degree of at least 2, not {total_degree}"
+            )
+        if max_hops < 2:
+            raise UsageError(
+                f"with a view of {max_hops} hops a broker knows nobody whom it could ask for a new parent; at least 2"
+            )
+        if patience_ticks < 1 or collect_ticks < 1:
+            raise UsageError("patience and the interval of collecting are at least one tick")
+        self.strength: Final[i64] = ORDER_NAMES.index(order)
+        self.total_degree: Final[i64] = total_degree
+        self.max_hops: Final[i64] = max_hops
+        self.ancestors_first: Final[bool] = ancestors_first
+        self.patience_ticks: Final[i64] = patience_ticks
+        self.collect_ticks: Final[i64] = collect_ticks
+        self.strict_session: Final[bool] = strict_session
+
+
+@final
+class Lock:
+    """A total publication that is prepared and not yet completed."""
+
+    def __init__(self, item: Item) -> None:
+        self.item: Final[Item] = item
+        self.publication: Final[Keyed] = item.publication
+        # In which epoch each child last said that all below it is closed, and in which this broker said so.
+        self.closed_in: dict[i64, i64] = {}
+        self.said_in: i64 = 0
+
+
+@final
+class Topic:
+    """All that one broker knows about one topic."""
+
+    def __init__(self, name: i64) -> None:
+        self.name: Final[i64] = name
+        # The application's wish, and whether it is fulfilled.
+        self.is_wanted: bool = False
+        self.is_subscribed: bool = False
+        # Whether this broker is part of the topic's tree, and which of its links are.
+        self.is_carried: bool = False
+        # Whether others may begin with what is here: nothing will be skipped any more.
+        self.is_settled: bool = False
+        self.up: i64 = SHUT
+        self.children: set[int] = set()
+        # The stream: what came, in that order, as far as not everybody has got it.
+        self.items: list[Item] = []
+        self.frontier: Frontier = {}
+        self.base: Frontier = {}
+        self.injected: i64 = 0
+        # Total publications.
+        self.locks: dict[i64, Lock] = {}
+        self.closed_keys: dict[i64, i64] = {}
+        # The last completed one of each source; the same for the part of the stream that is not kept any more.
+        self.completed: Frontier = {}
+        self.base_completed: Frontier = {}
+        # What the application published: numbers, and what has to wait.
+        self.published: i64 = 0
+        # What it asked for and has not got: publications, or else to be (True) or not to be (False) a subscriber.
+        self.requests: deque[object] = deque()
+        self.is_publishing: bool = False
+        self.ordered: deque[Keyed] = deque()
+        # Those without order wait for keys only; each is found under one of those that it waits for.
+        self.waiting_for: dict[i64, list[Keyed]] = {}
+        self.waiting_free: i64 = 0
+        self.proposed: dict[i64, Keyed] = {}
+
+    def end(self) -> None:
+        """Stop carrying the topic; what was known of it is out of date when it is carried again."""
+        self.is_carried = False
+        self.is_settled = False
+        self.up = SHUT
+        self.frontier = {}
+        self.base = {}
+        self.completed = {}
+        self.base_completed = {}
+        self.locks.clear()
+        self.closed_keys.clear()
+
+    # The stream.
+
+    def is_new(self, item: Item) -> bool:
+        """Whether an item has not come before; items of one origin come without gaps."""
+        got = self.frontier.get(item.origin, 0)
+        # Of an origin that was never heard of, neither here nor where this broker began, any number is the first.
+        is_next = got == 0 or item.number <= got + 1
+        assert is_next, f"{item.origin}'s item {item.number} of topic {self.name} comes after {got}"
+        return item.number > got
+
+    def take(self, item: Item) -> None:
+        """Keep a new item."""
+        self.frontier[item.origin] = item.number
+        self.items.append(item)
+
+    def missing_at(self, frontier: Frontier) -> list[Item]:
+        """What is kept here and beyond somebody's frontier, in the order in which it came."""
+        return [item for item in self.items if item.number > frontier.get(item.origin, 0)]
+
+    def begin_at(self, known: Known) -> None:
+        """Begin with nothing but what another broker will not send."""
+        self.frontier = dict(known.base)
+        self.base = dict(known.base)
+        self.completed = {}
+        self.base_completed = {}
+        self.skip_to(known)
+
+    def skip_to(self, known: Known) -> None:
+        """Count what another broker will not send as got. Nothing is skipped where the application is subscribed."""
+        for origin, number in known.base.items():
+            if self.frontier.get(origin, 0) < number:
+                assert not self.is_subscribed, f"a subscriber of topic {self.name} would miss something of {origin}"
+                self.frontier[origin] = number
+                self.base[origin] = number
+        for source, sequence in known.completed.items():
+            if self.base_completed.get(source, 0) < sequence:
+                self.base_completed[source] = sequence
+            if self.completed.get(source, 0) < sequence:
+                self.completed[source] = sequence
+        for item in known.locks:
+            self.add_lock(item)
+
+    def remember(self, history: list[Item]) -> None:
+        """Keep what was published before this broker began, for others who may need it."""
+        for item in history:
+            self.take(item)
+            if item.kind == LOCK:
+                self.add_lock(item)
+            elif item.kind == COMPLETION:
+                self.remove_lock(publication_key(item.source, item.sequence))
+                self.completed[item.source] = item.sequence
+
+    def known(self) -> tuple[Frontier, Frontier, list[Item]]:
+        """What others are not sent because it is not kept: ``base``, ``completed`` and ``locks``."""
+        base = self.base
+        locks = [lock.item for lock in self.locks.values() if lock.item.number <= base.get(lock.item.origin, 0)]
+        return dict(base), dict(self.base_completed), locks
+
+    def forget(self, stable: Frontier) -> None:
+        """Drop what everybody has got."""
+        if not any(self.base.get(origin, 0) < number for origin, number in stable.items()):
+            return
+        kept: list[Item] = []
+        for item in self.items:
+            if item.number > stable.get(item.origin, 0):
+                kept.append(item)
+            elif item.kind == COMPLETION:
+                self.base_completed[item.source] = item.sequence
+        self.items = kept
+        for origin, number in stable.items():
+            if self.base.get(origin, 0) < number:
+                self.base[origin] = number
+
+    # Locks.
+
+    def add_lock(self, item: Item) -> None:
+        """Close the keys of a total publication."""
+        publication = item.publication
+        name = publication_key(publication.source, publication.sequence)
+        if name in self.locks or publication.sequence <= self.completed.get(publication.source, 0):
+            return
+        self.locks[name] = Lock(item)
+        for key in publication.keys:
+            self.closed_keys[key] = self.closed_keys.get(key, 0) + 1
+
+    def remove_lock(self, name: i64) -> None:
+        """Open the keys of a total publication that is completed."""
+        lock = self.locks.pop(name, None)
+        if lock is None:
+            return
+        for key in lock.publication.keys:
+            closed = self.closed_keys[key] - 1
+            if closed == 0:
+                del self.closed_keys[key]
+            else:
+                self.closed_keys[key] = closed
+
+    def is_closed(self, publication: Keyed) -> bool:
+        """Whether any key of a publication is closed."""
+        if not self.closed_keys:
+            return False
+        return any(key in self.closed_keys for key in publication.keys)
+
+    def pending(self) -> list[Keyed]:
+        """The total publications that are locked and not completed."""
+        return [lock.publication for lock in self.locks.values()]
+
+    # What the application published.
+
+    def wait_for_key(self, publication: Keyed) -> None:
+        """Let a publication without order wait for one of its keys that is closed."""
+        for key in publication.keys:
+            if key in self.closed_keys:
+                self.waiting_for.setdefault(key, []).append(publication)
+                self.waiting_free += 1
+                return
+        raise AssertionError("only what has a closed key has to wait")
+
+    def stop_waiting(self, keys: vec[i64]) -> list[Keyed]:
+        """The publications without order that waited for keys which are open now."""
+        released: list[Keyed] = []
+        for key in keys:
+            if key not in self.closed_keys:
+                released += self.waiting_for.pop(key, [])
+        self.waiting_free -= len(released)
+        return released
+
+    def is_idle(self) -> bool:
+        """Whether nobody here needs the topic: no subscriber, no child, nothing that others may still ask for."""
+        waiting = len(self.items) + len(self.requests) + self.in_progress()
+        return not self.is_wanted and not self.is_subscribed and not self.children and waiting == 0
+
+    def unfinished(self) -> i64:
+        """What waits: publications, total ones among them, and the wish to subscribe."""
+        return self.in_progress() + len(self.requests) + len(self.locks)
+
+    def in_progress(self) -> i64:
+        """The publications that have not all begun."""
+        return len(self.ordered) + self.waiting_free + len(self.proposed)

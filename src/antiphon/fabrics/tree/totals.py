@@ -1,0 +1,295 @@
+"""Total order: one broker decides, all agree to be silent first.
+
+A total publication is a synchronisation point for its keys (section 1.2 of the dissertation): whatever one subscriber
+gets about these keys before it, all get before it. The document locks keys level by level on the way to the root of the
+topic, by rules that deadlock or break the order even without failures. Here:
+
+1. The publisher's broker sends a **proposal** to the root. The root queues it by its keys; those that are first in the
+   queues of all their keys it puts into the stream as a **lock**.
+2. A broker that gets a lock publishes nothing about these keys any more: what its own publishers want to say waits.
+   When all its children have said that they are **closed**, it says so too.
+3. When all are closed the root puts the **completion** into the stream. Who gets it delivers the publication, opens the
+   keys and lets go what waited.
+
+Streams are causal. Everything about a key that anybody published before it closed is in the past of its ``Closed``, so
+of the completion; everything after has the completion in its past. So all brokers agree on what comes before and after.
+Nothing waits but publications about closed keys, and proposals for earlier proposals at the root; so nothing waits in a
+circle.
+
+``Closed`` is said anew in each epoch, because a broker that failed may have published what only some have got. An
+epoch begins when all living brokers are in one tree, and over new links streams are completed before ``Closed`` is
+said. A lock outlives the root: the next one finds it in the streams of the others, and completes it in its own epoch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Closed, Item, Proposal
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.streams import Streams
+from antiphon.fabrics.tree.topic import OPEN, Lock, Topic, TreeOptions
+from antiphon.kernel.message import Keyed, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+
+
+@final
+class Sequencer:
+    """The root's queues for one topic: which total publications may be locked now.
+
+    Those of one source are locked and completed in the order of their numbers. So a publication stands in the queues of
+    its keys only when all before it from its source are locked: nobody waits there for keys that are not its own.
+    """
+
+    def __init__(self) -> None:
+        self._of_key: dict[i64, deque[Keyed]] = {}
+        self._waiting_of: dict[i64, deque[Keyed]] = {}
+        self._locked_of: dict[i64, deque[Keyed]] = {}
+        self._known: set[i64] = set()
+
+    def knows(self, name: i64) -> bool:
+        """Whether a publication is locked or waits."""
+        return name in self._known
+
+    def resume(self, publication: Keyed) -> None:
+        """Take over a publication that an earlier root has locked; those of one source in their order."""
+        self._known.add(publication_key(publication.source, publication.sequence))
+        self._locked_of.setdefault(publication.source, deque()).append(publication)
+        for key in publication.keys:
+            self._of_key.setdefault(key, deque()).append(publication)
+
+    def add(self, publication: Keyed) -> None:
+        """Let a publication wait behind those of its source, and then behind those about the same keys."""
+        self._known.add(publication_key(publication.source, publication.sequence))
+        waiting = self._waiting_of.setdefault(publication.source, deque())
+        waiting.append(publication)
+        if len(waiting) == 1:
+            self._stand_in_line(publication)
+
+    def _stand_in_line(self, publication: Keyed) -> None:
+        for key in publication.keys:
+            self._of_key.setdefault(key, deque()).append(publication)
+
+    def take_ready(self, key: i64) -> Keyed | None:
+        """The first in the queue of a key, if it may be locked now; it counts as locked from then on."""
+        queue = self._of_key.get(key)
+        if not queue:
+            return None
+        first = queue[0]
+        waiting = self._waiting_of.get(first.source)
+        if waiting is None or waiting[0] is not first or not self._is_first(first):
+            return None
+        waiting.popleft()
+        self._locked_of.setdefault(first.source, deque()).append(first)
+        if waiting:
+            self._stand_in_line(waiting[0])
+        else:
+            del self._waiting_of[first.source]
+        return first
+
+    def _is_first(self, publication: Keyed) -> bool:
+        return all(self._of_key[key][0] is publication for key in publication.keys)
+
+    def next_waiting(self, source: i64) -> Keyed | None:
+        """The first publication of a source that is not locked."""
+        waiting = self._waiting_of.get(source)
+        return waiting[0] if waiting else None
+
+    def next_locked(self, source: i64) -> Keyed | None:
+        """The first publication of a source that is locked and not completed."""
+        locked = self._locked_of.get(source)
+        return locked[0] if locked else None
+
+    def complete(self, publication: Keyed) -> None:
+        """Forget a publication that was locked, if it is known."""
+        locked = self._locked_of.get(publication.source)
+        if not locked or locked[0].sequence != publication.sequence:
+            return
+        known = locked.popleft()
+        if not locked:
+            del self._locked_of[publication.source]
+        self._known.discard(publication_key(publication.source, publication.sequence))
+        for key in known.keys:
+            queue = self._of_key[key]
+            # Several may be locked for one key after a change of root; else the first is meant.
+            queue.remove(known)
+            if not queue:
+                del self._of_key[key]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Totals(Streams):
+    """The part of a broker that agrees on total order."""
+
+    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
+        super().__init__(environment, options, overlay)
+        self._sequencers: dict[i64, Sequencer] = {}
+
+    # What the part above adds.
+
+    def deliver(self, topic: Topic, publication: Keyed) -> None:
+        """A publication is to be given to the subscriber here, if there is one."""
+        raise NotImplementedError
+
+    def let_go(self, topic: Topic, keys: vec[i64]) -> None:
+        """A total publication is completed; its keys are open, unless others have closed them."""
+        raise NotImplementedError
+
+    # Items.
+
+    def handle_item(self, topic: Topic, item: Item) -> None:
+        publication = item.publication
+        if item.kind == DATA:
+            self.deliver(topic, publication)
+        elif item.kind == LOCK:
+            topic.add_lock(item)
+            self._close(topic, publication_key(publication.source, publication.sequence))
+        else:
+            assert item.kind == COMPLETION, "there are three kinds of items"
+            self._complete(topic, publication)
+
+    def _complete(self, topic: Topic, publication: Keyed) -> None:
+        name = publication_key(publication.source, publication.sequence)
+        topic.remove_lock(name)
+        topic.completed[publication.source] = publication.sequence
+        topic.proposed.pop(name, None)
+        self.deliver(topic, publication)
+        # What waited for this goes before what is locked next.
+        self.let_go(topic, publication.keys)
+        if self.is_root:
+            self._sequencer(topic).complete(publication)
+            self._lock_ready(topic, publication.keys)
+
+    # Closing.
+
+    def _close(self, topic: Topic, name: i64) -> None:
+        """Say that everything below is closed for a total publication, once in an epoch, when it is."""
+        lock = topic.locks.get(name)
+        if lock is None or not self._is_closed(topic, lock):
+            return
+        publication = lock.publication
+        if self.is_root:
+            self._decide(topic, publication.source)
+        elif topic.up == OPEN:
+            lock.said_in = self.epoch
+            closed = Closed(publication.source, publication.sequence, publication.topic, self.epoch)
+            self.environment.send(self.parent, closed)
+
+    def _is_closed(self, topic: Topic, lock: Lock) -> bool:
+        """Whether all children are closed for a total publication in this epoch, and that is news."""
+        if lock.said_in == self.epoch:
+            return False
+        return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)
+
+    def _receive_closed(self, sender: i64, closed: Closed) -> None:
+        topic = self.topic(closed.topic)
+        name = publication_key(closed.source, closed.sequence)
+        lock = topic.locks.get(name)
+        if lock is not None and sender in topic.children:
+            lock.closed_in[sender] = closed.epoch
+            self._close(topic, name)
+
+    def _close_all(self, topic: Topic) -> None:
+        for name in list(topic.locks):
+            self._close(topic, name)
+
+    def links_changed(self, topic: Topic) -> None:
+        self._close_all(topic)
+
+    # The root.
+
+    def _sequencer(self, topic: Topic) -> Sequencer:
+        sequencer = self._sequencers.get(topic.name)
+        if sequencer is None:
+            sequencer = Sequencer()
+            self._sequencers[topic.name] = sequencer
+        return sequencer
+
+    def _decide(self, topic: Topic, source: i64) -> None:
+        """Complete the publications of a source for which everybody is closed, one after the other."""
+        while self.is_complete:
+            publication = self._sequencer(topic).next_locked(source)
+            if publication is None:
+                return
+            lock = topic.locks.get(publication_key(source, publication.sequence))
+            if lock is None or not self._is_closed(topic, lock):
+                return
+            lock.said_in = self.epoch
+            self.inject(topic, COMPLETION, lock.publication)
+
+    def _lock_ready(self, topic: Topic, keys: vec[i64]) -> None:
+        """Lock those at the heads of the queues of some keys, and what these let come forward."""
+        if not self.is_complete:
+            return
+        sequencer = self._sequencer(topic)
+        left = list(keys)
+        while left:
+            publication = sequencer.take_ready(left.pop())
+            if publication is None:
+                continue
+            following = sequencer.next_waiting(publication.source)
+            if following is not None:
+                left += list(following.keys)
+            self.inject(topic, LOCK, publication)
+
+    def _receive_proposal(self, proposal: Proposal) -> None:
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, proposal)
+        elif self.is_root and self.is_complete and proposal.epoch == self.epoch:
+            topic = self.topic(proposal.topic)
+            self._queue(topic, proposal.publication)
+            self._lock_ready(topic, proposal.publication.keys)
+        # Else it is proposed again when the next epoch begins, after those that its source proposed before.
+
+    def _queue(self, topic: Topic, publication: Keyed) -> None:
+        sequencer = self._sequencer(topic)
+        is_known = sequencer.knows(publication_key(publication.source, publication.sequence))
+        if not is_known and publication.sequence > topic.completed.get(publication.source, 0):
+            sequencer.add(publication)
+
+    def propose(self, topic: Topic, publication: Keyed) -> None:
+        """Ask the root to lock a publication of this broker."""
+        topic.proposed[publication_key(publication.source, publication.sequence)] = publication
+        self._receive_proposal(Proposal(publication, self.epoch))
+
+    def began_epoch(self) -> None:
+        super().began_epoch()
+        topics = list(self.topics.values())
+        proposed = [publication for topic in topics for publication in topic.proposed.values()]
+        if self.is_root:
+            # What is locked is known; all that waited in queues is proposed again, this broker's own first.
+            self._sequencers.clear()
+            for topic in topics:
+                for publication in sorted(topic.pending(), key=sequence_of):
+                    self._sequencer(topic).resume(publication)
+            for publication in proposed:
+                self._queue(self.topic(publication.topic), publication)
+            for publication in proposed:
+                self._lock_ready(self.topic(publication.topic), publication.keys)
+        else:
+            for publication in proposed:
+                self._receive_proposal(Proposal(publication, self.epoch))
+        for topic in topics:
+            self._close_all(topic)
+        if self.is_root:
+            self.settle_all()
+
+    # What arrives.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Closed):
+            self._receive_closed(sender, message)
+        elif isinstance(message, Proposal):
+            if sender in self.children:
+                self._receive_proposal(message)
+        else:
+            super().receive(sender, message)
+
+
+def sequence_of(publication: Keyed) -> int:
+    """For sorting: the number of a publication at its source."""
+    return int(publication.sequence)

@@ -1,0 +1,107 @@
+"""A fixed amount of work for the gossip fabric: a system joins one overlay, then one node sends a stream.
+
+``N`` nodes are members of one topic. Three of them are contacts; the others join through these at random times of a
+window of ``N / 4`` ticks (4000 joins per second, if a tick is a millisecond). Ten seconds later node ``N // 2`` begins
+to publish, five times per second, as in section 4.3 of the thesis of M. Matos. Active views of 4 with expansion 2,
+trees, first-come parents, order fifo. A hop takes 102 ticks. The run ends when the whole system has fallen silent.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import msgspec
+
+from antiphon.fabrics.gossip import Brisa, BrisaOptions
+from antiphon.fabrics.gossip.messages import structure_key
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import Environment
+from antiphon.lab.reference import PROPAGATION_TICKS, peak_memory_bytes
+from antiphon.simulator.actions import Publish
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.network import ConstantDelay, Network
+
+JOINS_PER_TICK = 4
+SETTLING_TICKS = 10_000
+GAP_TICKS = 200
+CONTACTS = (0, 1, 2)
+
+
+class GossipMeasurement(msgspec.Struct):
+    """The result of one run. The overlay is built before the first publication; ``seconds`` are those of all of it."""
+
+    nodes: int
+    publications: int
+    seed: int
+    events: int
+    seconds: float
+    bootstrap_seconds: float
+    setup_seconds: float
+    events_per_second: float
+    peak_memory_bytes: int
+    deliveries: int
+    """One for each node and publication, if nothing is missing."""
+    duplicates: int
+    mean_links: float
+    mean_depth: float
+    largest_depth: int
+    mean_latency: float
+    max_latency: int
+    end_time: int
+
+
+def run_gossip(nodes: int, publications: int, seed: int) -> GossipMeasurement:
+    """Run the workload."""
+    if nodes < len(CONTACTS):
+        raise UsageError(f"the workload has {len(CONTACTS)} contacts and needs at least as many nodes, not {nodes}")
+    if publications < 1:
+        raise UsageError(f"a stream has at least 1 publication, not {publications}")
+    begun = time.perf_counter()
+    window = nodes // JOINS_PER_TICK
+    options = BrisaOptions(contacts=CONTACTS, order="fifo", join_window=window)
+    processes: list[Brisa] = []
+
+    def build(environment: Environment) -> Brisa:
+        process = Brisa(environment, options)
+        if environment.identifier in CONTACTS:
+            process.begin_as_contact(0, environment.identifier == CONTACTS[0])
+        process.begin_as_member(0)
+        processes.append(process)
+        return process
+
+    gc.disable()
+    try:
+        engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
+        source = nodes // 2
+        start = window + SETTLING_TICKS
+        for number in range(publications):
+            engine.at(start + number * GAP_TICKS, Publish(source))
+        ready = time.perf_counter()
+        engine.run(start - 1)
+        joined = time.perf_counter()
+        engine.run()
+        done = time.perf_counter()
+    finally:
+        gc.enable()
+    groups = [process.group(0) for process in processes]
+    depths = [int(group.trees.structure(structure_key(source, 0)).position.depth) for group in groups]
+    return GossipMeasurement(
+        nodes=nodes,
+        publications=publications,
+        seed=seed,
+        events=engine.events,
+        seconds=done - ready,
+        bootstrap_seconds=joined - ready,
+        setup_seconds=ready - begun,
+        events_per_second=int(engine.events) / (done - ready),
+        peak_memory_bytes=peak_memory_bytes(),
+        deliveries=engine.deliveries,
+        duplicates=sum(int(group.duplicates) for group in groups),
+        mean_links=sum(len(group.sampling.neighbours()) for group in groups) / nodes,
+        mean_depth=sum(depths) / nodes,
+        largest_depth=max(depths),
+        mean_latency=int(engine.latency_sum) / max(1, int(engine.deliveries - engine.own_deliveries)),
+        max_latency=engine.latency_maximum,
+        end_time=engine.end_time,
+    )

@@ -1,0 +1,133 @@
+"""Random schedules for the gossip fabric: everything that those of topics do, and failures.
+
+Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
+and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
+overlays fall apart as easily as they can. Whoever is a member when something is published, and stays one, must get it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
+from antiphon.simulator.schedules import (
+    CRASH,
+    MIX_STREAM,
+    MIXED,
+    PAUSE,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Operation,
+    draw_members,
+    draw_order,
+    named_members,
+    pick,
+    with_operations,
+)
+
+GOSSIP_STREAM = 8
+"""Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
+
+EVENT_LIMIT = 5_000_000
+"""No schedule comes near it unless it never ends."""
+
+STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
+
+
+def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed; ``order`` if it is not to be drawn."""
+    random = RandomStream(seed, GOSSIP_STREAM)
+    nodes = draw_size(random)
+    topic_count = pick(random, (1, 1, 1, 2))
+    drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
+    scenario = Scenario(
+        name=f"gossip torture {seed}",
+        seed=seed,
+        fabric="gossip",
+        protocol="brisa",
+        order=drawn_order if order in (None, MIXED) else order,
+        nodes=nodes,
+        protocol_options=draw_options(nodes, random),
+        network=draw_network(random),
+        topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+    operations = draw_operations(scenario, random)
+    mixing = RandomStream(seed, MIX_STREAM)
+    if order == MIXED or (order is None and mixing.below(3) == 0):
+        operations = [draw_order(operation, mixing) for operation in operations]
+    return with_operations(scenario, operations)
+
+
+def draw_size(random: RandomStream) -> int:
+    """How many nodes: mostly few, sometimes up to 40."""
+    return int(random.between(2, 10) if random.below(100) < 70 else random.between(11, 40))
+
+
+def draw_some_members(nodes: int, random: RandomStream) -> list[int]:
+    """First members of a topic, node 0 among them: somebody is to publish."""
+    return sorted({0, *draw_members(nodes, random)})
+
+
+def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
+    """Small views, trees or graphs, one strategy or another."""
+    active = pick(random, (2, 2, 3, 4))
+    parents = pick(random, (1, 1, 1, 2))
+    options: dict[str, Any] = {
+        "active": active,
+        "passive": active + pick(random, (0, 2, 20)),
+        "expansion": pick(random, (1.0, 1.5, 2.0) if active > 2 else (1.5, 2.0)),
+        "contacts": list(range(min(nodes, pick(random, (1, 2, 3))))),
+        "parents": parents,
+        "strategy": pick(random, STRATEGIES),
+        "period": pick(random, (300, 1000)),
+        "join_window": pick(random, (0, 500, 3000)),
+        "bandwidths": [1, 10, 100],
+    }
+    structure = random.below(4)
+    if structure == 0:
+        options["trees"] = pick(random, (2, 3))
+    elif structure == 1 and parents == 1:
+        options["reuse_depth"] = pick(random, (1, 2))
+    return options
+
+
+def draw_network(random: RandomStream) -> NetworkTable:
+    """Links that lose and reorder."""
+    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 30))))
+    late = random.below(3) == 0
+    return NetworkTable(
+        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
+        loss=pick(random, (0.0, 0.0, 0.01, 0.05, 0.1, 0.2)),
+        reordering=pick(random, (0.05, 0.3)) if late else 0.0,
+        reordering_window=pick(random, (50, 500, 3000)) if late else 0,
+        duplication=pick(random, (0.0, 0.0, 0.0, 0.1)),
+        detection=pick(random, (10, 300, 1000, 3000)),
+    )
+
+
+def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]:
+    """What happens, from one moment to the next; some of it may be impossible and is left out later."""
+    operations = []
+    topics = scenario.topic_count()
+    members = [sorted(nodes) for nodes in named_members(scenario)]
+    # A few publish, so that others may crash.
+    speakers = [[pick(random, nodes) for _ in range(3)] for nodes in members]
+    gap = pick(random, (20, 200, 1000))
+    now = pick(random, (0, 500, 5000, 15_000))
+    operations.append(Operation(now, PUBLISH, 0))
+    kinds = (PUBLISH, PUBLISH, PUBLISH, PUBLISH, CRASH, CRASH, SUBSCRIBE, UNSUBSCRIBE, PAUSE)
+    for _ in range(random.between(5, 20 + 2 * scenario.nodes)):
+        now += int(random.between(0, 2 * gap))
+        topic = int(random.below(topics))
+        kind = pick(random, kinds)
+        node = pick(random, speakers[topic]) if kind == PUBLISH else int(random.below(scenario.nodes))
+        until = 0
+        if kind in (PAUSE, CRASH):
+            until = now + pick(random, (1, 100, 1000, 5000))
+            if kind == CRASH and random.below(3) == 0:
+                until = 0
+        operations.append(Operation(now, kind, node, topic, until))
+    return operations

@@ -1,0 +1,106 @@
+"""The broker tree in scenarios: its options, the tree that they describe, and the brokers built from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon.orders.order import Order
+
+Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[3])]
+Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
+Parent = Annotated[int, Meta(ge=-1, lt=1 << 22, description="the number of a node, or -1", examples=[0])]
+
+
+class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the broker tree."""
+
+    parents: Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])] | None = None
+    """The parent of each node, -1 for the root; without it each node has ``fan_out`` children."""
+    fan_out: Positive = 2
+    """How many children each node has where no parents are named."""
+    total_degree: Annotated[int, Meta(ge=2, le=1 << 31, description="a number, 2 or more", examples=[8])] = 8
+    """How many neighbours a broker takes before it refuses orphans, until nobody else takes them either."""
+    max_hops: Annotated[int, Meta(ge=2, le=1 << 31, description="a number, 2 or more", examples=[3])] = 3
+    """How far a broker looks for a new parent before it asks anybody."""
+    ancestors_first: Flag = False
+    """Whether those nearer to the root are asked before siblings, instead of the nearest first."""
+    patience: Positive = 2000
+    """Ticks after which who does not answer counts as refusing."""
+    collect: Positive = 5000
+    """Ticks between two times that the root finds out what all have got and need not be kept."""
+    strict_session: Flag = True
+    """Whether what a publisher publishes in order waits for its own total publications before it."""
+
+
+def overlay_of(options: TreeTableOptions, nodes: int) -> Overlay:
+    """The tree that options describe."""
+    parents = options.parents or [int(NO_NODE), *((node - 1) // options.fan_out for node in range(1, nodes))]
+    return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
+
+
+def wrong_parents(parents: Sequence[int], nodes: int) -> str | None:
+    """What is wrong with a list of parents."""
+    if len(parents) != nodes:
+        return f"expected a parent for each of the {nodes} nodes, not {len(parents)}"
+    if parents.count(int(NO_NODE)) != 1:
+        return f"expected one root, a node with parent -1, not {parents.count(int(NO_NODE))}"
+    for node in range(nodes):
+        at, steps = node, 0
+        while at != NO_NODE:
+            at, steps = parents[at] if at < nodes else nodes, steps + 1
+            if at >= nodes:
+                return f"a parent of node {node} does not exist; choose from 0 to {nodes - 1}"
+            if steps > nodes:
+                return f"node {node} is its own ancestor; a tree has no cycles"
+    return None
+
+
+def tree_builder(
+    chosen: TreeTableOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
+) -> Callable[[Environment], Process]:
+    """What builds the broker at one node; those that are subscribers from the start are known to all."""
+    options = TreeOptions(
+        order,
+        chosen.total_degree,
+        chosen.max_hops,
+        chosen.ancestors_first,
+        chosen.patience,
+        chosen.collect,
+        chosen.strict_session,
+    )
+    overlay = overlay_of(chosen, nodes)
+    # Per topic, the children through which each broker reaches subscribers; the root carries everything.
+    carried: list[dict[int, set[int]]] = []
+    for members in topics:
+        reaches: dict[int, set[int]] = {int(overlay.root): set()}
+        for member in members:
+            path = overlay.path_of(member)
+            reaches.setdefault(path[0], set())
+            for child, parent in pairwise(path):
+                reaches.setdefault(parent, set()).add(child)
+        carried.append(reaches)
+
+    def build(environment: Environment) -> TreeBroker:
+        broker = TreeBroker(environment, options, overlay)
+        me = int(environment.identifier)
+        for topic, reaches in enumerate(carried):
+            if me in reaches:
+                broker.begin(topic, me in topics[topic], sorted(reaches[me]))
+        return broker
+
+    return build
+
+
+def no_orders(process: Process) -> list[Order]:
+    """Streams keep the order; nothing waits at its receiver."""
+    assert isinstance(process, TreeBroker), "asked about the broker tree"
+    return []

@@ -1,0 +1,110 @@
+"""Random schedules for the broker tree: everything that those of topics do, keys, and brokers that crash.
+
+Trees are chains, stars and anything between. Brokers crash alone, several at once, one after the other while the tree
+is being repaired, the root most of all; those who publish too. Crashes are noticed at once or late, and by then the
+others may have heard of each other through somebody who is dead. Publications are about few keys, so that they meet.
+Whoever lives must agree with all who live, and nothing may wait for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.process import NO_NODE
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
+from antiphon.simulator.schedules import (
+    CRASH,
+    MIXED,
+    PUBLISH,
+    Operation,
+    Script,
+    draw_members,
+    pick,
+    with_operations,
+)
+
+TREE_STREAM = 9
+"""Names the stream of random numbers; 1 to 8 are those of the simulator and of other schedules."""
+
+EVENT_LIMIT = 1_000_000
+"""No schedule comes near it unless it never ends."""
+
+LARGEST = 32
+
+
+def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
+    random = RandomStream(seed, TREE_STREAM)
+    nodes = int(random.between(2, 8) if random.below(100) < 75 else random.between(9, LARGEST))
+    topic_count = pick(random, (1, 1, 2))
+    scenario = Scenario(
+        name=f"tree torture {seed}",
+        seed=seed,
+        fabric="tree",
+        protocol="broker-tree",
+        order="causal" if order in (None, MIXED) else order,
+        nodes=nodes,
+        protocol_options=draw_options(nodes, random),
+        network=draw_network(random),
+        topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+    operations = Script(scenario, random).draw()
+    operations += draw_crashes(nodes, operations, random)
+    keys = pick(random, (1, 2, 4, 20))
+    weights = pick(random, (ORDER_NAMES, ("none", "causal", "total"), ("fifo", "total", "total", "total")))
+    drawn = [
+        draw_kind(operation, order, weights, keys, random) if operation.kind == PUBLISH else operation
+        for operation in operations
+    ]
+    return with_operations(scenario, drawn)
+
+
+def draw_kind(
+    operation: Operation, order: str | None, orders: tuple[str, ...], keys: int, random: RandomStream
+) -> Operation:
+    """A publication with an order of its own, unless one is given, about one key or two."""
+    chosen = pick(random, orders) if order in (None, MIXED) else order
+    about = {int(random.below(keys)) for _ in range(pick(random, (1, 1, 2)))}
+    return operation._replace(order=chosen, keys=tuple(sorted(about)))
+
+
+def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
+    """A tree, and how brokers look for a new place in it."""
+    reach = pick(random, (1, 2, 4, nodes))
+    parents = [int(NO_NODE)] + [int(random.between(max(0, node - reach), node - 1)) for node in range(1, nodes)]
+    return {
+        "parents": parents,
+        "total_degree": pick(random, (2, 3, 8)),
+        "max_hops": pick(random, (2, 3, 5)),
+        "ancestors_first": random.below(2) == 0,
+        "patience": pick(random, (100, 500, 2000)),
+        "collect": pick(random, (100, 1000, 5000)),
+    }
+
+
+def draw_network(random: RandomStream) -> NetworkTable:
+    """Connections, quick or slow, and crashes that are noticed at once or late."""
+    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 50))))
+    return NetworkTable(
+        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
+        transmission=pick(random, (0, 1, 20)),
+        charge_control=random.below(2) == 0,
+        detection=pick(random, (1, 50, 500, 2000)),
+        in_order=True,
+    )
+
+
+def draw_crashes(nodes: int, operations: list[Operation], random: RandomStream) -> list[Operation]:
+    """Who fails when: while others publish, several at once, or soon after each other."""
+    end = max(operation.at for operation in operations) + 1 if operations else 1
+    moment = int(random.below(end))
+    crashes = []
+    for _ in range(pick(random, (0, 1, 1, 2, 3, nodes - 1))):
+        node = 0 if random.below(3) == 0 else int(random.below(nodes))
+        after = pick(random, (0, 0, int(random.below(500)), int(random.below(3000))))
+        moment = int(random.below(end)) if random.below(4) == 0 else moment
+        crashes.append(Operation(moment + after, CRASH, node))
+    return crashes

@@ -1,0 +1,102 @@
+"""The judge of total order: is there one order of what nodes delivered about a topic and key?
+
+A total publication is a synchronisation point for its keys: whatever one node delivers about them before it, no node
+delivers after it. So at each node every delivery stands in a relation to the total publications next to it, before and
+after. Nodes need not deliver the same things; they agree if the relation of all nodes together has no circle.
+Publications that name no key are taken together. This knows no protocol and shares no code with one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Name = tuple[int, int]
+"""Source and number of a publication."""
+
+STARTS = 64
+"""From how many publications of a circle a shorter one is looked for."""
+
+
+def circle_in(pairs: Iterable[tuple[Name, Name]]) -> list[Name]:
+    """A short circle among pairs "this before that"; empty if there is none."""
+    after: dict[Name, list[Name]] = {}
+    before: dict[Name, int] = {}
+    for one, other in pairs:
+        after.setdefault(one, []).append(other)
+        before[other] = before.get(other, 0) + 1
+        before.setdefault(one, 0)
+    ready = deque(name for name, count in before.items() if count == 0)
+    while ready:
+        name = ready.popleft()
+        del before[name]
+        for other in after.get(name, ()):
+            before[other] -= 1
+            if before[other] == 0:
+                ready.append(other)
+    # What is left lies on circles or behind them.
+    circles = (shortest_circle(start, after, before) for start in sorted(before)[:STARTS])
+    return min((circle for circle in circles if circle), key=len, default=[])
+
+
+def shortest_circle(start: Name, after: dict[Name, list[Name]], left: dict[Name, int]) -> list[Name]:
+    """The shortest way from a publication back to it."""
+    came_from: dict[Name, Name] = {}
+    reached = deque([start])
+    while reached:
+        name = reached.popleft()
+        for other in after.get(name, ()):
+            if other == start:
+                way = [name]
+                while way[-1] != start:
+                    way.append(came_from[way[-1]])
+                return way[::-1]
+            if other in left and other not in came_from:
+                came_from[other] = name
+                reached.append(other)
+    return []
+
+
+def circle_text(topic: int, key: int | None, circle: Sequence[Name]) -> str:
+    """A circle as a sentence."""
+    names = [f"{sequence} of node {source}" for source, sequence in [*circle, circle[0]]]
+    place = f"topic {topic}" if key is None else f"key {key} of topic {topic}"
+    return f"on {place} nodes delivered " + ", ".join(f"{one} before {other}" for one, other in pairwise(names))
+
+
+def pairs_of(lane: Iterable[tuple[Name, bool]]) -> Iterator[tuple[Name, Name]]:
+    """What one node delivered about a key, each with whether it is total, as pairs "this before that"."""
+    last: Name | None = None
+    since: list[Name] = []
+    for name, is_total in lane:
+        if last is not None:
+            yield last, name
+        if is_total:
+            for other in since:
+                yield other, name
+            last, since = name, []
+        else:
+            since.append(name)
+
+
+def judge_total_order(table: pa.Table) -> tuple[int, str | None]:
+    """On how many topics and keys there is no single order, and an example. Rows are those of a trace."""
+    rows = table.filter(pc.equal(table["event"], "deliver"))
+    if "total" not in pc.unique(rows["order"].cast(pa.string())).to_pylist():
+        return 0, None
+    lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
+    columns = (rows[name].to_pylist() for name in ("node", "topic", "source", "sequence", "order", "keys"))
+    for node, topic, source, sequence, order, keys in zip(*columns, strict=True):
+        for key in keys or (None,):
+            lane = lanes.setdefault((topic, key), {}).setdefault(node, [])
+            lane.append(((source, sequence), order == "total"))
+    circles: list[str] = []
+    for (topic, key), nodes in lanes.items():
+        circle = circle_in({pair for lane in nodes.values() for pair in pairs_of(lane)})
+        if circle:
+            circles.append(circle_text(topic, key, circle))
+    return len(circles), min(circles, key=len, default=None)

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.trace.total_order import circle_in
 from antiphon.pipeline.traces import describe
 from antiphon.trace.store import SCHEMA, TraceWriter
+from antiphon.trace.total_order import circle_in
 
 
 @pytest.fixture

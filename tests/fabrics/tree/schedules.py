@@ -175,10 +175,10 @@ class Outcome:
         """Where the ways from all brokers that are up end, each once; a way that does not end has none."""
         parents = self.parents()
         found = set()
-        for at in parents:
-            steps = 0
-            while parents.get(at, NO_NODE) != NO_NODE and steps <= len(parents):
-                at, steps = parents[at], steps + 1
-            if steps <= len(parents):
-                found.add(at)
+        for broker in parents:
+            way = [broker]
+            while parents.get(way[-1], NO_NODE) != NO_NODE and len(way) <= len(parents):
+                way.append(parents[way[-1]])
+            if len(way) <= len(parents):
+                found.add(way[-1])
         return sorted(found)

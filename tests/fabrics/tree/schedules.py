@@ -97,11 +97,12 @@ def said(*publications: Said, keys: Sequence[int] = (1,), topic: int = 0) -> lis
 def experiment(
     publications: Sequence[PublishTable], crashes: Sequence[tuple[int, int]], detection: int = 50, total_degree: int = 3
 ) -> Schedule:
-    """A schedule on the overlay of the experiments."""
+    """A schedule on the overlay of the experiments; who has crashed publishes nothing any more."""
+    crashed = {broker: at for at, broker in crashes}
     return Schedule(
         EIGHT_BROKERS,
         CLIENTS,
-        publications,
+        [item for item in publications if item.at < crashed.get(item.node, LONG_ENOUGH)],
         crashes,
         LATENCIES,
         delay=37,

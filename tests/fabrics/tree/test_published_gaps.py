@@ -115,7 +115,7 @@ G2 = Schedule(
     SIX_BROKERS,
     AT_THE_EDGE,
     said((100, 2, "total"), (240, 2, "total")),
-    crashes=[(138, 1)],
+    crashes=[(155, 1)],
     delays={(0, 4): 30, (4, 5): 200},
 )
 

@@ -8,7 +8,7 @@ answers with what builds its process at one node.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -512,6 +512,20 @@ def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int
 
 FABRICS = ("cube", "gossip", "tree")
 
+BROKER_TREE = Protocol(
+    "tree",
+    TreeTableOptions,
+    prepare_tree,
+    no_orders_in_tree,
+    ORDER_NAMES,
+    mistake=mistake_in_tree,
+    has_topics=True,
+    mixes_orders=True,
+    needs_connections=True,
+    outlives_publishers=True,
+    recovers=True,
+)
+
 PROTOCOLS = {
     "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
     "single-tree": Protocol(
@@ -579,32 +593,8 @@ PROTOCOLS = {
         mixes_orders=True,
         recovers=True,
     ),
-    "broker-tree": Protocol(
-        "tree",
-        TreeTableOptions,
-        prepare_tree,
-        no_orders_in_tree,
-        ORDER_NAMES,
-        mistake=mistake_in_tree,
-        has_topics=True,
-        mixes_orders=True,
-        needs_connections=True,
-        outlives_publishers=True,
-        recovers=True,
-    ),
-    "ginger-published": Protocol(
-        "tree",
-        PublishedTreeOptions,
-        prepare_tree,
-        no_orders_in_tree,
-        ORDER_NAMES,
-        mistake=mistake_in_tree,
-        has_topics=True,
-        mixes_orders=True,
-        needs_connections=True,
-        outlives_publishers=True,
-        recovers=True,
-    ),
+    "broker-tree": BROKER_TREE,
+    "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
     "flooding": Protocol(
         "gossip",
         FloodingOptions,

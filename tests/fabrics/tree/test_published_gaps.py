@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.kernel import RandomStream
 from antiphon.simulator.scenario import NetworkTable, NormalLaw, RateWorkload, Scenario, TopicsTable
-from tests.fabrics.tree.schedules import EIGHT_BROKERS, PUBLISHED, REPAIRED, Outcome, Schedule, said
+from tests.fabrics.tree.schedules import EIGHT_BROKERS, PUBLISHED, REPAIRED, Outcome, Schedule, experiment, load, said
 
 SIX_BROKERS = (-1, 0, 0, 0, 1, 1)
 AT_THE_EDGE = [(2, 3, 4, 5)]
@@ -232,3 +233,17 @@ def test_g6_a_second_failure_during_synchronisation() -> None:
     assert outcome.process(5).synchronising == 1
     assert outcome.broken == {"completeness", "stuck"}
     assert G6.run(REPAIRED).is_clean
+
+
+@pytest.mark.parametrize("crashes", [1, 2, 3])
+def test_random_crashes_under_load(crashes: int) -> None:
+    """The gaps are no rare accidents: of ten runs on the overlay of the experiments some break total order or stop."""
+    broken: list[set[str]] = []
+    for seed in range(10):
+        random = RandomStream(seed, crashes)
+        moment = int(random.between(200, 1500))
+        failing = {int(random.below(8)): moment + int(random.below(400)) for _ in range(crashes)}
+        schedule = experiment(load(1500), [(at, broker) for broker, at in failing.items()])
+        broken.append(schedule.run(PUBLISHED).broken & {"total", "completeness", "stuck"})
+        assert schedule.run(REPAIRED).is_clean
+    assert sum(len(promises) > 0 for promises in broken) >= 2

@@ -28,9 +28,8 @@ class Buffered:
 class Pending:
     """A total publication in progress: linearT and childrenAcks of the listings."""
 
-    def __init__(self, publication: Keyed, sender: i64, is_from_above: bool) -> None:
+    def __init__(self, publication: Keyed, is_from_above: bool) -> None:
         self.publication: Final[Keyed] = publication
-        self.sender: i64 = sender
         # Whether the parent, or one that has failed since, asked for an acknowledgement.
         self.is_from_above: bool = is_from_above
         self.has_asked: bool = False

@@ -146,7 +146,7 @@ class PublishedTotals(Process):
             self.environment.deliver(publication)
 
     def _begin_total(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
-        pending = Pending(publication, sender, sender == self.parent and sender != NO_NODE)
+        pending = Pending(publication, sender == self.parent and sender != NO_NODE)
         topic.pending[publication_key(publication.source, publication.sequence)] = pending
         topic.lock(pending)
         topic.keep(publication, False)

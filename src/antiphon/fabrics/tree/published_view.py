@@ -83,7 +83,3 @@ class PublishedView:
         if not self._options.ancestors_first:
             entries = sorted(entries, key=hops_of)
         return [int(entry.address) for entry in entries]
-
-    def text(self) -> str:
-        """Everything as text, for those who compare states."""
-        return f"{self.ancestors} {self.siblings}"

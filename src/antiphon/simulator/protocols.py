@@ -38,6 +38,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
+from antiphon.simulator.published_tree_protocol import PublishedTreeOptions, published_tree_builder
 from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder, wrong_parents
 from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
@@ -499,10 +500,11 @@ def orders_of_brisa(process: Process) -> list[Order]:
 
 def prepare_tree(setting: Setting) -> Builder:
     """A tree of brokers."""
-    return tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+    builder = published_tree_builder if isinstance(setting.options, PublishedTreeOptions) else tree_builder
+    return builder(setting.options, setting.nodes, setting.order, setting.members)
 
 
-def mistake_in_tree(options: TreeTableOptions, nodes: int) -> Mistake | None:
+def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int) -> Mistake | None:
     """Parents form a tree."""
     wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
     return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
@@ -580,6 +582,19 @@ PROTOCOLS = {
     "broker-tree": Protocol(
         "tree",
         TreeTableOptions,
+        prepare_tree,
+        no_orders_in_tree,
+        ORDER_NAMES,
+        mistake=mistake_in_tree,
+        has_topics=True,
+        mixes_orders=True,
+        needs_connections=True,
+        outlives_publishers=True,
+        recovers=True,
+    ),
+    "ginger-published": Protocol(
+        "tree",
+        PublishedTreeOptions,
         prepare_tree,
         no_orders_in_tree,
         ORDER_NAMES,

@@ -3,13 +3,13 @@
 The dissertation (P. Matos, 2024, sections 5.2 and 5.4) runs BankService on eight brokers in three regions, with two
 banks and five clients. What it leaves open, and how it is read here:
 
-* **Delays.** Europe to North America 115 ms and Europe to Asia 240 ms follow from its text. Links within a region have 5
-  to 70 ms in a picture that is lost; they are drawn once, with a fixed seed, for every pair of brokers of a region.
-  North America to Asia, which only repairs can link, takes 300 ms, the upper end of its range for links between regions.
+* **Delays.** Europe to North America 115 ms and Europe to Asia 240 ms follow from its text. Links within a region have
+  5 to 70 ms in a picture that is lost; they are drawn once, with a fixed seed, for every pair of brokers of a region.
+  North America to Asia, which only repairs can link, takes 300 ms, the most that it names for links between regions.
 * **Clients** are applications at their brokers, without a link between. Two at one broker are customers of two banks.
 * **Detection.** A connection that breaks is noticed after what travelled on it has arrived: 240 ms, the longest delay.
-* **Faults** are crashes of the root's children, all at once, at a moment drawn for each repetition from the middle third
-  of the time in which customers ask. One crash is that of broker 1, two are of 1 and 3, three of 1, 2 and 3.
+* **Faults** are crashes of the root's children, all at once, at a moment drawn for each repetition from the middle
+  third of the time in which customers ask. One crash is that of broker 1, two are of 1 and 3, three of 1, 2 and 3.
 * **Latency** is from the wish of a customer to the delivery at a replica of another place, whole runs, ends included.
 
 A broker here takes as many neighbours as the document allows, parent and children; it does not count clients.

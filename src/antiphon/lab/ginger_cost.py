@@ -237,9 +237,7 @@ def compare_size(nodes: int, results: Found) -> Iterator[Row]:
     quantities = {
         "messages per publication": ("messages", lambda cost: cost.messages),
         "bytes per publication": ("bytes", lambda cost: cost.bytes),
-        **{
-            f"latency, {word}": ("ms", lambda cost, order=order: cost.latency[order]) for order, word in ORDERS.items()
-        },
+        **{f"latency, {word}": ("ms", lambda cost, order=order: cost.latency[order]) for order, word in ORDERS.items()},
     }
     for name, (unit, quantity) in quantities.items():
         without = results.sample(plain, quantity)

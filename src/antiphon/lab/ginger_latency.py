@@ -85,12 +85,12 @@ def case_of(system: str, faults: int, keys: int) -> BankCase:
     return BankCase(system, FAULTS[faults], keys, OPERATIONS)
 
 
-def fault_cases(plan: Plan) -> list[BankCase]:
+def fault_cases(_plan: Plan) -> list[BankCase]:
     """Figure 5.4, whatever the plan: the published overlay has one size."""
     return [case_of(system, faults, KEYS) for system in SYSTEMS for faults in FAULTS]
 
 
-def key_cases(plan: Plan) -> list[BankCase]:
+def key_cases(_plan: Plan) -> list[BankCase]:
     """Figure 5.5."""
     return [case_of(system, faults, keys) for system in SYSTEMS for keys in KEY_COUNTS for faults in FAULTS]
 
@@ -252,8 +252,8 @@ def keys_figure(cells: Cells, system: str) -> Figure:
 def session_note() -> Note:
     """What strict sessions cost."""
     return Note(
-        "With strict sessions a causal publication waits for the total ones that its client published before, and holds "
-        "back the next. The document lets it overtake, which breaks causal order between the two. At 20 operations per "
+        "With strict sessions a causal publication waits for the total ones that its client published before, and "
+        "holds back the next. The document lets it overtake, which breaks causal order between the two. At 20 operations per "
         "second, 6 of them total, a client asks for more than can be done one after the other over such distances: "
         "those means too say how long customers asked."
     )
@@ -294,9 +294,9 @@ FAULTS_AND_LATENCY = experiment(
     compare_faults,
     KEYS,
     "What do crashes cost those who use the bank? Operations without order and in causal order go on in their part of "
-    "the tree at once and reach the others after the first exchange with a new parent, so their mean over a run grows a "
-    "little. Total ones wait until all living brokers are in one tree again and grow most. Every order gets slower with "
-    "every further crash, and total ones are slower than others throughout, as the document says.",
+    "the tree at once and reach the others after the first exchange with a new parent, so their mean over a run grows "
+    "a little. Total ones wait until all living brokers are in one tree again and grow most. Every order gets slower "
+    "with every further crash, and total ones are slower than others throughout, as the document says.",
 )
 
 KEYS_AND_LATENCY = experiment(

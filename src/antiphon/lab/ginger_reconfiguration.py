@@ -80,7 +80,7 @@ def searches() -> list[RepairCase]:
     return [crash(faults) for count in (1, 2, 3) for faults in combinations(children, count)]
 
 
-def cases(plan: Plan) -> list[RepairCase]:
+def cases(_plan: Plan) -> list[RepairCase]:
     """Everything that is simulated, whatever the plan: the published overlay has one size."""
     return [*searches(), crash(ELECTION)]
 

@@ -11,8 +11,10 @@ its size, so that further messages delay others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import Closed, Collect, Frontier, Item, Proposal, Report, Stable
@@ -231,16 +233,20 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
+def latency_of(order: str, cost: Cost) -> float:
+    """The latency of one order."""
+    return cost.latency[order]
+
+
 def compare_size(nodes: int, results: Found) -> Iterator[Row]:
     """One size."""
-    plain = CostCase(WITHOUT, nodes)
-    quantities = {
-        "messages per publication": ("messages", lambda cost: cost.messages),
-        "bytes per publication": ("bytes", lambda cost: cost.bytes),
-        **{f"latency, {word}": ("ms", lambda cost, order=order: cost.latency[order]) for order, word in ORDERS.items()},
-    }
-    for name, (unit, quantity) in quantities.items():
-        without = results.sample(plain, quantity)
+    quantities: list[tuple[str, str, Callable[[Cost], float]]] = [
+        ("messages per publication", "messages", attrgetter("messages")),
+        ("bytes per publication", "bytes", attrgetter("bytes")),
+        *((f"latency, {word}", "ms", partial(latency_of, order)) for order, word in ORDERS.items()),
+    ]
+    for name, unit, quantity in quantities:
+        without = results.sample(CostCase(WITHOUT, nodes), quantity)
         for system, collect in SYSTEMS.items():
             measured = results.sample(CostCase(system, nodes), quantity)
             yield Row(f"{name}, {CostCase(system, nodes)}", unit, measured)

@@ -253,9 +253,9 @@ def session_note() -> Note:
     """What strict sessions cost."""
     return Note(
         "With strict sessions a causal publication waits for the total ones that its client published before, and "
-        "holds back the next. The document lets it overtake, which breaks causal order between the two. At 20 operations per "
-        "second, 6 of them total, a client asks for more than can be done one after the other over such distances: "
-        "those means too say how long customers asked."
+        "holds back the next. The document lets it overtake, which breaks causal order between the two. At 20 "
+        "operations per second, 6 of them total, a client asks for more than can be done one after the other over such "
+        "distances: those means too say how long customers asked."
     )
 
 

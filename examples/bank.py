@@ -42,13 +42,12 @@ def main() -> None:
         SEED,
     )
     run.run()
-    print("bank  replicas left  asked  refused  lost  twice  accounts that differ  lowest balance  wrong cents")
-    for audit in run.audit():
-        print(
-            f"{audit.bank:4}  {audit.replicas:13}  {audit.asked:5}  {audit.refused:7}  {audit.lost:4}"
-            f"  {audit.repeated:5}  {audit.differing:20}  {audit.lowest_cents / 100:14.2f}  {audit.unexplained_cents:11}"
-        )
-    print("all good" if all(audit.is_good for audit in run.audit()) and not run.stuck() else "something is wrong")
+    audits = run.audit()
+    for audit in audits:
+        print(f"bank {audit.bank}: {audit.replicas} replicas left, {audit.asked} operations, {audit.refused} refused")
+        print(f"  lost {audit.lost}, done twice {audit.repeated}, accounts that differ {audit.differing}")
+        print(f"  lowest balance {audit.lowest_cents / 100:.2f}, cents from nowhere {audit.unexplained_cents}")
+    print("all is well" if all(audit.is_good for audit in audits) and not run.stuck() else "something is wrong")
 
 
 if __name__ == "__main__":

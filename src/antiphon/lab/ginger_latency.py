@@ -314,5 +314,5 @@ KEYS_AND_LATENCY = experiment(
     KEY_COUNTS,
     "Total operations close their keys, and whatever else is about these keys waits. Who spreads the load over more "
     "keys waits less: with a thousand accounts a total operation takes what its messages take, with one account the "
-    "bank is overloaded. Operations without order wait for one completion at most and hardly notice.",
+    "bank is overloaded. Operations without order wait for one completion at most.",
 )

@@ -271,7 +271,7 @@ def trade_figure(plan: Plan, results: Found) -> Figure:
             case = CostCase(with_tolerance(collect), nodes)
             kept = results.sample(case, lambda cost: cost.kept).mean
             more = results.sample(case, lambda cost: cost.messages).increase_over(without)
-            points.append(more.point(kept, f"every {collect // 1000} s"))
+            points.append(more.point(kept))
         series.append(Series(counted(nodes, "broker"), "fault tolerance", tuple(points), variant=variant))
     return Figure(
         "trade",

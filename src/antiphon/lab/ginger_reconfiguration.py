@@ -211,7 +211,8 @@ def rounds_figure(repairs: Repairs, rounds: list[int]) -> Figure:
         Axis("rounds", categories=tuple(str(count) for count in rounds)),
         Axis("time", "ms"),
         tuple(series),
-        caption="Mean over the brokers that lost their parent. The published figure has no readable values.",
+        caption="Mean over the brokers that lost their parent. Total order goes on for all of them when the last has "
+        "found its place. The published figure has no readable values.",
     )
 
 

@@ -101,17 +101,13 @@ def crashes_of(faults: tuple[int, ...], operations: int, seed: int) -> tuple[tup
 
 @dataclass(frozen=True)
 class BankCase:
-    """One simulation on the published overlay; ``operations`` is per client."""
+    """One simulation on the published overlay, which has one size; ``operations`` is per client."""
 
     system: str
     faults: tuple[int, ...]
     keys: int
     operations: int
-
-    @property
-    def nodes(self) -> int:
-        """The published overlay has one size."""
-        return BROKERS
+    nodes: int = BROKERS
 
     @property
     def is_strict(self) -> bool:
@@ -125,7 +121,7 @@ class BankCase:
     def setup(self, seed: int) -> BankSetup:
         """The system and its load."""
         return BankSetup(
-            nodes=BROKERS,
+            nodes=self.nodes,
             tree=tree_options(self.is_strict),
             places=PLACES,
             delay=MatrixDelay(delays_ms()),

@@ -67,9 +67,16 @@ def wrong_parents(parents: Sequence[int], nodes: int) -> str | None:
 
 
 def tree_builder(
-    chosen: TreeTableOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
+    chosen: TreeTableOptions,
+    nodes: int,
+    order: str,
+    topics: Sequence[Sequence[int]],
+    make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] = TreeBroker,
 ) -> Callable[[Environment], Process]:
-    """What builds the broker at one node; those that are subscribers from the start are known to all."""
+    """What builds the broker at one node; those that are subscribers from the start are known to all.
+
+    ``make`` is for experiments whose brokers note more than others do.
+    """
     options = TreeOptions(
         order,
         chosen.total_degree,
@@ -92,7 +99,7 @@ def tree_builder(
         carried.append(reaches)
 
     def build(environment: Environment) -> TreeBroker:
-        broker = TreeBroker(environment, options, overlay)
+        broker = make(environment, options, overlay)
         me = int(environment.identifier)
         for topic, reaches in enumerate(carried):
             if me in reaches:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
@@ -361,9 +361,7 @@ class Node(NodeCore):
         for entry in self.store.read(topic.name, offset, max_bytes):
             if entry.first_offset >= topic.visible_offset:
                 break
-            publication = self.codec.decode(entry.batch)
-            if not isinstance(publication, Publication):
-                raise ProtocolError(f"the log of topic {topic.name!r} holds no publication at offset {offset}")
+            publication = self.codec.decode_publication(entry.batch)
             order = ORDER_NAMES[publication.order]
             batches.append(Batch(topic.name, publication.source, order, entry.first_offset, publication.payload))
         return batches

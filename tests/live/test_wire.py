@@ -156,7 +156,8 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
         "Keyed", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave", "ParentRequest",
-        "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect", "Report", "Stable",
+        "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect", "Report",
+        "Stable",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

@@ -200,8 +200,8 @@ def test_whole_batches_stay_whole_and_are_numbered() -> None:
         await a_turn()
         columns = other.sent[0].columns
         world.publish("room", b"before")
-        waiting = world.outbox.post_columns("fifo", columns, False)
-        receipt = world.outbox.post_columns("fifo", columns, True)
+        waiting = world.outbox.post_columns("fifo", (), columns, False)
+        receipt = world.outbox.post_columns("fifo", (), columns, True)
         world.publish("room", b"after")
         assert not waiting.done() and not receipt.done()
         world.room = 10
@@ -211,7 +211,7 @@ def test_whole_batches_stay_whole_and_are_numbered() -> None:
             ("causal", 1, [b"before"]), ("fifo", 2, [b"a", b"b"]), ("fifo", 4, [b"a", b"b"]), ("causal", 6, [b"after"]),
         ]  # fmt: skip
         assert world.sent[2].receipt is receipt
-        assert world.outbox.post_columns("fifo", columns, False) is None, "there is room: nothing to wait for"
+        assert world.outbox.post_columns("fifo", (), columns, False) is None, "there is room: nothing to wait for"
 
     running(test)
 

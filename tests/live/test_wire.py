@@ -162,7 +162,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
-        "CreditWanted": 105,
+        "CreditWanted": 105, "Expelled": 106,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159,
     }  # fmt: skip

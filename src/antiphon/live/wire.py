@@ -33,6 +33,7 @@ FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
 
 FIRST_CONTROL: Final = 100
+EXPELLED_TAG: Final = FIRST_CONTROL + 6
 
 # A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
 CUBE_KINDS: Final[tuple[type[Any], ...]] = (
@@ -316,7 +317,7 @@ class Codec:
         message = self._read(data)
         if isinstance(message, msgspec.Struct):
             return message
-        if type(message) in ENCLOSED:
+        if not isinstance(message, Message) or type(message) in ENCLOSED:
             raise ProtocolError(f"a peer sent a {type(message).__name__} by itself; it is a part of messages only")
         self._last = message
         self._last_bytes = data

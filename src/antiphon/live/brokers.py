@@ -50,6 +50,7 @@ class Brokers(Membership):
         self._lost: set[int] = set()
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
+        self._silent: list[OutgoingLink] = []
 
     # What the node does.
 
@@ -90,7 +91,7 @@ class Brokers(Membership):
 
     def close(self) -> None:
         self._is_in.cancel()
-        for link in self.links.values():
+        for link in (*self.links.values(), *self._silent):
             link.close()
         super().close()
 
@@ -162,7 +163,8 @@ class Brokers(Membership):
                     connection.expel(COUNTED_OUT)
         link = self.links.pop(place, None)
         if link is not None:
-            link.close()
+            # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
+            self._silent.append(link)
         self._node.peer_lost(place)
         if place in self._watched:
             self._node.link_lost(place)

@@ -132,6 +132,24 @@ async def until_end(subscription: Subscription, wanted: int) -> list[bytes]:
     raise AssertionError("the subscription ended before the last word")
 
 
+@pytest.mark.parametrize("order", ["causal", "total"])
+def test_a_broker_that_is_closed_has_sent_what_it_published(order: str) -> None:
+    count = 2000
+
+    async def test() -> None:
+        async with tree(4) as nodes:
+            subscriptions = await subscribed([nodes[0], nodes[2], nodes[3]])
+            for number in range(count):
+                await nodes[1].publish("room", b"%d" % number + bytes(500), order=order)
+            await nodes[1].close()
+            for subscription in subscriptions:
+                assert await count_values(subscription, count) == [
+                    b"%d" % number + bytes(500) for number in range(count)
+                ]
+
+    running(test)
+
+
 def test_who_counts_as_failed_is_told_and_stops() -> None:
     async def test() -> None:
         async with tree(3) as (root, left, right):

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.005
 """How often a broker that leaves looks whether everything has been written."""
 
+LAST_WORDS_SECONDS: Final = 1.0
+"""How long a broker is still listened to when nothing can be sent to it any more."""
+
 COUNTED_OUT: Final = (
     "this broker counts as failed here, because a connection with it has ended; it cannot return to a tree that runs: "
     "start the tree again with all its brokers"
@@ -127,7 +130,13 @@ class Brokers(Membership):
             self._lose(place)
 
     def _link_lost(self, link: OutgoingLink) -> None:
-        self._lose(self._addresses.index(link.address))
+        place = self._addresses.index(link.address)
+        instance = self._lives.get(place)
+        if any(connection.instance == instance for connection in self._incoming):
+            # What the other end had sent before it went is still to be read; its own connection ends behind that.
+            self._node.loop.call_later(LAST_WORDS_SECONDS, self._lose, place)
+        else:
+            self._lose(place)
 
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
         if is_final and not self._is_closed:

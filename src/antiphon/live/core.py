@@ -163,7 +163,12 @@ class NodeCore(Publisher):
     def expired(self, name: int) -> None:
         """A timer of the process has run out."""
         assert self.process is not None, "only a process sets timers"
-        self.process.expire(name)
+        try:
+            self.process.expire(name)
+        except Exception as error:
+            # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
         self.settle()
 
     # What the process does.

@@ -279,13 +279,13 @@ WRONG = {
     ),
     "unknown fabric": (
         ONCE + 'fabric = "tree"',
-        'a.toml, line 3: fabric: expected cube, not "tree"; for example: fabric = "cube"',
+        'a.toml, line 3: fabric: expected one of cube, gossip, not "tree"; for example: fabric = "cube"',
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
         "vcube-ps, vcube-ps-published, srpt-s, "
-        'srpt-b, not "singletree" '
+        'srpt-b, brisa, flooding, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (

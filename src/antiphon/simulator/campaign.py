@@ -79,7 +79,7 @@ class Tally(msgspec.Struct, kw_only=True):
     seeds: int = 0
     ticks: int = 0
     faults: dict[str, int] = msgspec.field(
-        default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause", "crash", "restart"), 0)
+        default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause"), 0)
     )
     networks: dict[str, int] = msgspec.field(default_factory=dict)
     orders: dict[str, int] = msgspec.field(default_factory=dict)
@@ -99,7 +99,8 @@ class Tally(msgspec.Struct, kw_only=True):
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
         kinds = {"pause": PauseFault, "crash": CrashFault, "restart": RestartFault}
         met = {name: sum(isinstance(fault, kind) for fault in scenario.faults) for name, kind in kinds.items()}
-        add_up(self.faults, {**changes, **met})
+        # Where nodes never fail nothing is said about it.
+        add_up(self.faults, {**changes, **{name: count for name, count in met.items() if count > 0}})
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
         add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)

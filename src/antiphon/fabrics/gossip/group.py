@@ -56,6 +56,9 @@ MOST_ATTEMPTS: Final = 64
 GAP_PATIENCE: Final = 2
 """So many publications come after one that is missing before it is asked for; it may just have been overtaken."""
 
+UNHEARD_PERIODS: Final = 3
+"""So many periods a newcomer whom no neighbour answers waits before it turns to a contact again."""
+
 FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
 
@@ -375,6 +378,10 @@ class Group(Neighbourhood):
         elif len(self._neighbours) > 0:
             peer = self._neighbours[self._environment.random().below(len(self._neighbours))]
             self._environment.send(peer, Hello(self._me, 0, self.topic))
+            if self._quiet >= UNHEARD_PERIODS:
+                # Perhaps all neighbours are as new as this node, and apart from all others.
+                self._quiet = 0
+                self._enter()
         if self._may_fall_silent():
             self._is_ticking = False
             if not self.is_member and not self._is_contact and len(self.queue) == 0:

@@ -124,11 +124,13 @@ class Scamp(PeerSampling):
         elif isinstance(message, Replaced):
             if sender in self._view:
                 self._drop(sender)
-            if message.other != NO_NODE:
-                self._insert(message.other)
+            if message.other not in (NO_NODE, self.me) and message.other not in self._view:
+                self._keep(message.other)
 
     def _subscribed(self, newcomer: i64) -> None:
-        """A newcomer has chosen this node as its contact."""
+        """A newcomer has chosen this node as its contact, and has it in its view."""
+        if newcomer not in self._known_to:
+            self._known_to.append(newcomer)
         subscription = Subscription(newcomer, self.topic, self._options.most_hops)
         targets = [peer for peer in self._view if peer != newcomer]
         if len(targets) == 0:

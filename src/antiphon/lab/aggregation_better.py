@@ -174,7 +174,7 @@ AGGREGATION_BETTER: Experiment[Broadcasts, Measured] = Experiment(
     measure=measure,
     compare=compare,
     meaning="How many packets can be saved, and at what price? Aggregation as published saves a fifth of the packets "
-    "of 256 nodes and delays no delivery; on causal barriers, inside VCube-PS, it saves the same. Riders that wait while "
-    "something is held back anyway save about twice as much for hardly any delay. Timers save as much and delay "
+    "of 256 nodes and delays no delivery; on causal barriers, inside VCube-PS, it saves the same. Riders that wait "
+    "while something is held back anyway save about twice as much for hardly any delay. Timers save as much and delay "
     "everything. Who counts packets lets riders wait for a tenth of a hop; who counts time takes the published rule.",
 )

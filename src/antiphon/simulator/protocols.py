@@ -32,6 +32,7 @@ from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
+from antiphon.fabrics.tree.overlay import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Environment, Process
@@ -39,7 +40,7 @@ from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
 from antiphon.simulator.published_tree_protocol import PublishedTreeOptions, published_tree_builder
-from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder, wrong_parents
+from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
 from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
 Flag = Annotated[bool, Meta(description="true or false", examples=[True])]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.overlay import Overlay, regular_parents
 from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -45,25 +45,8 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 def overlay_of(options: TreeTableOptions, nodes: int) -> Overlay:
     """The tree that options describe."""
-    parents = options.parents or [int(NO_NODE), *((node - 1) // options.fan_out for node in range(1, nodes))]
+    parents = options.parents or regular_parents(nodes, options.fan_out)
     return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
-
-
-def wrong_parents(parents: Sequence[int], nodes: int) -> str | None:
-    """What is wrong with a list of parents."""
-    if len(parents) != nodes:
-        return f"expected a parent for each of the {nodes} nodes, not {len(parents)}"
-    if parents.count(int(NO_NODE)) != 1:
-        return f"expected one root, a node with parent -1, not {parents.count(int(NO_NODE))}"
-    for node in range(nodes):
-        at, steps = node, 0
-        while at != NO_NODE:
-            at, steps = parents[at] if at < nodes else nodes, steps + 1
-            if at >= nodes:
-                return f"a parent of node {node} does not exist; choose from 0 to {nodes - 1}"
-            if steps > nodes:
-                return f"node {node} is its own ancestor; a tree has no cycles"
-    return None
 
 
 def tree_builder(
@@ -71,7 +54,7 @@ def tree_builder(
     nodes: int,
     order: str,
     topics: Sequence[Sequence[int]],
-    make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] = TreeBroker,
+    make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] | None = None,
 ) -> Callable[[Environment], Process]:
     """What builds the broker at one node; those that are subscribers from the start are known to all.
 
@@ -99,7 +82,7 @@ def tree_builder(
         carried.append(reaches)
 
     def build(environment: Environment) -> TreeBroker:
-        broker = make(environment, options, overlay)
+        broker = (make or TreeBroker)(environment, options, overlay)
         me = int(environment.identifier)
         for topic, reaches in enumerate(carried):
             if me in reaches:

@@ -15,9 +15,9 @@ from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
+from antiphon.simulator.protocol_options import Flag
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[3])]
-Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 Parent = Annotated[int, Meta(ge=-1, lt=1 << 22, description="the number of a node, or -1", examples=[0])]
 Parents = Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])]
 

@@ -12,7 +12,8 @@ from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.published_messages import PathEntry, PublishedOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
-from antiphon.simulator.tree_protocol import Flag, Parents, Positive, TreeTableOptions, overlay_of
+from antiphon.simulator.protocol_options import Flag
+from antiphon.simulator.tree_protocol import Parents, Positive, TreeTableOptions, overlay_of
 
 
 class PublishedTreeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -278,19 +278,19 @@ WRONG = {
         "add for example: reordering_window = 50",
     ),
     "unknown fabric": (
-        ONCE + 'fabric = "tree"',
-        'a.toml, line 3: fabric: expected one of cube, gossip, not "tree"; for example: fabric = "cube"',
+        ONCE + 'fabric = "torus"',
+        'a.toml, line 3: fabric: expected one of cube, gossip, tree, not "torus"; for example: fabric = "cube"',
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
         "vcube-ps, vcube-ps-published, srpt-s, "
-        'srpt-b, brisa, flooding, not "singletree" '
+        'srpt-b, brisa, broker-tree, ginger-published, flooding, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (
-        ONCE + 'order = "total"',
-        'a.toml, line 3: order: expected one of best-effort, none, fifo, causal, not "total"; '
+        ONCE + 'order = "weak"',
+        'a.toml, line 3: order: expected one of best-effort, none, fifo, causal, total, not "weak"; '
         'for example: order = "best-effort"',
     ),
     "a root that does not exist": (

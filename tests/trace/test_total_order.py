@@ -1,54 +1,89 @@
-"""The judge of total order, on the delivery files of two replicas that the dissertation on Ginger prints (annex IX).
+"""T9, annex IX: what two replicas of the experiments delivered about one account, and the judges of order.
 
-Each entry is ``publisher:number`` and the order: E for eventual (none), C for causal, T for total. All are about one
-key.
+The file has the 25 deliveries of each: 9 total, 8 causal, 8 eventual; 10 of replica 1 and 15 of replica 2.
 """
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
-from antiphon.trace.total_order import Name, circle_in, pairs_of
+from antiphon.trace.total_order import judge_total_order
 
-FIRST = (
-    "1:42C 2:47C 2:64T 2:84E 1:98E 2:95C 2:102T 1:131E 2:131E 2:133C 1:189T 2:265C 2:295T 2:399E 2:449C 1:464E 2:465T "
-    "1:501C 2:519T 2:545C 1:675T 1:840E 2:907E 1:909T 1:938T"
-)
-SECOND = (
-    "1:42C 2:47C 2:64T 2:84E 2:95C 1:98E 2:102T 2:131E 1:131E 2:133C 1:189T 2:265C 2:295T 2:399E 2:449C 1:464E 2:465T "
-    "1:501C 2:519T 2:545C 1:675T 1:840E 2:907E 1:909T 1:938T"
-)
+ROWS = list(csv.DictReader(Path(__file__).with_name("annex_ix.csv").read_text().splitlines()))
 
-Lane = list[tuple[Name, bool]]
+Delivery = tuple[int, int, str]
+"""Publisher, number, order."""
 
 
-def lane_of(text: str) -> Lane:
-    """What one replica delivered, each with whether it is total."""
-    lane: Lane = []
-    for word in text.split():
-        publisher, number = word[:-1].split(":")
-        lane.append(((int(publisher), int(number)), word.endswith("T")))
-    return lane
+def replica(number: int) -> list[Delivery]:
+    """What a replica delivered, in order."""
+    return [
+        (int(row["source"]), int(row["message"]), row["guarantee"]) for row in ROWS if int(row["replica"]) == number
+    ]
 
 
-def is_one_order(*lanes: Lane) -> bool:
-    """Whether the judge finds no circle."""
-    return not circle_in({pair for lane in lanes for pair in pairs_of(lane)})
+def circles(*replicas: list[Delivery]) -> int:
+    """On how many keys the judge finds no single order."""
+    rows = [
+        {
+            "event": "deliver",
+            "node": node,
+            "topic": 0,
+            "source": source,
+            "sequence": number,
+            "order": order,
+            "keys": [1],
+        }
+        for node, deliveries in enumerate(replicas)
+        for source, number, order in deliveries
+    ]
+    return judge_total_order(pa.Table.from_pylist(rows))[0]
 
 
-def test_the_published_deliveries_are_in_total_order() -> None:
-    first, second = lane_of(FIRST), lane_of(SECOND)
-    assert first != second
-    assert sorted(first) == sorted(second)
-    assert len(first) == 25
-    assert sum(is_total for _, is_total in first) == 9
-    assert is_one_order(first, second)
+def test_the_file_is_that_of_the_annex() -> None:
+    for number in (1, 2):
+        delivered = replica(number)
+        assert Counter(order for _, _, order in delivered) == {"total": 9, "causal": 8, "none": 8}
+        assert Counter(source for source, _, _ in delivered) == {1: 10, 2: 15}
+    assert {row["key"] for row in ROWS} == {"162550483"}
+    assert replica(1) != replica(2)
+    assert sorted(replica(1)) == sorted(replica(2))
 
 
-@pytest.mark.parametrize("place", range(24))
-def test_a_swap_with_a_total_one_is_found_and_no_other(place: int) -> None:
-    """A total publication is a synchronisation point: also those without order are before it everywhere, or after."""
-    first, second = lane_of(FIRST), lane_of(SECOND)
-    second[place], second[place + 1] = second[place + 1], second[place]
-    touches_total = second[place][1] or second[place + 1][1]
-    assert is_one_order(first, second) == (not touches_total)
+def test_the_replicas_agree() -> None:
+    assert circles(replica(1), replica(2)) == 0
+
+
+def test_causal_and_total_publications_of_a_replica_keep_their_order() -> None:
+    for number in (1, 2):
+        for source in (1, 2):
+            numbers = [message for by, message, order in replica(number) if by == source and order != "none"]
+            assert numbers == sorted(numbers)
+
+
+NEIGHBOURS = [
+    (number, position)
+    for number in (1, 2)
+    for position, (one, other) in enumerate(pairwise(replica(number)))
+    if "total" in (one[2], other[2])
+]
+
+
+@pytest.mark.parametrize(("number", "position"), NEIGHBOURS)
+def test_a_total_publication_and_its_neighbour_cannot_change_places(number: int, position: int) -> None:
+    changed = replica(number)
+    changed[position], changed[position + 1] = changed[position + 1], changed[position]
+    assert circles(changed, replica(3 - number)) == 1
+
+
+def test_others_can() -> None:
+    """Between two total publications the order is free, as the two replicas show."""
+    changed = replica(1)
+    changed[7], changed[8] = changed[8], changed[7]
+    assert circles(changed, replica(2)) == 0

@@ -230,9 +230,10 @@ class PublishedTotals(Process):
         elif self.options.acknowledges_blocked:
             self.environment.send(sender, TotalAck(publication.source, publication.sequence, publication.topic))
         elif sender == self.parent:
+            # All below must have locked before it is acknowledged again; a child that is new here has not been asked.
             pending.is_from_above = True
             pending.has_gone_up = False
-            self.go_on_if_acknowledged(topic, pending)
+            self.ask_children(topic, pending)
 
     def _answer_for_completed(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
         kind = TotalProcessed if sender in topic.children else TotalAck

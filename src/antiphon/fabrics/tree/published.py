@@ -403,18 +403,19 @@ class PublishedBroker(PublishedTotals):
         awaited = topic.missed.get(source, 0)
         if sender == self.parent and sender != NO_NODE and publication.sequence <= awaited:
             self.process(topic, publication, sender)
-            self._received_missed(topic, publication)
         elif self.is_reconfiguring():
             topic.on_hold.append((publication, int(sender)))
         else:
             # The listing forgets this case (D25).
             self.process(topic, publication, sender)
 
-    def process_completed(self, topic: PublishedTopic, publication: Keyed, sender: i64) -> None:
-        super().process_completed(topic, publication, sender)
-        self._received_missed(topic, publication)
+    def receive_metadata(self, sender: i64, message: Metadata) -> None:
+        super().receive_metadata(sender, message)
+        if sender == self.parent:
+            self._received_missed(self.topic(message.topic), message.publication)
 
     def _received_missed(self, topic: PublishedTopic, publication: Keyed) -> None:
+        """A new parent resends something; perhaps it had come before, out of order, and is not missed at all."""
         source = int(publication.source)
         if topic.missed.get(source, 0) == publication.sequence:
             del topic.missed[source]

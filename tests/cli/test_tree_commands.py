@@ -20,7 +20,7 @@ from tests.cli.local_nodes import SECONDS, ended, first_line, started
 def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     """The root is killed between two messages; the audit of the others' traces finds one order."""
     traces = tmp_path / "traces"
-    with started("up", "--fabric", "tree", "-n", 3, "--json", "--trace", traces) as up:
+    with started("up", "--fabric", "tree", "-n", 3, "--port", 0, "--json", "--trace", traces) as up:
         nodes = first_line(up)["nodes"]
         assert [node["node"] for node in nodes] == [0, 1, 2]
         left, right = nodes[1]["address"], nodes[2]["address"]
@@ -48,6 +48,7 @@ def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     assert (found["messages"], found["deliveries"]) == (3, 6)
 
 
+@pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")
     assert called.code == 0, called

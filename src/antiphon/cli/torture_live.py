@@ -20,14 +20,13 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.cli.audit import CHECKS, audit_files, files_in
-from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports, write_tree
+from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
-FIRST_PORT = 17_400
 TOPICS = ("bank", "news")
 KEYS = ("anna", "ben", "clara", "dora", "emil")
 ORDERS = ("none", "fifo", "causal", "total", "total")
@@ -133,7 +132,7 @@ class Round:
     def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
         self._figures = figures
         self._chance = chance
-        port = free_ports(FIRST_PORT, nodes, False)
+        port = any_ports(nodes)
         tree = write_tree(directory / "tree.toml", nodes, port)
         (directory / "traces").mkdir()
         plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 TOPICS = ("bank", "news")
 KEYS = ("anna", "ben", "clara", "dora", "emil")
 ORDERS = ("none", "fifo", "causal", "total", "total")
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.005
 """How long a publisher pauses between two bursts, on average."""
 
-BURST_AT_MOST = 4
+BURST_AT_MOST = 8
 SURVIVORS = 3
 """A round ends when no more than so many brokers are left."""
 
@@ -44,8 +44,8 @@ TOGETHER = 0.25
 """How often two are killed at once."""
 
 AGREEMENT = "agreement"
-STUCK_SECONDS = 60.0
-"""Who has not heard the last words of all survivors by then never will."""
+STUCK_SECONDS = 30.0
+"""Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
 
 
 @dataclass
@@ -152,11 +152,10 @@ class Round:
             )
             await self._kill_some()
             self._is_over.set()
-            await asyncio.gather(*load)
-            survivors = self._standing()
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    await self._agree(survivors)
+                    await asyncio.gather(*load)
+                    await self._agree(self._standing())
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
                 figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")

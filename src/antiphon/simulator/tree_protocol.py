@@ -11,19 +11,21 @@ from msgspec import Meta
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.overlay import Overlay, regular_parents
+from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
+from antiphon.simulator.protocol_options import Flag
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[3])]
-Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 Parent = Annotated[int, Meta(ge=-1, lt=1 << 22, description="the number of a node, or -1", examples=[0])]
+Parents = Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])]
 
 
 class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the broker tree."""
 
-    parents: Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])] | None = None
+    parents: Parents | None = None
     """The parent of each node, -1 for the root; without it each node has ``fan_out`` children."""
     fan_out: Positive = 2
     """How many children each node has where no parents are named."""
@@ -48,9 +50,16 @@ def overlay_of(options: TreeTableOptions, nodes: int) -> Overlay:
 
 
 def tree_builder(
-    chosen: TreeTableOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
+    chosen: TreeTableOptions,
+    nodes: int,
+    order: str,
+    topics: Sequence[Sequence[int]],
+    make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] | None = None,
 ) -> Callable[[Environment], Process]:
-    """What builds the broker at one node; those that are subscribers from the start are known to all."""
+    """What builds the broker at one node; those that are subscribers from the start are known to all.
+
+    ``make`` is for experiments whose brokers note more than others do.
+    """
     options = TreeOptions(
         order,
         chosen.total_degree,
@@ -73,7 +82,7 @@ def tree_builder(
         carried.append(reaches)
 
     def build(environment: Environment) -> TreeBroker:
-        broker = TreeBroker(environment, options, overlay)
+        broker = (make or TreeBroker)(environment, options, overlay)
         me = int(environment.identifier)
         for topic, reaches in enumerate(carried):
             if me in reaches:
@@ -85,5 +94,5 @@ def tree_builder(
 
 def no_orders(process: Process) -> list[Order]:
     """Streams keep the order; nothing waits at its receiver."""
-    assert isinstance(process, TreeBroker), "asked about the broker tree"
+    assert isinstance(process, TreeBroker | PublishedBroker), "asked about the broker tree"
     return []

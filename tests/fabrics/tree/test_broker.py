@@ -10,7 +10,7 @@ import pytest
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.run import Simulation, run_scenario
-from antiphon.simulator.scenario import PauseFault, PublishTable, ResumeFault, SubscriptionTable
+from antiphon.simulator.scenario import Fault, PauseFault, PublishTable, ResumeFault, SubscriptionTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")
@@ -47,7 +47,7 @@ def test_a_publication_about_two_keys_is_a_barrier_for_both() -> None:
 
 def test_unrelated_keys_never_wait(tmp_path: Path) -> None:
     """While a total publication waits for a broker that stalls, others about its key wait, and nobody else."""
-    stalled = [PauseFault(at=50, node=7), ResumeFault(at=5000, node=7)]
+    stalled: list[Fault] = [PauseFault(at=50, node=7), ResumeFault(at=5000, node=7)]
     publications = [publish(100, 4, "total", 1), publish(600, 5, "causal", 1), publish(600, 6, "causal", 2)]
     run_scenario(tree(publications, stalled), tmp_path / "trace.parquet")
     rows = pq.read_table(tmp_path / "trace.parquet").to_pylist()

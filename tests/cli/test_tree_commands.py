@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.torture_live import AGREEMENT, Figures, judge
+from antiphon.kernel.message import TOTAL
+from antiphon.trace.recorder import DELIVER
+from antiphon.trace.store import TraceWriter
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
 
@@ -16,7 +20,7 @@ from tests.cli.local_nodes import SECONDS, ended, first_line, started
 def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     """The root is killed between two messages; the audit of the others' traces finds one order."""
     traces = tmp_path / "traces"
-    with started("up", "--fabric", "tree", "-n", 3, "--json", "--trace", traces) as up:
+    with started("up", "--fabric", "tree", "-n", 3, "--port", 0, "--json", "--trace", traces) as up:
         nodes = first_line(up)["nodes"]
         assert [node["node"] for node in nodes] == [0, 1, 2]
         left, right = nodes[1]["address"], nodes[2]["address"]
@@ -44,6 +48,7 @@ def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     assert (found["messages"], found["deliveries"]) == (3, 6)
 
 
+@pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")
     assert called.code == 0, called
@@ -51,6 +56,17 @@ def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     assert (found["rounds"], found["kills"], found["roots_killed"], found["stuck"]) == (1, 1, 1, 0)
     assert not any(found["violations"].values())
     assert 0 < found["messages"] < found["deliveries"]
+
+
+def test_what_only_some_survivors_delivered_is_a_disagreement(tmp_path: Path) -> None:
+    """Node 9 is dead and left no trace; node 1 lacks the second thing that it published."""
+    for node, count in ((0, 2), (1, 1)):
+        with TraceWriter(tmp_path / f"node-{node}.parquet", "deliveries", {"host": "live"}) as writer:
+            writer.recorder.record_run(10, DELIVER, node, 9, 1, count, 4, 0, TOTAL)
+    figures = Figures()
+    judge(figures, tmp_path)
+    assert figures.violations[AGREEMENT] == 1 and figures.has_failed
+    assert figures.examples[0] == "round 0: node-1 lacks publication 2 of node 9 on topic 4"
 
 
 @pytest.mark.parametrize(

@@ -278,3 +278,21 @@ def test_who_asks_to_leave_is_not_owed_what_starts_afterwards() -> None:
         topic.delivered(node, 1, 1)
     topic.unsubscribed(2)
     assert oracle.finish().clean
+
+
+@pytest.mark.parametrize(("orders", "violations"), [(["none", "fifo"], 1), (["fifo", "none"], 0)])
+def test_what_a_silent_node_published_is_judged_by_the_order_that_others_name(
+    orders: list[str], violations: int
+) -> None:
+    """Node 2 left no trace. Its second publication came first, and the first came after it."""
+    table = pa.table(
+        {
+            "event": ["deliver"] * 2,
+            "node": [0, 0],
+            "topic": [0, 0],
+            "source": [2, 2],
+            "sequence": [2, 1],
+            "order": orders[::-1],
+        }
+    )
+    assert judge(table, 1, everybody=True).counts["fifo"] == violations

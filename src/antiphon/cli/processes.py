@@ -192,6 +192,14 @@ def free_ports(first: int, count: int, is_fixed: bool) -> int:
     raise UsageError(f"there are no {count} free ports in a row from {first} on; use --port 0 for any")
 
 
+def any_ports(count: int) -> int:
+    """The first of ``count`` ports in a row that are free, somewhere that nobody else is likely to look just now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((HOST, 0))
+        somewhere = int(probe.getsockname()[1])
+    return free_ports(min(somewhere, LAST_PORT - 2 * count), count, False)
+
+
 def is_free(port: int) -> bool:
     """Whether a node could listen there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

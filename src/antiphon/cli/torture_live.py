@@ -20,21 +20,20 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.cli.audit import CHECKS, audit_files, files_in
-from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports, write_tree
+from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
-FIRST_PORT = 17_400
 TOPICS = ("bank", "news")
 KEYS = ("anna", "ben", "clara", "dora", "emil")
 ORDERS = ("none", "fifo", "causal", "total", "total")
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.005
 """How long a publisher pauses between two bursts, on average."""
 
-BURST_AT_MOST = 4
+BURST_AT_MOST = 8
 SURVIVORS = 3
 """A round ends when no more than so many brokers are left."""
 
@@ -45,8 +44,8 @@ TOGETHER = 0.25
 """How often two are killed at once."""
 
 AGREEMENT = "agreement"
-STUCK_SECONDS = 60.0
-"""Who has not heard the last words of all survivors by then never will."""
+STUCK_SECONDS = 30.0
+"""Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
 
 
 @dataclass
@@ -133,7 +132,7 @@ class Round:
     def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
         self._figures = figures
         self._chance = chance
-        port = free_ports(FIRST_PORT, nodes, False)
+        port = any_ports(nodes)
         tree = write_tree(directory / "tree.toml", nodes, port)
         (directory / "traces").mkdir()
         plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree)
@@ -153,11 +152,10 @@ class Round:
             )
             await self._kill_some()
             self._is_over.set()
-            await asyncio.gather(*load)
-            survivors = self._standing()
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    await self._agree(survivors)
+                    await asyncio.gather(*load)
+                    await self._agree(self._standing())
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
                 figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
-from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports, write_tree
+from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 from antiphon.kernel.errors import PeerError, UsageError
 
 ALL_GONE = "all nodes have ended"
@@ -67,10 +67,11 @@ def up(
     check_order(order, TREE_ORDERS if fabric == "tree" else ORDERS)
     if durability == "disk" and data is None:
         raise UsageError("durability 'disk' needs a place: give a data directory with --data")
-    base = 0
-    if port != 0 or fabric == "tree":
+    if port != 0:
+        base = free_ports(running.DEFAULT_PORT if port is None else port, nodes, port is not None)
+    else:
         # The brokers of a tree know each other's ports from the start.
-        base = free_ports(port or running.DEFAULT_PORT, nodes, bool(port))
+        base = any_ports(nodes) if fabric == "tree" else 0
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
     settings += ["--log-json"] if log_json else []

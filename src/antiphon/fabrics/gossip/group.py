@@ -59,6 +59,12 @@ GAP_PATIENCE: Final = 2
 UNHEARD_PERIODS: Final = 3
 """So many periods a newcomer whom no neighbour answers waits before it turns to a contact again."""
 
+LONGEST_WAIT: Final = 8
+"""So many periods at most lie between two attempts; each wait is twice as long as the one before.
+
+A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
+"""
+
 FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
 
@@ -88,8 +94,10 @@ class Group(Neighbourhood):
         self._born: Final[i64] = born
         self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
         self._neighbours: Final[list[i64]] = self.sampling.neighbours()
-        self._contacts: Final[list[i64]] = [contact for contact in options.contacts if contact != self._me]
-        self._is_contact: Final[bool] = len(self._contacts) < len(options.contacts)
+        self._is_contact: Final[bool] = self._me in options.contacts
+        self._contacts: Final[list[i64]] = (
+            [contact for contact in options.contacts if contact != self._me] if self._is_contact else options.contacts
+        )
         self.streams: Final[dict[i64, Stream]] = {}
         self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
         self.order: Final[Order] = options.new_order(self._me)
@@ -97,9 +105,14 @@ class Group(Neighbourhood):
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
+        # Other newcomers that want to hear what counts as past, as soon as this node knows it.
+        self._curious: list[i64] = []
         self._is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
+        # Periods until the next attempt to enter; how quiet it must be for the next comparison.
+        self._enter_after: i64 = 0
+        self._compare_after: i64 = 0
         self._comparisons: i64 = 0
         self._has_compared: bool = False
         # Publications that nobody who was asked has kept; copies that came again.
@@ -212,6 +225,8 @@ class Group(Neighbourhood):
         elif isinstance(message, Hello):
             if self.is_synchronised:
                 self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier()))
+            elif sender not in self._curious:
+                self._curious.append(sender)
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
@@ -257,6 +272,10 @@ class Group(Neighbourhood):
             self.is_synchronised = True
             self._wake()
             self._serve()
+            curious = self._curious
+            self._curious = []
+            for peer in curious:
+                self._environment.send(peer, Welcome(self._me, self.topic, self.order.frontier()))
 
     def _count_as_past(self, frontier: vec[i64]) -> None:
         self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
@@ -360,6 +379,7 @@ class Group(Neighbourhood):
         """Something has happened: go on telling neighbours."""
         self._quiet = 0
         self._comparisons = 0
+        self._compare_after = 0
         self._has_compared = False
         if not self._is_ticking:
             self._is_ticking = True
@@ -391,9 +411,12 @@ class Group(Neighbourhood):
             self._environment.set_timer(self._options.period, self.topic)
 
     def _enter(self) -> None:
-        """There is no neighbour: try the next contact."""
-        if len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
+        """There is no neighbour: try the next contact, and wait longer from time to time."""
+        if self._enter_after > 0:
+            self._enter_after -= 1
+        elif len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
             self.sampling.join(self._contacts[(self._me + self._attempts) % len(self._contacts)])
+            self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
     def _tell(self) -> None:
@@ -402,6 +425,7 @@ class Group(Neighbourhood):
         neighbours = self._neighbours
         if len(neighbours) > 0:
             self._attempts = 0
+            self._enter_after = 0
             report = self._report(patience)
             now = self._environment.now()
             for peer in neighbours:
@@ -448,7 +472,10 @@ class Group(Neighbourhood):
             return True
         if self._comparisons >= MOST_ATTEMPTS:
             return True
+        if self._quiet < self._compare_after:
+            return False
         contact = self._contacts[(self._me + self._comparisons) % len(self._contacts)]
+        self._compare_after = self._quiet + waiting_periods(self._comparisons)
         self._comparisons += 1
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
@@ -476,3 +503,8 @@ class Group(Neighbourhood):
             if stream.is_missing():
                 waiting += 1
         return waiting if self.is_synchronised else waiting + 1
+
+
+def waiting_periods(attempts: i64) -> i64:
+    """So many periods pass between an attempt, of which there were so many before, and the next one."""
+    return LONGEST_WAIT if attempts > 3 else 1 << attempts

@@ -23,6 +23,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.group import Asked, Group
 from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process, order_name
@@ -154,6 +155,10 @@ class Brisa(Process):
     def group(self, topic: i64) -> Group:
         """One of the topics that this node takes part in."""
         return self._groups[topic]
+
+    def repairs(self) -> list[Repairs]:
+        """What became of parents, for each topic that this node takes part in."""
+        return [group.trees.repairs for group in self._groups.values()]
 
     def orders(self) -> list[Order]:
         """The order of each topic that this node takes part in."""

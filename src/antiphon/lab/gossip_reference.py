@@ -1,9 +1,9 @@
 """A fixed amount of work for the gossip fabric: a system joins one overlay, then one node sends a stream.
 
 ``N`` nodes are members of one topic. One in a thousand is a contact, and at least three are; the others join through
-these at random times of a window. A node needs a tick to send a message, and a contact sends about a dozen for each newcomer;
-the window is such that a newcomer comes to each contact every ten ticks (a hundred per second, if a tick is a
-millisecond). Ten seconds later node ``N // 2`` begins to publish, five times per second, as in section 4.3 of the
+these at random times of a window. A node needs a tick to send a message, and a contact sends about a dozen for each
+newcomer; the window is such that a newcomer comes to each contact every ten ticks (a hundred per second, if a tick is
+a millisecond). Ten seconds later node ``N // 2`` begins to publish, five times per second, as in section 4.3 of the
 thesis of M. Matos. Active views of 4 with expansion 2, trees, first-come parents, order fifo. A hop takes 102 ticks.
 The run ends when the whole system has fallen silent.
 """

@@ -106,7 +106,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--fabric", "tree"], "antiphon: there is no fabric 'tree'; choose from cube, gossip\n"),
+        (["--fabric", "ring"], "antiphon: there is no fabric 'ring'; choose from cube, gossip, tree\n"),
         (
             ["--order", "total"],
             "antiphon: the order of a campaign is none, fifo, causal, mixed or, if none is named, drawn; not 'total'\n",

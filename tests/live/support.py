@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -44,6 +45,32 @@ async def cluster(count: int, **settings: Any) -> AsyncIterator[list[Node]]:
             join = [nodes[-1].address] if nodes else []
             nodes.append(await stack.enter_async_context(antiphon.start(join=join, leave_seconds=5.0, **settings)))
         yield nodes
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses on loopback at which nobody listens."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return [f"127.0.0.1:{port}" for port in ports]
+
+
+@asynccontextmanager
+async def tree(count: int, *, table: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[list[Node]]:
+    """Brokers of one tree in this process, a binary one unless the table says otherwise."""
+    brokers = free_addresses(count)
+    begun = [
+        antiphon.start(fabric="tree", tree={"brokers": brokers, **(table or {})}, listen=address, **settings)
+        for address in brokers
+    ]
+    nodes = await asyncio.gather(*begun)
+    try:
+        yield list(nodes)
+    finally:
+        await asyncio.gather(*(node.close() for node in nodes))
 
 
 async def take(subscription: Subscription, count: int) -> list[Message]:

@@ -12,6 +12,7 @@ import pytest
 import antiphon
 from antiphon import JoinError, Node, UsageError
 from antiphon.fabrics.admission import Phase
+from antiphon.live.cluster import Cluster
 from antiphon.live.settings import Settings
 from tests.live.support import child, cluster, running, take, take_values, until
 
@@ -229,6 +230,7 @@ def has_reached(newcomer: Node, phase: Phase, registrar: str) -> bool:
     """Whether a newcomer is at a phase of joining or beyond; at the first one it has asked the registrar."""
     if not hasattr(newcomer, "cluster"):
         return False
+    assert isinstance(newcomer.cluster, Cluster), "nodes of a cube admit each other"
     admission = newcomer.cluster.admission
     phases = list(Phase)
     if phase is Phase.ASKING:

@@ -15,6 +15,7 @@ from antiphon.live.outbox import (
     BATCH_BYTES,
     BATCH_MESSAGES,
     OVERRUN,
+    TREE_ORDERS,
     WAITING_BYTES,
     WAITING_MESSAGES,
     Outbox,
@@ -200,8 +201,8 @@ def test_whole_batches_stay_whole_and_are_numbered() -> None:
         await a_turn()
         columns = other.sent[0].columns
         world.publish("room", b"before")
-        waiting = world.outbox.post_columns("fifo", columns, False)
-        receipt = world.outbox.post_columns("fifo", columns, True)
+        waiting = world.outbox.post_columns("fifo", (), columns, False)
+        receipt = world.outbox.post_columns("fifo", (), columns, True)
         world.publish("room", b"after")
         assert not waiting.done() and not receipt.done()
         world.room = 10
@@ -211,7 +212,7 @@ def test_whole_batches_stay_whole_and_are_numbered() -> None:
             ("causal", 1, [b"before"]), ("fifo", 2, [b"a", b"b"]), ("fifo", 4, [b"a", b"b"]), ("causal", 6, [b"after"]),
         ]  # fmt: skip
         assert world.sent[2].receipt is receipt
-        assert world.outbox.post_columns("fifo", columns, False) is None, "there is room: nothing to wait for"
+        assert world.outbox.post_columns("fifo", (), columns, False) is None, "there is room: nothing to wait for"
 
     running(test)
 
@@ -268,5 +269,46 @@ def test_an_order_that_does_not_exist_changes_nothing() -> None:
             world.publish("room", b"2", order="total")
         await a_turn()
         assert world.batches() == [("causal", 1, [b"1"])]
+
+    running(test)
+
+
+def test_a_batch_is_about_the_keys_of_its_messages_and_batches_keep_the_order_of_the_calls() -> None:
+    async def test() -> None:
+        world = World()
+        world.orders = TREE_ORDERS
+        world.publish("room", b"1", keys=["anna", "ben"])
+        world.publish("room", b"2", keys=["ben", b"anna", "ben"])
+        world.publish("room", b"3", key=b"anna")
+        world.publish("room", b"4", order="total", key=b"anna")
+        world.publish("room", b"5", order="total")
+        world.publish("room", b"6", order="total", keys=[7])
+        world.publish("room", b"7", order="total", keys=["7"])
+        await a_turn()
+        assert [segment.columns.values for segment in world.sent] == [
+            [b"1", b"2"],
+            [b"3"],
+            [b"4"],
+            [b"5"],
+            [b"6", b"7"],
+        ]
+        assert [len(segment.about) for segment in world.sent] == [2, 1, 1, 0, 1]
+        both, anna, same, _, _ = (set(segment.about) for segment in world.sent)
+        assert anna == same and anna < both
+
+    running(test)
+
+
+def test_keys_and_total_order_are_refused_where_there_are_none() -> None:
+    async def test() -> None:
+        world = World()
+        for wrong in ({"order": "total"}, {"keys": ["anna"]}):
+            with pytest.raises(UsageError, match="--fabric tree"):
+                world.publish("room", b"", **wrong)
+        world.orders = TREE_ORDERS
+        for keys in ("anna", [1.5], [True], ["anna"] * 1025):
+            with pytest.raises(UsageError, match=r"keys are a list|a key is"):
+                world.publish("room", b"", keys=keys)  # type: ignore[arg-type]
+        assert len(world.outbox) == 0
 
     running(test)

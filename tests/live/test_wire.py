@@ -13,11 +13,13 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Keyed, Message
 from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
-from antiphon.live.wire import FIELDS, KINDS, NESTED, Codec, parameters
+from antiphon.live.wire import CUBE_KINDS, ENCLOSED, FIELDS, KINDS, NESTED, TREE_KINDS, Codec, parameters
 from antiphon.orders.order import Ordered
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
@@ -38,6 +40,18 @@ ordered = st.builds(
 )
 bundles = st.lists(ordered, min_size=1, max_size=3).map(cube.Bundle)
 
+frontiers = st.dictionaries(sources, sequences, max_size=4)
+keyed = st.builds(
+    Keyed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), topics, st.integers(0, 3), integers
+)
+items = st.builds(tree.Item, sources, sequences, st.integers(0, 2), keyed)
+joins = st.builds(tree.Join, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
+overlays = st.builds(
+    lambda epoch, count: Overlay(epoch, 0, {broker: (broker - 1) // 2 if broker else -1 for broker in range(count)}),
+    sequences,
+    st.integers(1, 9),
+)
+
 FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "source": sources,
     "sequence": sequences,
@@ -54,18 +68,41 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "past": integers,
     "packet": ordered | bundles,
     "publications": st.lists(ordered, min_size=1, max_size=3),
+    "keys": integers,
+    "origin": sources,
+    "number": sequences,
+    "kind": st.integers(0, 2),
+    "publication": keyed,
+    "epoch": sequences,
+    "root": sources,
+    "champion": st.just(0),
+    "overlay": overlays,
+    "parents": st.dictionaries(sources, st.integers(-1, 9), max_size=4),
+    "route": st.lists(sources, max_size=4),
+    "orphans": st.lists(sources, max_size=4),
+    "names": st.lists(topics, max_size=4),
+    "frontier": frontiers,
+    "base": frontiers,
+    "completed": frontiers,
+    "frontiers": st.dictionaries(topics, frontiers, max_size=3),
+    "locks": st.lists(items, max_size=2),
+    "history": st.lists(items, max_size=2),
+    "joins": st.lists(joins, max_size=2),
+    "is_forced": st.booleans(),
+    "is_granted": st.booleans(),
+    "is_settled": st.booleans(),
 }
 
-any_message = st.sampled_from(KINDS).flatmap(
+any_message = st.sampled_from([kind for kind in KINDS if kind not in ENCLOSED]).flatmap(
     lambda kind: st.tuples(*(FIELD_VALUES[name] for name in parameters(kind))).map(lambda values: kind(*values))
 )
 
 
 def comparable(value: object) -> object:
     """A message, a list or a flat array as plain data that can be compared."""
-    if isinstance(value, Message):
+    if isinstance(value, (Message, Overlay)):
         return (type(value), [comparable(getattr(value, name)) for name in parameters(type(value))])
-    if isinstance(value, (int, bytes, bool)) or value is None:
+    if isinstance(value, (int, bytes, bool, dict)) or value is None:
         return value
     return [comparable(each) for each in value]  # type: ignore[attr-defined]
 
@@ -100,7 +137,13 @@ def messages_of_the_cube() -> list[type[Message]]:
     return [kind for kind in found if kind not in (Message, cube.Question)]
 
 
-@pytest.mark.parametrize("kind", messages_of_the_cube())
+def messages_of_the_tree() -> list[type[Message]]:
+    """The classes of the broker tree that are sent; ``Known`` is only what three of them share."""
+    found = [kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, Message)]
+    return [kind for kind in found if kind not in (Message, tree.Known)]
+
+
+@pytest.mark.parametrize("kind", messages_of_the_cube() + messages_of_the_tree())
 def test_no_message_of_the_protocol_was_forgotten(kind: type[Message]) -> None:
     assert kind in KINDS
     assert set(parameters(kind)) <= {*FIELDS, *NESTED}
@@ -112,11 +155,14 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
+        "Keyed", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave", "ParentRequest",
+        "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect", "Report",
+        "Stable",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
-        "CreditWanted": 105,
+        "CreditWanted": 105, "Expelled": 106,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159,
     }  # fmt: skip
@@ -213,3 +259,41 @@ def test_messages_of_hosts_come_back_as_they_were() -> None:
     codec = Codec(CONTROLS)
     for control in (Hello(PROTOCOL_VERSION, "antiphon", "a", "host:1", "b"), Publishes(["room"], True)):
         assert codec.decode(codec.encode_control(control)) == control
+
+
+def test_a_fabric_understands_its_own_messages_only() -> None:
+    install = tree.Install(Overlay(1, 0, {0: -1, 1: 0}))
+    encoded = Codec(CONTROLS, TREE_KINDS).encode(install)
+    assert isinstance(Codec(CONTROLS, TREE_KINDS).decode(encoded), tree.Install)
+    with pytest.raises(ProtocolError):
+        Codec(CONTROLS, CUBE_KINDS).decode(encoded)
+
+
+def test_parts_of_messages_are_no_messages() -> None:
+    publication = Keyed(1, 2, 3, b"why?", 4, 3, array_of([5]))
+    encoded = Codec().encode(publication)
+    with pytest.raises(ProtocolError, match="by itself"):
+        Codec().decode(encoded)
+    assert comparable(Codec().decode_publication(encoded)) == comparable(publication)
+    with pytest.raises(ProtocolError, match="no publication"):
+        Codec().decode_publication(Codec().encode(tree.Ready(1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("parents", "wrong"),
+    [
+        ({0: 1, 1: 0}, "no root"),
+        ({1: 0}, "no root"),
+        ({0: -1, 1: 2, 2: 1}, "no way"),
+        ({0: -1, 1: 7}, "no way"),
+        ({0: -1, 1: -1}, "no way"),
+    ],
+)
+def test_parents_that_are_no_tree_are_refused(parents: dict[int, int], wrong: str) -> None:
+    with pytest.raises(ProtocolError, match=wrong):
+        Codec().decode(Codec().encode(tree.Install(Overlay(1, 0, parents))))
+
+
+def test_a_champion_from_outside_the_tree_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="not in the tree"):
+        Codec().decode(Codec().encode(tree.Claim(0, 7, Overlay(1, 0, {0: -1}))))

@@ -10,7 +10,7 @@ import pytest
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.kernel.errors import ScenarioError
 from antiphon.simulator.campaign import run_schedule
-from antiphon.simulator.protocols import PublishedVCubePsOptions
+from antiphon.simulator.protocol_options import PublishedVCubePsOptions
 from antiphon.simulator.run import Result, Simulation, run_scenario
 from antiphon.simulator.scenario import NetworkTable, NormalLaw, OnceWorkload, PublishTable, Scenario, TopicsTable
 from antiphon.simulator.scenario_file import parse_scenario

@@ -41,9 +41,10 @@ def node(
     durability: Annotated[
         Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
     ] = None,
-    fabric: Annotated[Word, setting("cube", "How nodes are connected.")] = None,
+    fabric: Annotated[Word, setting("cube|tree", "How nodes are connected; cube.")] = None,
+    tree: Annotated[Word, setting("FILE.toml", "With fabric tree: all its brokers, the same file for each.")] = None,
     order: Annotated[
-        Word, setting("none|fifo|causal", "For messages that do not name one; the default is causal.")
+        Word, setting("none|fifo|causal|total", "For messages that do not name one; the default is causal.")
     ] = None,
     cluster: Annotated[
         Word, setting("NAME", "Nodes of different clusters do not talk; the default is antiphon.")
@@ -60,6 +61,9 @@ def node(
     maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
     join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
+    lost_seconds: Annotated[
+        Seconds, setting("S", "How long a broker's machine may be silent before the broker counts as failed; 5.")
+    ] = None,
     metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
     trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for what this node delivers.")] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged, on standard error.")] = "info",

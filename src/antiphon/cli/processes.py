@@ -33,7 +33,10 @@ LINE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get."""
+    """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get.
+
+    ``tree`` is the file of a tree of brokers, which are started together; other nodes join the first.
+    """
 
     count: int
     port: int = 0
@@ -41,12 +44,15 @@ class Plan:
     trace: Path | None = None
     metrics: bool = False
     settings: Sequence[str] = ()
+    tree: Path | None = None
 
     def flags(self, index: int, join: str | None) -> list[str]:
         """The flags of one node."""
         flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
         if join is not None:
             flags += ["--join", join]
+        if self.tree is not None:
+            flags += ["--fabric", "tree", "--tree", str(self.tree)]
         if self.data is not None:
             flags += ["--data", str(self.data / f"node-{index}")]
         if self.trace is not None:
@@ -89,9 +95,13 @@ class ProcessCluster:
         """Start all; return when all are in the cluster. If one fails, none is left behind."""
         try:
             first = await self._spawn(0, None)
-            await self._until_ready(first)
-            others = [await self._spawn(index, first.address) for index in range(1, self._plan.count)]
-            await asyncio.gather(*(self._until_ready(member) for member in others))
+            join = None
+            if self._plan.tree is None:
+                await self._until_ready(first)
+                join = first.address
+            for index in range(1, self._plan.count):
+                await self._spawn(index, join)
+            await asyncio.gather(*(self._until_ready(member) for member in self.members if not member.about))
         except BaseException:
             await self.kill()
             raise
@@ -160,6 +170,13 @@ class ProcessCluster:
             await member.process.wait()
         # What they had to say before they ended is still in the pipes.
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def write_tree(path: Path, count: int, port: int) -> Path:
+    """The file of a binary tree of brokers on loopback."""
+    addresses = ", ".join(f'"{HOST}:{port + index}"' for index in range(count))
+    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\n")
+    return path
 
 
 def free_ports(first: int, count: int, is_fixed: bool) -> int:

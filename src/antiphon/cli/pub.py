@@ -41,10 +41,16 @@ def pub(
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     order: Annotated[
-        Literal["none", "fifo", "causal"] | None,
+        Literal["none", "fifo", "causal", "total"] | None,
         typer.Option(help="How the messages are ordered; causal unless told otherwise.", show_default=False),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The key of all messages.", show_default=False)] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The key of all messages; repeatable on a tree, where subscribers do not see several.",
+            show_default=False,
+        ),
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; repeatable.", show_default=False)
     ] = None,
@@ -80,7 +86,10 @@ def pub(
     if rate is not None and not rate > 0:
         raise UsageError(f"a rate is positive, not {rate:g}; leave it out to publish as fast as possible")
     options: dict[str, Any] = {"order": order, "headers": headers_from(header or []), "ttl_seconds": ttl}
-    options["key"] = None if key is None else key.encode()
+    if key and len(key) > 1:
+        options["keys"] = key
+    elif key:
+        options["key"] = key[0].encode()
     if count is not None:
         source = load(count, size or DEFAULT_SIZE, rate)
     else:

@@ -40,6 +40,11 @@ def torture(
         typer.Option(min=1, help="Processes that share the work; one per core if not given.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
+    live: Annotated[
+        bool, typer.Option("--live", help="Real brokers in processes, killed at random; with --fabric tree.")
+    ] = False,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: rounds begin for so long.")] = 60.0,
+    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: brokers of a round.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -49,8 +54,13 @@ def torture(
     however many processes share the work. If a promise is broken the exit code is 1, and the schedule is made as small
     as possible and written as a scenario file that [bold]antiphon simulate[/] replays.
 
-    Example: [bold]antiphon torture --seeds 10000 --order causal[/]
+    Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
+    if live:
+        from antiphon.cli.torture_live import torture_live
+
+        torture_live(fabric, seconds, nodes, seed, json)
+        return
     from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
 
     check_campaign(fabric, order)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import msgspec
@@ -13,10 +14,11 @@ from rich.table import Table
 
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
-from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports
+from antiphon.cli.processes import Member, Plan, ProcessCluster, free_ports, write_tree
 from antiphon.kernel.errors import PeerError, UsageError
 
 ALL_GONE = "all nodes have ended"
+WAIT_IN_VAIN = "publishers of its topics wait for it in vain: restart the cluster"
 
 
 def up(
@@ -29,8 +31,12 @@ def up(
         Literal["disk", "memory"] | None,
         typer.Option(help="When a message is accepted; disk is the default with --data.", show_default=False),
     ] = None,
+    fabric: Annotated[
+        Literal["cube", "tree"],
+        typer.Option(help="How they are connected: as a cube, or as a binary tree of brokers that survives crashes."),
+    ] = "cube",
     order: Annotated[
-        Literal["none", "fifo", "causal"], typer.Option(help="The order of messages that do not name one.")
+        Literal["none", "fifo", "causal", "total"], typer.Option(help="The order of messages that do not name one.")
     ] = "causal",
     port: Annotated[
         int | None,
@@ -56,15 +62,22 @@ def up(
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
     import antiphon
+    from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
 
+    check_order(order, TREE_ORDERS if fabric == "tree" else ORDERS)
     if durability == "disk" and data is None:
         raise UsageError("durability 'disk' needs a place: give a data directory with --data")
-    base = free_ports(running.DEFAULT_PORT if port is None else port, nodes, port is not None) if port != 0 else 0
+    base = 0
+    if port != 0 or fabric == "tree":
+        # The brokers of a tree know each other's ports from the start.
+        base = free_ports(port or running.DEFAULT_PORT, nodes, bool(port))
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
     settings += ["--log-json"] if log_json else []
-    plan = Plan(nodes, base, data, trace, metrics, settings)
-    antiphon.run(keep_up(plan, json, log_json))
+    with TemporaryDirectory(prefix="antiphon-") as directory:
+        tree = write_tree(Path(directory) / "tree.toml", nodes, base) if fabric == "tree" else None
+        plan = Plan(nodes, base, data, trace, metrics, settings, tree)
+        antiphon.run(keep_up(plan, json, log_json))
 
 
 async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
@@ -75,7 +88,7 @@ async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
     def ended(member: Member) -> None:
         output.complain(
             f"node {member.about['node']} at {member.address} ended with exit code {member.process.returncode}; "
-            "publishers of its topics wait for it in vain: restart the cluster"
+            + ("the others go on without it" if plan.tree is not None else WAIT_IN_VAIN)
         )
         if not cluster.alive:
             gone.set()

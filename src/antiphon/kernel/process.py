@@ -61,6 +61,10 @@ class Environment:
     def unsubscribed(self, topic: i64) -> None:
         """The subscription has ended: nothing more of this topic will be delivered here."""
 
+    def keeps_up(self, topic: i64) -> bool:
+        """Whether the application here takes what is delivered on a topic; if not, publishers are to be slowed."""
+        return True
+
     def set_timer(self, delay: i64, name: i64) -> i64:
         """Ask for ``expire(name)`` after ``delay`` ticks; the answer is a handle for ``cancel_timer``."""
         raise NotImplementedError

@@ -33,7 +33,8 @@ from antiphon.lab.aggregation import (
     Measured,
     measure,
 )
-from antiphon.lab.experiment import Experiment, Note, Plan, Results, Row, Sample
+from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon.lab.figures import Axis, Figure, Point, Series
 
 TIMERS = (2, 10, 50)
 """Ticks; a hop takes about 100."""
@@ -99,7 +100,7 @@ def kept(found: Measured) -> float:
     return float(found.pending_peaks.mean())
 
 
-def compare(plan: Plan, results: Found) -> Iterator[Row | Note]:
+def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     """System by system: what it saves and what that costs."""
     for nodes in plan.sizes:
         for system in SYSTEMS:
@@ -118,6 +119,32 @@ def compare(plan: Plan, results: Found) -> Iterator[Row | Note]:
                 answers = results.sample(case, lambda found: float(found.answers))
                 yield Row(f"packets with acknowledgements, {case}", "packets", answers)
     yield from best_trade(plan, results)
+    yield trade_figure(max(plan.sizes), results)
+
+
+def trade_figure(nodes: int, results: Found) -> Figure:
+    """What each system saves and what that costs, at the largest size: one point for each."""
+    found: dict[str, list[Point]] = {}
+    for system in SYSTEMS:
+        case = of_size(system, nodes)
+        if case != without(case) and case.protocol != SINGLE_TREE:
+            saved, later = -against(results, case, packets).mean, against(results, case, delivery).mean
+            label = f"{case.timer_ticks} ticks" if case.timer_ticks > 0 else ""
+            found.setdefault(case.protocol, []).append(Point(saved, later, label=label))
+    series = tuple(Series(name, name, tuple(sorted_points(points)), "points") for name, points in found.items())
+    return Figure(
+        "trade",
+        f"What is saved, and how much later deliveries are, {nodes} nodes",
+        Axis("packets saved", "%"),
+        Axis("delivery later", "%"),
+        series,
+        caption="Timers and hybrids with their ticks. The single tree saves nothing and is left out.",
+    )
+
+
+def sorted_points(points: list[Point]) -> list[Point]:
+    """Points from left to right."""
+    return sorted(points, key=lambda point: point.x)
 
 
 def best_trade(plan: Plan, results: Found) -> Iterator[Row | Note]:
@@ -146,4 +173,8 @@ AGGREGATION_BETTER: Experiment[Broadcasts, Measured] = Experiment(
     cases=cases,
     measure=measure,
     compare=compare,
+    meaning="How many packets can be saved, and at what price? Aggregation as published saves a fifth of the packets "
+    "of 256 nodes and delays no delivery; on causal barriers, inside VCube-PS, it saves the same. Riders that wait "
+    "while something is held back anyway save about twice as much for hardly any delay. Timers save as much and delay "
+    "everything. Who counts packets lets riders wait for a tenth of a hop; who counts time takes the published rule.",
 )

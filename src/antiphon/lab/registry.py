@@ -17,6 +17,9 @@ from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.experiment import Experiment
+from antiphon.lab.ginger_cost import COST
+from antiphon.lab.ginger_latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
+from antiphon.lab.ginger_reconfiguration import RECONFIGURATION
 from antiphon.lab.many_topics import FIG_5_10
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
@@ -51,6 +54,10 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     TABLE_II,
     BETTER,
     AGGREGATION_BETTER,
+    RECONFIGURATION,
+    FAULTS_AND_LATENCY,
+    KEYS_AND_LATENCY,
+    COST,
 )
 
 

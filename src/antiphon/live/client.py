@@ -36,7 +36,7 @@ from antiphon.live.errors import ClosedError
 from antiphon.live.gateway import AHEAD
 from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split_address
 from antiphon.live.names import checked_name, checked_pattern
-from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
 from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import Codec
@@ -98,7 +98,8 @@ class Client(Publisher):
                 )
                 self._writer.attach(transport)
                 self._send(Hello(PROTOCOL_VERSION, self._cluster, secrets.token_hex(8), ""))
-                await self.status()
+                status = await self.status()
+                self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
         except (OSError, TimeoutError) as error:
             reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
             raise PeerError(
@@ -162,7 +163,8 @@ class Client(Publisher):
         self._number += 1
         self._in_flight += 1
         self._receipts[self._number] = segment.receipt
-        self._send(Publish(self._number, topic, segment.order, encode_columns(segment.columns)))
+        payload = encode_columns(segment.columns)
+        self._send(Publish(self._number, topic, segment.order, payload, segment.about))
         self._writer.flush()
 
     # Subscribing.

@@ -14,12 +14,16 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
-    """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count."""
+    """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
+
+    ``about`` are the numbers of the keys that all its messages are about.
+    """
 
     number: Number
     topic: Name
     order: Name
     payload: bytes
+    about: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
 
 
 class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import msgspec
 
 from antiphon.fabrics.admission_messages import AdmissionMessage
-from antiphon.live.wire import FIRST_CONTROL
+from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -66,4 +66,10 @@ class CreditWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5)
     topic: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
-PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted)
+class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
+    """The receiver counts as failed: it will not be heard any more, and is to stop."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=1023)]
+
+
+PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled)

@@ -19,17 +19,17 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.cluster import Cluster
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog
-from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.membership import Membership
+from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
-from antiphon.live.wire import Codec
+from antiphon.live.wire import CUBE_KINDS, TREE_KINDS, Codec
 
 if TYPE_CHECKING:
     from antiphon.live.tracing import LiveTrace
@@ -53,7 +53,9 @@ class NodeCore(Publisher):
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
+        has_tree = settings.fabric == "tree"
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), TREE_KINDS if has_tree else CUBE_KINDS)
+        self.orders = TREE_ORDERS if has_tree else ORDERS
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self.process: Process | None = None
@@ -61,7 +63,7 @@ class NodeCore(Publisher):
         self.commit: GroupCommit | None = None
         # The same, if nothing is seen, accepted or acknowledged before it is on disk.
         self.disk_first: GroupCommit | None = None
-        self.cluster: Cluster
+        self.cluster: Membership
         self._trace: LiveTrace | None = None
         self._by_number: dict[int, LiveTopic] = {}
         self._to_show: list[tuple[LiveTopic, Batch]] = []
@@ -75,6 +77,9 @@ class NodeCore(Publisher):
         self._receipts: set[asyncio.Future[None]] = set()
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
+        # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
+        self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
+        self._is_own_delivered = False
         self._is_settling = False
 
     def fail(self, error: BaseException) -> None:
@@ -109,18 +114,32 @@ class NodeCore(Publisher):
         assert process is not None, "there is room only where there is a process"
         if process.room(topic.number) == 1:
             topic.hurried_until = self.loop.time() + HURRY_SECONDS
-        # This node delivers it too, and has its columns already.
+        order = ORDER_NUMBERS[segment.order]
+        if self._trace is not None:
+            self._trace.published(self.identifier, topic, segment.columns, order)
+        # This node delivers it too, mostly at once, and has its columns already.
         self._own = (payload, segment.columns)
-        process.publish(payload, topic.number, ORDER_NUMBERS[segment.order])
+        self._is_own_delivered = False
+        if segment.about:
+            number = process.publish_about(list(segment.about), payload, topic.number, order)
+        else:
+            number = process.publish(payload, topic.number, order)
         self._own = None
         if segment.receipt is not None:
-            if self.disk_first is not None:
-                self._receipts.add(segment.receipt)
-                segment.receipt.add_done_callback(self._receipts.discard)
-                self.disk_first.then(partial(set_if_waiting, segment.receipt))
+            self._receipts.add(segment.receipt)
+            segment.receipt.add_done_callback(self._receipts.discard)
+            if self._is_own_delivered:
+                self._accept(segment.receipt)
             else:
-                set_if_waiting(segment.receipt)
+                self._undelivered[topic.number, int(number)] = segment.receipt
         self.settle()
+
+    def _accept(self, receipt: asyncio.Future[None]) -> None:
+        """A batch has been delivered here: it is accepted when it is on disk."""
+        if self.disk_first is not None:
+            self.disk_first.then(partial(set_if_waiting, receipt))
+        else:
+            set_if_waiting(receipt)
 
     def release_credit(self, topic: LiveTopic, sink: Any) -> None:
         """A sink that had fallen behind has room again."""
@@ -144,7 +163,12 @@ class NodeCore(Publisher):
     def expired(self, name: int) -> None:
         """A timer of the process has run out."""
         assert self.process is not None, "only a process sets timers"
-        self.process.expire(name)
+        try:
+            self.process.expire(name)
+        except Exception as error:
+            # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
         self.settle()
 
     # What the process does.
@@ -191,7 +215,10 @@ class NodeCore(Publisher):
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
         topic = self._by_number[publication.topic]
         payload = publication.payload
-        columns = self._own[1] if self._own is not None and self._own[0] is payload else None
+        columns = None
+        if self._own is not None and self._own[0] is payload:
+            columns = self._own[1]
+            self._is_own_delivered = True
         order = ORDER_NAMES[publication.order]
         batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns)
         if self.store is not None:
@@ -203,14 +230,24 @@ class NodeCore(Publisher):
         topic.end_offset = batch.end_offset
         topic.delivered_messages += batch.count
         topic.delivered_bytes += len(payload)
+        if self._undelivered and publication.source == self.identifier:
+            receipt = self._undelivered.pop((topic.number, publication.sequence), None)
+            if receipt is not None:
+                self._accept(receipt)
         if self._trace is not None:
-            self._trace.delivered(self.identifier, topic, batch, publication.order)
+            self._trace.delivered(self.identifier, topic, batch, publication)
         if self.disk_first is not None:
             self.disk_first.then(partial(topic.show, batch))
             return
         if self.commit is not None:
             self.commit.soon()
         self._to_show.append((topic, batch))
+
+    def keeps_up(self, number: int) -> bool:
+        """Whether the subscribers here, and the disk, take what is delivered on a topic."""
+        topic = self._by_number.get(number)
+        is_behind = topic is not None and topic.is_behind
+        return not is_behind and (self.commit is None or not self.commit.trouble)
 
     def membership_began(self, number: int) -> None:
         """A subscription of the process is effective."""

@@ -39,6 +39,15 @@ class LiveEnvironment(Environment):
     def unsubscribed(self, topic: int) -> None:
         self._node.membership_ended(topic)
 
+    def keeps_up(self, topic: int) -> bool:
+        return self._node.keeps_up(topic)
+
+    def watch(self, peer: int) -> None:
+        self._node.cluster.watch(peer)
+
+    def unwatch(self, peer: int) -> None:
+        self._node.cluster.unwatch(peer)
+
     def set_timer(self, delay: int, name: int) -> int:
         self._last_timer += 1
         handle = self._last_timer

@@ -1,17 +1,37 @@
-"""Which process a node runs: the fabric of its settings."""
+"""What differs between fabrics at a live node: its process, the messages that it understands, and who belongs to it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.brokers import Brokers
+from antiphon.live.cluster import Cluster
+from antiphon.live.membership import Membership
 from antiphon.live.settings import Settings
+from antiphon.live.tree_table import TreeTable
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+
+def new_membership(node: Node, highest: int) -> Membership:
+    """How a node finds the others; ``highest`` is the highest identifier that an earlier life of it has heard of."""
+    tree = node.settings.tree
+    if isinstance(tree, TreeTable):
+        return Brokers(node, tree)
+    return Cluster(node, node.instance, node.address, highest)
 
 
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:
     """The process of a node that has its place beside these others."""
+    if isinstance(settings.tree, TreeTable):
+        return TreeBroker(environment, settings.tree.options(settings.order, settings.window), settings.tree.overlay())
     everybody = sorted((*members, environment.identifier))
     cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.

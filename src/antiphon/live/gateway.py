@@ -25,11 +25,11 @@ from antiphon.live.client_messages import (
     Taken,
     Unsubscribe,
 )
-from antiphon.live.cluster import FrameClient
 from antiphon.live.columns import Columns, decode_columns
 from antiphon.live.controls import Control
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
+from antiphon.live.membership import FrameClient
 from antiphon.live.status import status_of
 from antiphon.live.subscription import Start, Subscription
 from antiphon.live.tasks import Tasks
@@ -87,7 +87,7 @@ class ClientSession(FrameClient):
         error = ""
         try:
             columns = self._columns_of(message)
-            receipt = self._node.publish_columns(message.topic, message.order, columns)
+            receipt = self._node.publish_columns(message.topic, message.order, message.about, columns)
             if receipt is not None:
                 await receipt
         except AntiphonError as failure:

@@ -21,7 +21,7 @@ import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.live.logs import logger
-from antiphon.live.wire import FRAME_BYTES_AT_MOST, LENGTH_BYTES
+from antiphon.live.wire import EXPELLED_TAG, FRAME_BYTES_AT_MOST, LENGTH_BYTES
 
 BUFFER_BYTES: Final = 256 << 10
 """What one read can bring; a longer frame gets a buffer of its own length while it is read."""
@@ -30,6 +30,7 @@ SMALL_FRAME_BYTES: Final = 4096
 """Frames up to this size are cheaper to copy into one piece than to hand over one by one."""
 
 CONNECT_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 0.1
 
 DATA_SEGMENTS_OUT: Final = slice(156, 160)
 """Where Linux keeps ``tcpi_data_segs_out`` in its ``tcp_info``."""
@@ -183,7 +184,7 @@ class FrameWriter:
 class OutgoingProtocol(FrameReader):
     """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
 
-    def __init__(self, when_lost: Callable[[], None], when_refused: Callable[[str], None]) -> None:
+    def __init__(self, when_lost: Callable[[], None], when_refused: Callable[[str, bool], None]) -> None:
         super().__init__()
         self._when_lost = when_lost
         self._when_refused = when_refused
@@ -191,18 +192,22 @@ class OutgoingProtocol(FrameReader):
     def frame_received(self, frame: memoryview) -> None:
         # The other end writes nothing here but the reason for closing.
         try:
-            reason = msgspec.msgpack.decode(frame)[-1]
-        except (msgspec.DecodeError, TypeError, IndexError) as error:
+            tag, *_, reason = msgspec.msgpack.decode(frame)
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
         log.warning("a peer refused the connection", reason=reason)
-        self._when_refused(str(reason))
+        self._when_refused(str(reason), tag == EXPELLED_TAG)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._when_lost()
 
 
 class OutgoingLink(FrameWriter):
-    """The connection to one peer. It is opened when the first frame is sent."""
+    """The connection to one peer. It is opened when the first frame is sent, or before.
+
+    ``connect_seconds`` is how long to try where nobody listens yet. ``silent_seconds`` is how long the other end may
+    leave unanswered what was sent, its machine's signs of life included, before the connection counts as broken.
+    """
 
     def __init__(
         self,
@@ -210,7 +215,9 @@ class OutgoingLink(FrameWriter):
         instance: str,
         hello: bytes,
         when_lost: Callable[[OutgoingLink], None],
-        when_refused: Callable[[OutgoingLink, str], None],
+        when_refused: Callable[[OutgoingLink, str, bool], None],
+        connect_seconds: float = 0.0,
+        silent_seconds: float | None = None,
     ) -> None:
         super().__init__()
         self.address = address
@@ -218,30 +225,47 @@ class OutgoingLink(FrameWriter):
         self._hello = hello
         self._when_lost = when_lost
         self._when_refused = when_refused
+        self._connect_seconds = connect_seconds
+        self._silent_seconds = silent_seconds
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, frame: bytes) -> None:
-        if self._transport is None and self._connecting is None and not self.is_closed:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        self.open()
         super().send(frame)
 
+    def open(self) -> None:
+        """Connect, if that has not begun."""
+        if self._transport is None and self._connecting is None and not self.is_closed:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
     async def _connect(self) -> None:
-        host, port = split_address(self.address)
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                transport, _ = await loop.create_connection(
-                    lambda: OutgoingProtocol(self._lost, partial(self._when_refused, self)), host, port
-                )
-        except (OSError, TimeoutError) as error:
-            log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
-            self._lost()
-            return
+        give_up_at = loop.time() + self._connect_seconds
+        while True:
+            try:
+                transport = await self._try()
+                break
+            except (OSError, TimeoutError) as error:
+                if loop.time() >= give_up_at:
+                    log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
+                    self._lost()
+                    return
+            await asyncio.sleep(RETRY_SECONDS)
         if self.is_closed:
             transport.close()
             return
+        if self._silent_seconds is not None:
+            limit_silence(transport, self._silent_seconds)
         transport.write(len(self._hello).to_bytes(LENGTH_BYTES, "little") + self._hello)
         self.attach(transport)
+
+    async def _try(self) -> asyncio.Transport:
+        host, port = split_address(self.address)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: OutgoingProtocol(self._lost, partial(self._when_refused, self)), host, port
+            )
+        return transport
 
     def _lost(self) -> None:
         if not self.is_closed:
@@ -254,6 +278,17 @@ class OutgoingLink(FrameWriter):
         if self._connecting is not None and self._transport is None:
             self._connecting.cancel()
         super().close()
+
+
+def limit_silence(transport: asyncio.Transport, seconds: float) -> None:
+    """Let a connection break when the machine at its other end has not answered for so long, where the system can."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(seconds / 3)))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, int(seconds / 3)))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -23,6 +23,11 @@ def topic_number(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") >> 2
 
 
+def key_number(key: bytes) -> int:
+    """The number of a key that messages are about, made like that of a topic."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 2
+
+
 def is_pattern(name: str) -> bool:
     """Whether a name stands for several topics."""
     return any(word in WILDCARDS for word in name.split("."))

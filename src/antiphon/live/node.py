@@ -17,26 +17,26 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.cluster import Cluster, FrameClient, IncomingConnection
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import CreditWanted, Publishes, PublishesHeard
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError
-from antiphon.live.fabrics import new_process
+from antiphon.live.fabrics import new_membership, new_process
 from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.logs import logger
+from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern
-from antiphon.live.outbox import ORDERS, Outbox, set_if_waiting
-from antiphon.live.settings import Settings, choose
+from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
+from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
 from antiphon.live.tasks import Tasks
@@ -90,7 +90,7 @@ class Node(NodeCore):
 
                 self._trace = LiveTrace(settings.trace)
             highest = int(self.fact("highest identifier", "-1"))
-            self.cluster = Cluster(self, self.instance, self.address, highest)
+            self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
             if settings.metrics is not None:
                 self._status = await StatusServer(self).start(settings.metrics)
@@ -122,7 +122,7 @@ class Node(NodeCore):
             async with asyncio.timeout(self.settings.leave_seconds):
                 await self._leave()
         except TimeoutError:
-            waited = [f"{peer}" for peer in self.cluster.admission.awaited()]
+            waited = self.cluster.awaited()
             log.warning("left without a farewell", waited_for=", ".join(waited) or "the process to finish")
         finally:
             await self._shut()
@@ -242,13 +242,15 @@ class Node(NodeCore):
         live.announced.add_done_callback(lambda _: self.settle())
         return outbox
 
-    def publish_columns(self, topic: str, order: str, columns: Columns) -> Any:
+    def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns) -> Any:
         """Publish a whole batch, for gateways; the answer is to be awaited, if it is one."""
         outbox = self.outboxes.get(topic)
         if outbox is None:
             outbox = self.open_outbox(topic)
-        choose("order", order, ORDERS)
-        return outbox.post_columns(order, columns, self.with_receipts)
+        check_order(order, self.orders)
+        if about and "total" not in self.orders:
+            raise UsageError(NO_KEYS_HERE)
+        return outbox.post_columns(order, about, columns, self.with_receipts)
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
@@ -361,9 +363,7 @@ class Node(NodeCore):
         for entry in self.store.read(topic.name, offset, max_bytes):
             if entry.first_offset >= topic.visible_offset:
                 break
-            publication = self.codec.decode(entry.batch)
-            if not isinstance(publication, Publication):
-                raise ProtocolError(f"the log of topic {topic.name!r} holds no publication at offset {offset}")
+            publication = self.codec.decode_publication(entry.batch)
             order = ORDER_NAMES[publication.order]
             batches.append(Batch(topic.name, publication.source, order, entry.first_offset, publication.payload))
         return batches
@@ -426,9 +426,20 @@ class Node(NodeCore):
         """Another node is gone without a word."""
         self.catalogue.peer_gone(identifier)
 
+    def link_lost(self, identifier: int) -> None:
+        """A peer that the process watches is lost."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_lost(identifier)
+        except Exception as error:
+            # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
+        self.settle()
+
     def _keep_highest(self) -> None:
         if self.store is not None and self.commit is not None:
-            self.store.put("highest identifier", str(self.cluster.admission.roster.highest).encode())
+            self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())
             self.commit.soon()
 
     def client_connected(self, writer: FrameWriter) -> FrameClient:

@@ -8,7 +8,7 @@ reached their bound, publishers wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -16,6 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.kernel.errors import UsageError
 from antiphon.live.columns import NEVER, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
+from antiphon.live.names import key_number
 
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 64 << 10
@@ -37,14 +38,26 @@ TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
 ORDERS: Final = ("none", "fifo", "causal")
+TREE_ORDERS: Final = ("none", "fifo", "causal", "total")
+"""What messages can be ordered by on the cube, and on a tree of brokers."""
+
+KEYS_AT_MOST: Final = 1024
+"""How many keys one message may be about."""
+
+Key = bytes | str | int
+"""What names a key: bytes, or a text or number that stands for the bytes of its text."""
 
 
 @final
 class Segment:
-    """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted."""
+    """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted.
 
-    def __init__(self, order: str, columns: Columns, size: i64, receipt: Any) -> None:
+    ``about`` are the numbers of the keys that all of them are about.
+    """
+
+    def __init__(self, order: str, about: tuple[int, ...], columns: Columns, size: i64, receipt: Any) -> None:
         self.order: Final[str] = order
+        self.about: Final[tuple[int, ...]] = about
         self.columns: Final[Columns] = columns
         self.size: Final[i64] = size
         self.receipt: Final[Any] = receipt
@@ -71,6 +84,7 @@ class Outbox:
     ) -> None:
         self.topic: Final[str] = topic
         self.order: str = order
+        self.about: tuple[int, ...] = ()
         self.next_sequence: i64 = 1
         self._loop: Final[Any] = loop
         self._accepted: Final[Any] = accepted
@@ -79,7 +93,7 @@ class Outbox:
         self.clock_us: Final = clock_us
         # All outboxes of the node that have more than there was room for.
         self._blocked: Final = blocked
-        # What has another order than the values below and had to wait before them.
+        # What has another order or other keys than the values below and had to wait before them.
         self._closed: list[Segment] = []
         self._closed_count: i64 = 0
         self._closed_bytes: i64 = 0
@@ -137,7 +151,7 @@ class Outbox:
             self._loop.call_soon(self.flush_in_turn)
         return self._current_receipt() if with_receipt else self._accepted
 
-    def post_columns(self, order: str, columns: Columns, with_receipt: bool) -> Any:
+    def post_columns(self, order: str, about: tuple[int, ...], columns: Columns, with_receipt: bool) -> Any:
         """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
         if self._has_overrun(len(self), self._bytes + self._closed_bytes):
             raise self._overload()
@@ -156,7 +170,7 @@ class Outbox:
             columns.expires_us,
         )
         self.next_sequence += len(columns.values)
-        self._add(Segment(order, numbered, size, receipt))
+        self._add(Segment(order, about, numbered, size, receipt))
         self.flush()
         if with_receipt:
             return receipt
@@ -195,11 +209,15 @@ class Outbox:
         if self._expires_us is not None:
             self._expires_us.pop()
 
-    def change_order(self, order: str) -> None:
-        """What follows has another order, and so belongs to another batch."""
+    def change(self, order: str, about: tuple[int, ...]) -> None:
+        """What follows has another order or is about other keys, and so belongs to another batch.
+
+        Batches stay in the order of the calls: what one publisher asks for in order is one line, whatever the keys.
+        """
         if len(self._values) > 0 and not self.flush():
             self._close()
         self.order = order
+        self.about = about
 
     def _a_turn(self) -> Any:
         future = self._loop.create_future()
@@ -254,7 +272,7 @@ class Outbox:
         values = self._values
         columns = Columns(int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us)
         self.next_sequence += len(values)
-        self._add(Segment(self.order, columns, self._bytes, self._receipt))
+        self._add(Segment(self.order, self.about, columns, self._bytes, self._receipt))
         self._values = []
         self._keys = None
         self._headers = None
@@ -291,6 +309,8 @@ class Publisher:
         self.outboxes: dict[str, Outbox] = {}
         # Whether a message is accepted only later than it is taken, as when it must be on disk.
         self.with_receipts: bool = False
+        # What messages can be ordered by; where there is total order, they can also be about keys.
+        self.orders: tuple[str, ...] = ORDERS
 
     def open_outbox(self, topic: str) -> Outbox:
         """Called for the first message on a topic."""
@@ -303,10 +323,14 @@ class Publisher:
         *,
         order: str | None = None,
         key: bytes | None = None,
+        keys: Sequence[Key] | None = None,
         headers: dict[str, bytes] | None = None,
         ttl_seconds: float | None = None,
     ) -> Any:
         """Publish a message. Await the answer: it is done when the message is accepted.
+
+        On a tree of brokers the message is about its ``key``, which subscribers see, or about several ``keys``, which
+        they do not see. ``order="total"`` puts it into one order with all others about the same keys.
 
         The message has been taken when the call returns; several can be in flight. Whoever does not await is not
         slowed down by a system that cannot keep up, and gets :class:`OverloadedError` in the end.
@@ -317,15 +341,63 @@ class Publisher:
         if order is None:
             order = self.default_order
         if order != outbox.order:
-            if order not in ORDERS:
-                raise UsageError(f"a message is ordered by {', '.join(ORDERS)}, not {order!r}; choose one of these")
-            outbox.change_order(order)
+            check_order(order, self.orders)
+            outbox.change(order, outbox.about)
+        if key is not None or keys is not None or len(outbox.about) > 0:
+            self._change_keys(outbox, key, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
         if key is None and headers is None and ttl_seconds is None:
             return outbox.post(plain, self.with_receipts)
         check_beside_value(key, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
         return outbox.post_with(plain, key, headers, expires_us, self.with_receipts)
+
+    def _change_keys(self, outbox: Outbox, key: bytes | None, keys: Sequence[Key] | None) -> None:
+        """See to it that what follows is in a batch about these keys, where there are keys."""
+        if "total" not in self.orders:
+            if keys is not None:
+                raise UsageError(NO_KEYS_HERE)
+            return
+        about = numbers_of_keys(key, keys)
+        if about != outbox.about:
+            outbox.change(outbox.order, about)
+
+
+NO_KEYS_HERE: Final = (
+    "the nodes of a cube do not know what messages are about; leave out keys, or run a tree of brokers "
+    "(antiphon up --fabric tree)"
+)
+
+
+def check_order(order: str, orders: tuple[str, ...]) -> None:
+    """Refuse an order that is not to be had."""
+    if order == "total" and order not in orders:
+        raise UsageError(
+            "there is no total order on a cube; run a tree of brokers (antiphon up --fabric tree), or choose "
+            f"{', '.join(orders)}"
+        )
+    if order not in orders:
+        raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")
+
+
+def numbers_of_keys(key: bytes | None, keys: Sequence[Key] | None) -> tuple[int, ...]:
+    """The numbers of the keys that a message is about, in order; none if it names none."""
+    if keys is None:
+        return () if key is None else (key_number(checked_part(key, "a key")),)
+    if isinstance(keys, (bytes, str)) or len(keys) > KEYS_AT_MOST:
+        raise WrongTypeError(f"keys are a list of at most {KEYS_AT_MOST} keys; write for example keys=['anna', 'ben']")
+    return tuple(sorted({key_number(bytes_of_key(each)) for each in keys}))
+
+
+def bytes_of_key(key: object) -> bytes:
+    """A key as bytes: a text or a number stands for the bytes of its text."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        key = str(key)
+    if isinstance(key, str):
+        key = key.encode()
+    if not isinstance(key, bytes):
+        raise WrongTypeError(f"a key is bytes, a text or a number, not {type(key).__name__}")
+    return key
 
 
 def set_if_waiting(future: Any) -> None:

@@ -10,9 +10,10 @@ import msgspec
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
-from antiphon.live.outbox import ORDERS
+from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
+from antiphon.live.tree_table import TreeTable, read_tree
 
-FABRICS: Final = ("cube",)
+FABRICS: Final = ("cube", "tree")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
 
@@ -37,6 +38,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
 
     fabric: str = "cube"
+    """How nodes are connected: ``cube``, or ``tree``, a tree of brokers that is given by the setting of that name."""
+
+    tree: TreeTable | str | None = None
+    """The tree of brokers, or the TOML file in which it is."""
+
     order: str = "causal"
     """How messages are ordered that do not say it themselves."""
 
@@ -66,6 +72,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     leave_seconds: float = 10.0
     """How long a node that is closed waits for others to let it go in an orderly way."""
 
+    lost_seconds: float = 5.0
+    """How long the machine of another broker may be silent before its broker counts as failed; a process that ends is
+    noticed at once."""
+
     metrics: str | None = None
     """Where to answer ``/metrics``, ``/health`` and ``/ready`` over HTTP, for example 127.0.0.1:9464."""
 
@@ -78,17 +88,27 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if address is not None:
                 split_address(address)
         choose("fabric", self.fabric, FABRICS)
-        choose("order", self.order, ORDERS)
+        tree = self._checked_tree()
+        check_order(self.order, ORDERS if tree is None else TREE_ORDERS)
         durability = self.durability or ("disk" if self.data is not None else "memory")
         choose("durability", durability, DURABILITIES)
         if durability == "disk" and self.data is None:
             raise UsageError("durability 'disk' needs a place: give a data directory (data=..., --data)")
-        for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds"):
+        for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds", "lost_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:
             raise UsageError(f"gather_seconds is from 0 to {GATHER_SECONDS_AT_MOST}, not {self.gather_seconds}")
-        return msgspec.structs.replace(self, durability=durability)
+        return msgspec.structs.replace(self, durability=durability, tree=tree)
+
+    def _checked_tree(self) -> TreeTable | None:
+        if (self.fabric == "tree") != (self.tree is not None):
+            raise UsageError("the fabric 'tree' needs its brokers, and only that one: give both fabric and tree")
+        if self.tree is None:
+            return None
+        if self.join or self.aggregate:
+            raise UsageError("the brokers of a tree know each other from the start: leave out join and aggregate")
+        return (read_tree(Path(self.tree)) if isinstance(self.tree, str) else self.tree).checked()
 
 
 def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:

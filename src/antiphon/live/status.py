@@ -39,6 +39,7 @@ def status_of(node: Node) -> dict[str, Any]:
         "address": node.address,
         "uptime_seconds": time.monotonic() - node.started_at,
         "durability": node.settings.durability,
+        "fabric": node.settings.fabric,
         "peers": [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()],
         "clients": len(node.clients),
         "troubles": troubles_of(node),
@@ -77,7 +78,7 @@ def troubles_of(node: Node) -> list[str]:
         troubles.append(f"stopped: {node.failure}")
     if node.commit is not None and node.commit.trouble:
         troubles.append(f"disk: {node.commit.trouble}")
-    if node.cluster.lost_nodes:
+    if node.cluster.lost_nodes and not node.cluster.survives_crashes:
         troubles.append(f"lost nodes: {', '.join(map(str, node.cluster.lost_nodes))}")
     return troubles
 

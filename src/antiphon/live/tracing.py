@@ -10,8 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from antiphon.kernel.message import Publication
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.columns import Columns
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED
 from antiphon.trace.store import TraceWriter
@@ -27,18 +29,32 @@ class LiveTrace:
         self._writer = TraceWriter(Path(path), "deliveries", {"host": "live", "unit": "microseconds"}, CHUNK_ROWS)
         self._writer.__enter__()
 
-    def delivered(self, node: int, topic: LiveTopic, batch: Batch, order: int) -> None:
+    def published(self, node: int, topic: LiveTopic, columns: Columns, order: int) -> None:
+        """The application published a batch."""
+        recorder = self._writer.recorder
+        now = monotonic_us()
+        number = topic.number & TOPIC_MASK
+        for index, value in enumerate(columns.values):
+            sequence = columns.first_sequence + index
+            recorder.record_run(now, PUBLISH, node, node, sequence, 1, number, len(value), order)
+
+    def delivered(self, node: int, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch was delivered."""
         recorder = self._writer.recorder
         latency_us = max(0, wall_clock_us() - batch.columns.timestamp_us)
         first = batch.columns.first_sequence
         number = topic.number & TOPIC_MASK
-        if node == batch.publisher:
-            now = monotonic_us()
-            for index, value in enumerate(batch.columns.values):
-                recorder.record_run(now, PUBLISH, node, node, first + index, 1, number, len(value), order)
         recorder.record_run(
-            monotonic_us(), DELIVER, node, batch.publisher, first, batch.count, number, latency_us, order
+            monotonic_us(),
+            DELIVER,
+            node,
+            batch.publisher,
+            first,
+            batch.count,
+            number,
+            latency_us,
+            publication.order,
+            publication.total_order_keys(),
         )
         recorder.flush_if_full()
 

@@ -22,8 +22,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import ORDER_NAMES, Message
+from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
 from antiphon.orders.order import Ordered
 
 LENGTH_BYTES: Final = 4
@@ -31,9 +33,10 @@ FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
 
 FIRST_CONTROL: Final = 100
+EXPELLED_TAG: Final = FIRST_CONTROL + 6
 
 # A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
-KINDS: Final[tuple[type[Message], ...]] = (
+CUBE_KINDS: Final[tuple[type[Any], ...]] = (
     Ordered,
     cube.Bundle,
     cube.Acknowledgement,
@@ -48,14 +51,45 @@ KINDS: Final[tuple[type[Message], ...]] = (
     cube.Unregister,
     cube.Bequest,
 )
+TREE_KINDS: Final[tuple[type[Any], ...]] = (
+    Keyed,
+    Overlay,
+    tree.Item,
+    tree.Proposal,
+    tree.Closed,
+    tree.Join,
+    tree.Joined,
+    tree.Settled,
+    tree.Leave,
+    tree.ParentRequest,
+    tree.ParentAnswer,
+    tree.Hello,
+    tree.Ready,
+    tree.Goodbye,
+    tree.Attached,
+    tree.Lost,
+    tree.Install,
+    tree.Claim,
+    tree.Collect,
+    tree.Report,
+    tree.Stable,
+)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS)
+
+ENCLOSED: Final = frozenset({Keyed, Overlay})
+"""What travels only inside a message; a log holds such publications as they are."""
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Integers = list[Integer]
+Identifier = Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)]
+Sequence = Annotated[int, msgspec.Meta(ge=0, lt=1 << 41)]
+Frontier = dict[Identifier, Sequence]
+Parents = dict[Identifier, Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)]]
 
 FIELDS: Final[dict[str, Any]] = {
-    "source": Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)],
-    "sequence": Annotated[int, msgspec.Meta(ge=0, lt=1 << 41)],
+    "source": Identifier,
+    "sequence": Sequence,
     "topic": Number,
     "timestamp": Integer,
     "payload": bytes,
@@ -67,14 +101,48 @@ FIELDS: Final[dict[str, Any]] = {
     "entries": Integers,
     "members": Integers,
     "past": Integers,
+    "keys": Integers,
+    "origin": Identifier,
+    "number": Sequence,
+    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
+    "epoch": Sequence,
+    "root": Identifier,
+    "champion": Identifier,
+    "parents": Parents,
+    "route": list[Identifier],
+    "orphans": list[Identifier],
+    "names": list[Number],
+    "frontier": Frontier | None,
+    "base": Frontier,
+    "completed": Frontier,
+    "frontiers": dict[Number, Frontier],
+    "is_forced": bool,
+    "is_granted": bool,
+    "is_settled": bool,
 }
 """What a field may hold, by its name."""
 
-NESTED: Final = {"packet": (Ordered, cube.Bundle), "publications": (Ordered,)}
-"""Fields that hold messages, or a list of them under a plural name."""
+NARROWER: Final[dict[tuple[type[Any], str], Any]] = {
+    (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
+}
+"""Where a class allows less than the name does: there is no total order on the cube."""
+
+NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
+    "packet": (Ordered, cube.Bundle),
+    "publications": (Ordered,),
+    "publication": (Keyed,),
+    "overlay": (Overlay,),
+    "locks": (tree.Item,),
+    "history": (tree.Item,),
+    "joins": (tree.Join,),
+}
+"""Fields that hold messages or the tree of brokers."""
+
+LISTS: Final = frozenset({"publications", "locks", "history", "joins"})
+"""Those of them that hold a list."""
 
 
-def parameters(kind: type[Message]) -> list[str]:
+def parameters(kind: type[Any]) -> list[str]:
     """The names of a constructor's arguments, which are the fields of the message."""
     return list(inspect.signature(kind).parameters)
 
@@ -82,7 +150,7 @@ def parameters(kind: type[Message]) -> list[str]:
 class Kind:
     """How one class of messages is written and read."""
 
-    def __init__(self, kind: type[Message], number: int, known: dict[type[Message], Kind]) -> None:
+    def __init__(self, kind: type[Any], number: int, known: dict[type[Any], Kind]) -> None:
         self.message = kind
         self.names = parameters(kind)
         fields = []
@@ -91,14 +159,14 @@ class Kind:
         for name in self.names:
             held = NESTED.get(name)
             if held is None:
-                fields.append((name, FIELDS[name]))
+                fields.append((name, NARROWER.get((kind, name), FIELDS[name])))
                 integers = FIELDS[name] in (Integers, Integers | None)
                 self._writers.append(list_or_none if integers else None)
                 self._readers.append(vec_or_none if integers else None)
                 continue
             shapes = tuple(known[nested].shape for nested in held)
             shape: Any = Union[shapes]  # noqa: UP007 (made at run time)
-            is_list = name.endswith("s")
+            is_list = name in LISTS
             fields.append((name, list[shape] if is_list else shape))
             by_type = {known[nested].message: known[nested] for nested in held}
             by_shape = {known[nested].shape: known[nested] for nested in held}
@@ -109,8 +177,9 @@ class Kind:
         )
         self._values_of = values_getter(self.names)
         self._is_plain = not any(self._writers)
+        self._check: Callable[[Any], None] | None = CHECKS.get(kind)
 
-    def to_shape(self, message: Message) -> msgspec.Struct:
+    def to_shape(self, message: Any) -> msgspec.Struct:
         """The message as msgspec writes it."""
         values = self._values_of(message)
         if self._is_plain:
@@ -119,14 +188,43 @@ class Kind:
             *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
         )
 
-    def to_message(self, shape: msgspec.Struct) -> Message:
+    def to_message(self, shape: msgspec.Struct) -> Any:
         """The message that msgspec has read."""
+        if self._check is not None:
+            self._check(shape)
         values = self._values_of(shape)
         if self._is_plain:
             return self.message(*values)
         return self.message(
             *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
         )
+
+
+def check_overlay(shape: Any) -> None:
+    """Refuse parents that are no tree: brokers follow them to the root."""
+    parents: dict[int, int] = shape.parents
+    if parents.get(shape.root) != -1:
+        raise ValueError(f"broker {shape.root} is no root of its tree")
+    rooted = {shape.root}
+    for broker in parents:
+        path: list[int] = []
+        at = broker
+        while at not in rooted:
+            path.append(at)
+            if len(path) > len(parents) or at not in parents:
+                raise ValueError(f"broker {broker} has no way to root {shape.root}")
+            at = parents[at]
+        rooted.update(path)
+
+
+def check_claim(shape: Any) -> None:
+    """Refuse a champion that is not in the tree."""
+    if shape.champion not in shape.overlay.parents:
+        raise ValueError(f"broker {shape.champion} is not in the tree")
+
+
+CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {Overlay: check_overlay, tree.Claim: check_claim}
+"""What has to hold between the fields of a message."""
 
 
 def values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -147,10 +245,10 @@ def vec_or_none(integers: list[int] | None) -> Any:
     return None if integers is None else vec[i64](integers)
 
 
-def nested_writer(by_type: dict[type[Message], Kind], is_list: bool) -> Callable[[Any], Any]:
+def nested_writer(by_type: dict[type[Any], Kind], is_list: bool) -> Callable[[Any], Any]:
     """Writes a message inside a message, or a list of them."""
 
-    def write(message: Message) -> msgspec.Struct:
+    def write(message: Any) -> msgspec.Struct:
         return by_type[type(message)].to_shape(message)
 
     return (lambda messages: [write(message) for message in messages]) if is_list else write
@@ -159,15 +257,15 @@ def nested_writer(by_type: dict[type[Message], Kind], is_list: bool) -> Callable
 def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> Callable[[Any], Any]:
     """Reads a message inside a message, or a list of them."""
 
-    def read(shape: msgspec.Struct) -> Message:
+    def read(shape: msgspec.Struct) -> Any:
         return by_shape[type(shape)].to_message(shape)
 
     return (lambda shapes: [read(shape) for shape in shapes]) if is_list else read
 
 
-def known_kinds() -> dict[type[Message], Kind]:
+def known_kinds() -> dict[type[Any], Kind]:
     """All classes; those that are held by others come first in ``KINDS``."""
-    known: dict[type[Message], Kind] = {}
+    known: dict[type[Any], Kind] = {}
     for number, kind in enumerate(KINDS):
         known[kind] = Kind(kind, number, known)
     return known
@@ -177,12 +275,12 @@ class Codec:
     """Turns messages into bytes and back. One per node: it remembers the last message.
 
     ``controls`` are the structs that hosts exchange with each other, beside the messages of protocols; their tags
-    begin at ``FIRST_CONTROL``.
+    begin at ``FIRST_CONTROL``. ``kinds`` are the classes that its fabric sends: a node understands no others.
     """
 
-    def __init__(self, controls: tuple[type[msgspec.Struct], ...] = ()) -> None:
+    def __init__(self, controls: tuple[type[msgspec.Struct], ...] = (), kinds: tuple[type[Any], ...] = KINDS) -> None:
         self._kinds = known_kinds()
-        self._by_shape = {kind.shape: kind for kind in self._kinds.values()}
+        self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
         shapes = (*self._by_shape, *controls)
         self._decode = msgspec.msgpack.Decoder(Union[shapes]).decode  # noqa: UP007 (made at run time)
@@ -216,14 +314,26 @@ class Codec:
 
         Who passes a view of bytes that change later calls ``forget`` before they do.
         """
-        try:
-            shape: msgspec.Struct = self._decode(data)
-            kind = self._by_shape.get(type(shape))
-            if kind is None:
-                return shape
-            message = kind.to_message(shape)
-        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
-            raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error
+        message = self._read(data)
+        if isinstance(message, msgspec.Struct):
+            return message
+        if not isinstance(message, Message) or type(message) in ENCLOSED:
+            raise ProtocolError(f"a peer sent a {type(message).__name__} by itself; it is a part of messages only")
         self._last = message
         self._last_bytes = data
         return message
+
+    def decode_publication(self, data: bytes) -> Publication:
+        """A publication as a log holds it."""
+        publication = self._read(data)
+        if not isinstance(publication, Publication):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(publication).__name__} and no publication")
+        return publication
+
+    def _read(self, data: bytes | memoryview) -> Any:
+        try:
+            shape: msgspec.Struct = self._decode(data)
+            kind = self._by_shape.get(type(shape))
+            return shape if kind is None else kind.to_message(shape)
+        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
+            raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

@@ -26,6 +26,11 @@ COLOURS = {
     "repaired, window 1": "amber",
     "repaired": "green",
     "published": "ink",
+    "eventual order": "cyan",
+    "causal order": "blue",
+    "total order": "orange",
+    "Ginger, ours": "green",
+    "fault tolerance": "green",
 }
 
 DASHES = ("", "7 4", "2 3.5", "11 3 2 3")

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, field
 
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.protocols import Flag, NodeNumber
+from antiphon.simulator.protocol_options import Flag, NodeNumber
 
 LATEST = 10**15
 LARGEST_DRAW = (1 << 31) - 1

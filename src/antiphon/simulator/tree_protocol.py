@@ -10,20 +10,22 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.overlay import Overlay, regular_parents
+from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
+from antiphon.simulator.protocol_options import Flag
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[3])]
-Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 Parent = Annotated[int, Meta(ge=-1, lt=1 << 22, description="the number of a node, or -1", examples=[0])]
+Parents = Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])]
 
 
 class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the broker tree."""
 
-    parents: Annotated[list[Parent], Meta(description="a parent for each node", examples=[[-1, 0, 0]])] | None = None
+    parents: Parents | None = None
     """The parent of each node, -1 for the root; without it each node has ``fan_out`` children."""
     fan_out: Positive = 2
     """How many children each node has where no parents are named."""
@@ -43,31 +45,21 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 def overlay_of(options: TreeTableOptions, nodes: int) -> Overlay:
     """The tree that options describe."""
-    parents = options.parents or [int(NO_NODE), *((node - 1) // options.fan_out for node in range(1, nodes))]
+    parents = options.parents or regular_parents(nodes, options.fan_out)
     return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
 
 
-def wrong_parents(parents: Sequence[int], nodes: int) -> str | None:
-    """What is wrong with a list of parents."""
-    if len(parents) != nodes:
-        return f"expected a parent for each of the {nodes} nodes, not {len(parents)}"
-    if parents.count(int(NO_NODE)) != 1:
-        return f"expected one root, a node with parent -1, not {parents.count(int(NO_NODE))}"
-    for node in range(nodes):
-        at, steps = node, 0
-        while at != NO_NODE:
-            at, steps = parents[at] if at < nodes else nodes, steps + 1
-            if at >= nodes:
-                return f"a parent of node {node} does not exist; choose from 0 to {nodes - 1}"
-            if steps > nodes:
-                return f"node {node} is its own ancestor; a tree has no cycles"
-    return None
-
-
 def tree_builder(
-    chosen: TreeTableOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
+    chosen: TreeTableOptions,
+    nodes: int,
+    order: str,
+    topics: Sequence[Sequence[int]],
+    make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] | None = None,
 ) -> Callable[[Environment], Process]:
-    """What builds the broker at one node; those that are subscribers from the start are known to all."""
+    """What builds the broker at one node; those that are subscribers from the start are known to all.
+
+    ``make`` is for experiments whose brokers note more than others do.
+    """
     options = TreeOptions(
         order,
         chosen.total_degree,
@@ -90,7 +82,7 @@ def tree_builder(
         carried.append(reaches)
 
     def build(environment: Environment) -> TreeBroker:
-        broker = TreeBroker(environment, options, overlay)
+        broker = (make or TreeBroker)(environment, options, overlay)
         me = int(environment.identifier)
         for topic, reaches in enumerate(carried):
             if me in reaches:
@@ -102,5 +94,5 @@ def tree_builder(
 
 def no_orders(process: Process) -> list[Order]:
     """Streams keep the order; nothing waits at its receiver."""
-    assert isinstance(process, TreeBroker), "asked about the broker tree"
+    assert isinstance(process, TreeBroker | PublishedBroker), "asked about the broker tree"
     return []

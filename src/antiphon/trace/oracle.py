@@ -128,10 +128,19 @@ class Past:
 class TopicOracle:
     """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks.
 
-    ``default`` is the order of publications for which none was asked.
+    ``default`` is the order of publications for which none was asked. Of what the ``silent`` published nothing is known
+    but what others delivered.
     """
 
-    def __init__(self, topic: int, columns: dict[int, int], findings: Findings, default: int = CAUSAL) -> None:
+    def __init__(
+        self,
+        topic: int,
+        columns: dict[int, int],
+        findings: Findings,
+        default: int = CAUSAL,
+        silent: Container[int] = (),
+    ) -> None:
+        self._silent = silent
         self._topic = topic
         self._columns = columns
         self._findings = findings
@@ -202,8 +211,8 @@ class TopicOracle:
         asked = self._asked.get(publication, UNSPECIFIED)
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
-        if node == source and order != UNSPECIFIED:
-            # Where nothing says what was asked for, the publisher's own delivery does.
+        if order != UNSPECIFIED and (node == source or source in self._silent):
+            # Where nothing says what was asked for, the publisher's own delivery does, or the first one.
             self._asked.setdefault(publication, order)
         if publication not in self.started_at:
             if node == source:
@@ -277,10 +286,18 @@ class TopicOracle:
 class Oracle:
     """Judges all topics of a run. ``sources`` are those who may publish, if that is known not to be everybody.
 
-    ``default`` is the order of publications for which none was asked.
+    ``default`` is the order of publications for which none was asked. The ``silent`` publish and leave no rows of their
+    own.
     """
 
-    def __init__(self, node_count: int, sources: Iterable[int] | None = None, default: int = CAUSAL) -> None:
+    def __init__(
+        self,
+        node_count: int,
+        sources: Iterable[int] | None = None,
+        default: int = CAUSAL,
+        silent: Container[int] = (),
+    ) -> None:
+        self._silent = silent
         # Clocks have an entry per source and not per node: it is often one node of thousands that publishes.
         self._columns = {source: column for column, source in enumerate(sources or range(node_count))}
         self._default = default
@@ -291,7 +308,7 @@ class Oracle:
         """The judge of one topic."""
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default)
+            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default, self._silent)
         return found
 
     def finish(self, mortal: Container[int] = ()) -> Findings:
@@ -336,7 +353,9 @@ def judge(
     """
     rows = evidence(table)
     about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
-    oracle = Oracle(node_count, sorted(pc.unique(about["source"]).to_pylist()), default)
+    sources = pc.unique(about["source"]).to_pylist()
+    silent = frozenset(sources) - frozenset(pc.unique(rows["node"]).to_pylist())
+    oracle = Oracle(node_count, sorted(sources), default, silent)
     columns = (rows[name].to_pylist() for name in [*COLUMNS, ORDER])
     for event, node, topic, source, sequence, order_name in zip(*columns, strict=True):
         order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)

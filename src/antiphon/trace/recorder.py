@@ -15,7 +15,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED, Message, Publication, publication_key
+from antiphon.kernel.message import NO_KEYS, SOURCE_BITS, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE
 
 WORDS_PER_ROW: Final = 4
@@ -107,13 +107,24 @@ class Recorder:
         self._keys = rows
 
     def record_run(
-        self, time: i64, event: i64, node: i64, source: i64, first: i64, count: i64, topic: i64, value: i64, order: i64
+        self,
+        time: i64,
+        event: i64,
+        node: i64,
+        source: i64,
+        first: i64,
+        count: i64,
+        topic: i64,
+        value: i64,
+        order: i64,
+        keys: vec[i64] = NO_KEYS,
     ) -> None:
-        """Add a row for each of ``count`` publications of a source that follow each other."""
+        """Add a row for each of ``count`` publications of a source that follow each other, with the same keys."""
         what = pack(event, 0, node, NO_NODE, order)
         packed = pack_value(topic, value)
         key = publication_key(source, first)
         for _ in range(count):
+            self._record_keys(keys)
             self._append(time, what, key, packed)
             key += 1 << SOURCE_BITS
 

@@ -50,6 +50,10 @@ class TreeBroker(Totals):
         self._go_on(state)
         return state.published
 
+    def room(self, topic: i64) -> i64:
+        state = self.topic(topic)
+        return self.options.window - (state.published - state.settled)
+
     def subscribe(self, topic: i64) -> None:
         self._wish(self.topic(topic), True)
 

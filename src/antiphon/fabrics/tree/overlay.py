@@ -8,11 +8,34 @@ for any number of hops. A tree of a thousand brokers is some kilobytes, once per
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.process import NO_NODE
+
+
+def regular_parents(count: int, fan_out: int) -> list[int]:
+    """The parent of each of so many brokers if each has ``fan_out`` children, until there are no more."""
+    return [int(NO_NODE), *((broker - 1) // fan_out for broker in range(1, count))]
+
+
+def wrong_parents(parents: Sequence[int], count: int) -> str | None:
+    """What is wrong with a list of parents."""
+    if len(parents) != count:
+        return f"expected a parent for each of the {count} nodes, not {len(parents)}"
+    if parents.count(int(NO_NODE)) != 1:
+        return f"expected one root, a node with parent -1, not {parents.count(int(NO_NODE))}"
+    for node in range(count):
+        at, steps = node, 0
+        while at != NO_NODE:
+            at, steps = parents[at] if at < count else count, steps + 1
+            if at >= count:
+                return f"a parent of node {node} does not exist; choose from 0 to {count - 1}"
+            if steps > count:
+                return f"node {node} is its own ancestor; a tree has no cycles"
+    return None
 
 
 @final

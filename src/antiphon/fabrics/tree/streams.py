@@ -61,7 +61,7 @@ class Streams(Attachment):
         """The state of a topic, made at its first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = Topic(name)
+            topic = Topic(name, self.me)
             self.topics[name] = topic
         return topic
 
@@ -281,7 +281,8 @@ class Streams(Attachment):
         self._reported = {}
         for name in collect.names:
             topic = self.topics.get(name)
-            if topic is not None and topic.is_carried:
+            # Where the application is behind the topic is left out, and so nobody counts it as got by all.
+            if topic is not None and topic.is_carried and self.environment.keeps_up(topic.name):
                 self._reported[name] = dict(topic.frontier)
         for child in self._reporters:
             self.environment.send(child, collect)

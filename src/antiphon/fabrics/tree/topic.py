@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.tree.messages import COMPLETION, LOCK, Frontier, Item, Known
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, Keyed, publication_key
+from antiphon.kernel.process import UNBOUNDED
 
 SHUT: Final[i64] = 0
 JOINING: Final[i64] = 1
@@ -26,7 +27,8 @@ class TreeOptions:
     ``max_hops`` its local view, in which it looks for a new parent by hops, or ``ancestors_first``. ``patience_ticks``
     is how long it waits for an answer. ``collect_ticks`` is how often the root finds out what everybody has got, so
     that buffers can be emptied. With ``strict_session`` what a publisher publishes in order after a total publication
-    waits for it; without, as in the document, it may overtake it.
+    waits for it; without, as in the document, it may overtake it. ``window`` is how many publications of one broker on
+    a topic may be under way before hosts that can wait do so; under way is what not all are known to have.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class TreeOptions:
         patience_ticks: i64 = 2000,
         collect_ticks: i64 = 5000,
         strict_session: bool = True,
+        window: i64 = UNBOUNDED,
     ) -> None:
         if order not in ORDER_NAMES:
             raise UsageError(f"the broker tree orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
@@ -58,6 +61,7 @@ class TreeOptions:
         self.patience_ticks: Final[i64] = patience_ticks
         self.collect_ticks: Final[i64] = collect_ticks
         self.strict_session: Final[bool] = strict_session
+        self.window: Final[i64] = window
 
 
 @final
@@ -76,8 +80,10 @@ class Lock:
 class Topic:
     """All that one broker knows about one topic."""
 
-    def __init__(self, name: i64) -> None:
+    def __init__(self, name: i64, owner: i64) -> None:
         self.name: Final[i64] = name
+        # The broker that knows this.
+        self.owner: Final[i64] = owner
         # The application's wish, and whether it is fulfilled.
         self.is_wanted: bool = False
         self.is_subscribed: bool = False
@@ -100,6 +106,8 @@ class Topic:
         self.base_completed: Frontier = {}
         # What the application published: numbers, and what has to wait.
         self.published: i64 = 0
+        # How many of them all brokers of the topic have got.
+        self.settled: i64 = 0
         # What it asked for and has not got: publications, or else to be (True) or not to be (False) a subscriber.
         self.requests: deque[object] = deque()
         self.is_publishing: bool = False
@@ -187,8 +195,11 @@ class Topic:
         for item in self.items:
             if item.number > stable.get(item.origin, 0):
                 kept.append(item)
-            elif item.kind == COMPLETION:
+                continue
+            if item.kind == COMPLETION:
                 self.base_completed[item.source] = item.sequence
+            if item.kind != LOCK and item.source == self.owner:
+                self.settled += 1
         self.items = kept
         for origin, number in stable.items():
             if self.base.get(origin, 0) < number:

@@ -1,0 +1,218 @@
+"""Who else is there: what every way of being a cluster has in common, and the connections that others open.
+
+The cube's nodes admit each other (:mod:`antiphon.live.cluster`); the brokers of a tree know each other from the start
+(:mod:`antiphon.live.brokers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import Message
+from antiphon.live.controls import PROTOCOL_VERSION, Admit, Control, Expelled, Hello, Refused
+from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+
+class Membership:
+    """The others as one node sees them: the links to them, joining and leaving."""
+
+    survives_crashes = False
+    """Whether the others go on by themselves when a node is lost."""
+
+    def __init__(self, node: Node, instance: str, address: str) -> None:
+        self._node = node
+        self._instance = instance
+        self._address = address
+        self.links: dict[int, OutgoingLink] = {}
+        self.lost_nodes: list[int] = []
+        self._incoming: set[IncomingConnection] = set()
+        self._is_closed = False
+
+    # What the fabrics do differently.
+
+    async def join(self, contacts: Sequence[str]) -> None:
+        """Get a place; done when the node may be used."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Go in an orderly way; done when nobody needs this node any more."""
+        raise NotImplementedError
+
+    def awaited(self) -> list[str]:
+        """Whose answer a node that leaves waits for."""
+        return []
+
+    def peers(self) -> list[Peer]:
+        """The others that are there."""
+        raise NotImplementedError
+
+    def highest_identifier(self) -> int:
+        """The highest identifier that any node ever had, as far as this one knows."""
+        raise NotImplementedError
+
+    def identifier_of(self, instance: str) -> int | None:
+        """The identifier of a peer by its instance."""
+        raise NotImplementedError
+
+    def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
+        """A peer has said who it is."""
+
+    def admit(self, message: AdmissionMessage) -> None:
+        """A message about who belongs to the cluster."""
+        raise ProtocolError("the brokers of a tree know each other; nobody is admitted")
+
+    def watch(self, identifier: int) -> None:
+        """The process wants to know when this peer is lost."""
+
+    def unwatch(self, identifier: int) -> None:
+        """It does not want to know any more."""
+
+    # What they share.
+
+    def hello(self, target: str = "") -> bytes:
+        """The first frame of a connection to a peer."""
+        settings = self._node.settings
+        hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target)
+        return self._node.codec.encode_control(hello)
+
+    def tell(self, identifier: int, control: Control) -> None:
+        """Send a message of hosts to a peer."""
+        link = self.links.get(identifier)
+        if link is not None:
+            self._node.write(link, self._node.codec.encode_control(control))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._is_closed = True
+        for connection in tuple(self._incoming):
+            connection.close()
+
+    def connection_opened(self, connection: IncomingConnection) -> None:
+        """Somebody has connected."""
+        self._incoming.add(connection)
+        if self._is_closed:
+            # Accepted while the node was shut: whoever waits for an answer must learn that there is nobody.
+            connection.close()
+
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        """A connection that somebody opened has ended."""
+        self._incoming.discard(connection)
+
+
+class IncomingConnection(FrameReader):
+    """A connection that a peer or a client has opened to this node."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+        self.instance = ""
+        self._sender: int | None = None
+        self._client: FrameClient | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._node.cluster.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._node.cluster.connection_ended(self)
+        if self._client is not None:
+            self._client.ended()
+
+    def input_ended(self) -> None:
+        self._node.settle()
+
+    def frame_received(self, frame: memoryview) -> None:
+        if self._client is not None:
+            self._client.frame_received(frame)
+            return
+        codec = self._node.codec
+        message = codec.decode(frame)
+        if isinstance(message, Message):
+            self._receive(message)
+            codec.forget()
+        elif isinstance(message, Hello):
+            self._greeted(message)
+        elif not self.instance:
+            raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
+        elif isinstance(message, Admit):
+            self._node.cluster.admit(message.message)
+        else:
+            self._node.control_received(self._sender_identifier(), message)
+
+    def _receive(self, message: Message) -> None:
+        sender = self._sender
+        if sender is None:
+            sender = self._sender = self._sender_identifier()
+        self._node.received(sender, message)
+
+    def _sender_identifier(self) -> int:
+        sender = self._node.cluster.identifier_of(self.instance)
+        if sender is None:
+            raise ProtocolError("somebody who is not in the cluster sent a message of its processes")
+        return sender
+
+    def _greeted(self, hello: Hello) -> None:
+        settings = self._node.settings
+        if hello.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the other end speaks version {hello.version}, this node {PROTOCOL_VERSION}; upgrade the older one"
+            )
+        if hello.cluster != settings.cluster:
+            raise ProtocolError(f"this node is of cluster {settings.cluster!r}, the other end of {hello.cluster!r}")
+        if hello.target and hello.target != self._node.instance:
+            raise ProtocolError("the node that is meant does not live here any more")
+        if self.instance or not hello.instance:
+            raise ProtocolError("a connection begins with one Hello that names its sender")
+        self.instance = hello.instance
+        if hello.address:
+            self._node.cluster.greeted(self, hello)
+            return
+        assert self.transport is not None, "there is a connection when a frame arrives"
+        writer = FrameWriter()
+        writer.attach(self.transport)
+        self._client = self._node.client_connected(writer)
+
+    def broken(self, error: Exception) -> None:
+        """The process may be in no defined state any more: better no node than a wrong one."""
+        self._node.fail(error)
+
+    def refuse(self, error: Exception) -> None:
+        """Tell the other end why, and close."""
+        self._say_last(Refused(str(error)[:1000]))
+        super().refuse(error)
+
+    def expel(self, reason: str) -> None:
+        """Tell the other end that it counts as failed, and do not listen to it any more."""
+        self._say_last(Expelled(reason))
+        self.close()
+
+    def _say_last(self, control: Control) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            writer = FrameWriter()
+            writer.attach(self.transport)
+            writer.send(self._node.codec.encode_control(control))
+            writer.flush()
+
+    def close(self) -> None:
+        """The node goes, or the other end counts as gone."""
+        if self.transport is not None:
+            self.transport.close()
+
+
+class FrameClient:
+    """A client at the other end of an incoming connection."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A frame of the client."""
+        raise NotImplementedError
+
+    def ended(self) -> None:
+        """The client is gone."""
+        raise NotImplementedError

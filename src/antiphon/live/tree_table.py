@@ -1,0 +1,108 @@
+"""The tree of brokers that a system begins with: who is there, and who is whose parent.
+
+A TOML file with a table ``[tree]``, the same for all brokers; a broker finds itself in it by its address.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from antiphon.fabrics.tree.overlay import Overlay, regular_parents, wrong_parents
+from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import NO_NODE
+from antiphon.live.links import split_address
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table ``[tree]``."""
+
+    brokers: list[str]
+    """The addresses of all brokers; their places in the list are their identifiers."""
+
+    parents: list[int] | None = None
+    """The place of each broker's parent in the list, -1 for the root."""
+
+    fan_out: Positive = 2
+    """How many children each broker has where no parents are named."""
+
+    total_degree: Positive = 8
+    """How many neighbours a broker takes before it refuses orphans, until nobody else takes them either."""
+
+    max_hops: Positive = 3
+    """How far a broker looks for a new parent before it asks anybody."""
+
+    ancestors_first: bool = False
+    """Whether those nearer to the root are asked before siblings, instead of the nearest first."""
+
+    strict_session: bool = True
+    """Whether what a publisher publishes in order waits for its own total messages before it."""
+
+    patience_seconds: Seconds = 0.5
+    """After how long a broker that was asked for a place and does not answer counts as refusing."""
+
+    collect_seconds: Seconds = 0.02
+    """How often the root finds out what all have got; until then it is kept, and counts as under way."""
+
+    def checked(self) -> TreeTable:
+        """The same; an error says why it is no tree."""
+        for address in self.brokers:
+            split_address(address)
+        if not self.brokers or len(set(self.brokers)) != len(self.brokers):
+            raise UsageError("a tree has at least one broker, and each has an address of its own; correct brokers")
+        wrong = None if self.parents is None else wrong_parents(self.parents, len(self.brokers))
+        if wrong is not None:
+            raise UsageError(f"the parents of the tree are wrong: {wrong}")
+        self.options("causal", 1)
+        return self
+
+    def place_of(self, address: str) -> int:
+        """The identifier of the broker at an address."""
+        if address not in self.brokers:
+            raise UsageError(
+                f"this broker is at {address}, which is not among the brokers of the tree "
+                f"({', '.join(self.brokers[:8])}); listen at or advertise one of these"
+            )
+        return self.brokers.index(address)
+
+    def overlay(self) -> Overlay:
+        """The tree in its first epoch."""
+        parents = self.parents or regular_parents(len(self.brokers), self.fan_out)
+        return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
+
+    def options(self, order: str, window: int) -> TreeOptions:
+        """How brokers behave, in ticks of live nodes, which are microseconds."""
+        return TreeOptions(
+            order,
+            self.total_degree,
+            self.max_hops,
+            self.ancestors_first,
+            int(self.patience_seconds * 1_000_000),
+            int(self.collect_seconds * 1_000_000),
+            self.strict_session,
+            window,
+        )
+
+
+def read_tree(path: Path) -> TreeTable:
+    """The table ``[tree]`` of a TOML file."""
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}; check the name") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    if "tree" not in values:
+        raise UsageError(f"{path} has no table [tree]; it names the brokers, as described in docs/operations.md")
+    try:
+        return msgspec.convert(values["tree"], TreeTable)
+    except msgspec.ValidationError as error:
+        known = ", ".join(TreeTable.__struct_fields__)
+        raise UsageError(f"{path}: {error}; the table [tree] has {known}") from error

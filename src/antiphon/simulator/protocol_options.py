@@ -1,0 +1,155 @@
+"""The options of protocols, as scenarios give them in ``[protocol-options]``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
+
+Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
+NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a node, from 0 up", examples=[5])]
+
+
+class BroadcastOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a broadcast over trees of their own for each source."""
+
+    acknowledge: Flag = True
+    """Whether a wave of acknowledgements goes up each tree."""
+    largest_first: Flag = False
+    """Whether the child with the largest subtree is served first instead of last."""
+
+
+class SingleTreeOptions(BroadcastOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a broadcast over one tree for all sources."""
+
+    root: NodeNumber = 0
+    """The node whose tree all publications take."""
+
+
+class PacketOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a broadcast that puts several publications into one packet."""
+
+    largest_packet: Annotated[int, Meta(ge=21, le=1 << 31, description="a number of bytes", examples=[1500])] = 1500
+    """The most bytes that a packet may have, its header of 20 included."""
+
+
+class AggregationTableOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of causal aggregation."""
+
+    riders: Literal["none", "held", "always"] = "none"
+    """Whether what could leave waits for company: never, while something is held back from the same neighbour, or
+    always."""
+    timer: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks, 0 for none", examples=[10])] = 0
+    """How long riders wait at most; 0 for as long as something is held back."""
+
+
+class TimerOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of bundles that wait for a timer."""
+
+    timer: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks, 1 or more", examples=[50])] = 50
+    """How long the first publication of a bundle waits for others."""
+
+
+class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of topics over trees of subscribers."""
+
+    window: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
+    ] = DEFAULT_WINDOW
+    """How many of its own publications a node may have on their way at a time, per topic."""
+    largest_first: Flag = True
+    """Whether the child with the largest subtree is served first instead of last."""
+    bundle: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
+    ] = DEFAULT_BUNDLE
+    """How many publications that had to queue may travel together."""
+    directory: Flag = False
+    """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
+    aggregate: Flag = False
+    """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
+
+
+class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of VCube-PS as published: a preset, and switches that differ from it."""
+
+    preset: Literal["minimal", "as-printed"] = "minimal"
+    """The listing with minimal corrections, or at its word."""
+    single_sender: Flag | None = None
+    prunes_barriers: Flag | None = None
+    waits_for_unheard: Flag | None = None
+    inner_nodes_introduce_themselves: Flag | None = None
+    whole_view_in_acknowledgements: Flag | None = None
+    leaves_keep_payload: Flag | None = None
+    matches_acknowledgements: Flag | None = None
+    forgets_last_deliveries: Flag | None = None
+    updates_whole_view: Flag | None = None
+    keeps_tombstones: Flag | None = None
+    joins_when_started: Flag | None = None
+    leaves_when_started: Flag | None = None
+    forgets_barrier: Flag | None = None
+    relays_learn: Flag | None = None
+
+
+class SrptTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a single root per topic."""
+
+    roots: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[5, 9]])] | None = None
+    """The roots of the topics, one after the other and from the beginning again; without it they are scattered."""
+    largest_first: Flag = False
+    """Whether the child with the largest subtree is served first instead of last."""
+
+
+class BrokerOptions(SrptTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a single root per topic where the trees consist of brokers."""
+
+    brokers: Annotated[int, Meta(ge=1, le=1 << 22, description="a power of two", examples=[32])] = 32
+    """How many of the nodes, from 0 up, are brokers."""
+
+
+Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]
+NotNegative = Annotated[int, Meta(ge=0, le=1 << 31, description="a number, 0 or more", examples=[0])]
+
+
+class FloodingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of flooding on HyParView: every link is used for everything."""
+
+    active: NotNegative = 4
+    """How many links a node keeps up."""
+    passive: NotNegative = 30
+    """How many other nodes it remembers, to replace links that fail."""
+    expansion: Annotated[float, Meta(ge=0, le=100, description="a factor, 1 or more", examples=[2])] = 2.0
+    """By which factor the links may outnumber ``active`` before one is dropped for a newcomer."""
+    contacts: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] | None = None
+    """Nodes through which others join; without it the first three."""
+    period: Positive = 1000
+    """Ticks between two messages to each neighbour about what there is."""
+    patience: Positive = 8
+    """After so many periods without news a node falls silent."""
+    keep: Positive = 64
+    """How many publications of each source are kept for others in any case."""
+    buffer: Positive = 1024
+    """How many of them are kept at most, while a neighbour lacks them."""
+    join_window: NotNegative = 2000
+    """Ticks over which the joins at the start are spread."""
+
+
+class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of BRISA."""
+
+    parents: Positive = 1
+    """From how many others a node receives: 1 for trees, more for graphs."""
+    strategy: Literal["first-come", "delay", "age", "load", "bandwidth"] = "first-come"
+    """By what parents are chosen."""
+    trees: Positive = 1
+    """How many trees a publisher uses in turn."""
+    reuse_depth: NotNegative = 0
+    """How far from the root of somebody else's tree a publisher may be to use it instead of its own; 0 for never."""
+    bandwidths: Annotated[list[Positive], Meta(description="a list of numbers", examples=[[1, 10]])] = []
+    """The bandwidths of the nodes, one after the other and from the beginning again."""
+    deepest: Positive = 64
+    """No node is deeper in a graph."""
+    published: Flag = False
+    """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""

@@ -1,0 +1,75 @@
+"""A tree of brokers from the command line: it outlives its root, and a round of live torture finds nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.cli.local_nodes import SECONDS, ended, first_line, started
+
+
+def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
+    """The root is killed between two messages; the audit of the others' traces finds one order."""
+    traces = tmp_path / "traces"
+    with started("up", "--fabric", "tree", "-n", 3, "--json", "--trace", traces) as up:
+        nodes = first_line(up)["nodes"]
+        assert [node["node"] for node in nodes] == [0, 1, 2]
+        left, right = nodes[1]["address"], nodes[2]["address"]
+        with started("sub", "room", "--servers", left, "--count", 3, "--json") as sub:
+            assert sub.stderr is not None
+            assert sub.stderr.readline() == f"antiphon: subscribed to room at {left}\n"
+            total = ("--order", "total", "--servers", right)
+            assert command("pub", "room", "one", "--key", "anna", *total).code == 0
+            os.kill(nodes[0]["pid"], signal.SIGKILL)
+            assert command("pub", "room", "two", "three", "--key", "anna", "--key", "ben", *total).code == 0
+            printed, _ = sub.communicate(timeout=SECONDS)
+        messages = [json.loads(line) for line in printed.splitlines()]
+        assert [(message["value"], message["order"], message.get("key")) for message in messages] == [
+            ("one", "total", "anna"), ("two", "total", None), ("three", "total", None),
+        ]  # fmt: skip
+        status = json.loads(command("top", "--once", "--json", "--servers", f"{left},{right}").said)
+        assert len(status["nodes"]) == 2
+        code, complained = ended(up)
+        assert code == 0
+        assert "node 0 at" in complained and "the others go on without it" in complained
+    called = command("audit", traces, "--json")
+    assert called.code == 0
+    found = json.loads(called.said)
+    assert found["checks"]["total"] == {"applies": True, "violations": 0, "example": None, "story": []}
+    assert (found["messages"], found["deliveries"]) == (3, 6)
+
+
+def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
+    called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")
+    assert called.code == 0, called
+    found = json.loads(called.said)
+    assert (found["rounds"], found["kills"], found["roots_killed"], found["stuck"]) == (1, 1, 1, 0)
+    assert not any(found["violations"].values())
+    assert 0 < found["messages"] < found["deliveries"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["torture", "--live"], "only a tree of brokers survives crashes"),
+        (["up", "--order", "total"], "no total order on a cube"),
+        (["node", "--fabric", "tree"], "give both fabric and tree"),
+    ],
+)
+def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:
+    called = command(*arguments)
+    assert (called.code, called.said) == (2, "")
+    assert complaint in called.complained
+
+
+def test_a_file_without_a_tree_is_explained(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "tree.toml"
+    path.write_text("[wood]\n")
+    called = command("node", "--fabric", "tree", "--tree", path)
+    assert (called.code, called.said) == (2, "")
+    assert "has no table [tree]" in called.complained

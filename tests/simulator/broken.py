@@ -94,11 +94,11 @@ class Face(Process):
 class LosesRefusals(Broken):
     """The first copy that a node should return is lost."""
 
-    lost = False
+    has_lost = False
 
     def send(self, destination: int, message: Message) -> None:
-        if isinstance(message, Refusal) and not self.lost:
-            self.lost = True
+        if isinstance(message, Refusal) and not self.has_lost:
+            self.has_lost = True
         else:
             super().send(destination, message)
 

@@ -43,6 +43,7 @@ def show(measured: GossipMeasurement) -> None:
     table.add_row("events", f"{measured.events:,}, {measured.events_per_second:,.0f} per second")
     seconds = f"{measured.setup_seconds:.1f} s set-up, {measured.bootstrap_seconds:.1f} s to build the overlay"
     table.add_row("seconds", f"{seconds}, {measured.seconds - measured.bootstrap_seconds:.1f} s for the stream")
+    table.add_row("processor time", f"{measured.processor_seconds:.1f} s")
     table.add_row("peak memory", f"{measured.peak_memory_bytes / 2**20:,.0f} MiB")
     table.add_row("deliveries", f"{measured.deliveries:,} of {expected:,}, {measured.duplicates:,} copies too many")
     table.add_row("overlay", f"{measured.mean_links:.2f} links per node")

@@ -133,6 +133,10 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("publications", f"{found['publications']:,}")
     table.add_row("messages", f"{found['messages']:,}")
     table.add_row("deliveries", f"{found['deliveries']:,}")
+    if found["recovered"]:
+        mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
+        about = f"{found['recovered']:,} by nodes that had lost all parents, in {mean:,.0f} ticks on average"
+        table.add_row("repairs", f"{about}, {longest:,} at most")
     violated = {kind: count for kind, count in found["violations"].items() if count}
     checked = ", ".join(found["violations"])
     table.add_row("violations", counts(violated) if violated else f"none; checked: {checked}")

@@ -49,6 +49,9 @@ class Environment:
         """Give a publication to the application of this node. This is the moment that ordering promises speak of."""
         raise NotImplementedError
 
+    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
+        """A publication will never be delivered here: nobody has kept it. It is said where it would have come."""
+
     def unwanted(self, message: Message) -> None:
         """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
 

@@ -67,6 +67,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     publications: int = 0
     messages: int = 0
     deliveries: int = 0
+    recovered: int = 0
+    recovery_ticks: int = 0
+    longest_recovery: int = 0
     violations: dict[str, int] = msgspec.field(default_factory=dict)
     """By kind, those that there were; empty if the schedule was survived."""
     about: str = ""
@@ -86,6 +89,10 @@ class Tally(msgspec.Struct, kw_only=True):
     publications: int = 0
     messages: int = 0
     deliveries: int = 0
+    recovered: int = 0
+    """How often a node that had lost all parents in a structure got something from a new one."""
+    recovery_ticks: int = 0
+    longest_recovery: int = 0
     violations: dict[str, int] = msgspec.field(default_factory=dict)
     failing: list[Outcome] = msgspec.field(default_factory=list)
 
@@ -96,6 +103,9 @@ class Tally(msgspec.Struct, kw_only=True):
         self.publications += outcome.publications
         self.messages += outcome.messages
         self.deliveries += outcome.deliveries
+        self.recovered += outcome.recovered
+        self.recovery_ticks += outcome.recovery_ticks
+        self.longest_recovery = max(self.longest_recovery, outcome.longest_recovery)
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
         kinds = {"pause": PauseFault, "crash": CrashFault, "restart": RestartFault}
         met = {name: sum(isinstance(fault, kind) for fault in scenario.faults) for name, kind in kinds.items()}
@@ -113,6 +123,8 @@ class Tally(msgspec.Struct, kw_only=True):
             mine, more = getattr(self, field.name), getattr(other, field.name)
             if isinstance(mine, dict):
                 add_up(mine, more)
+            elif field.name == "longest_recovery":
+                self.longest_recovery = max(mine, more)
             else:
                 setattr(self, field.name, mine + more)
 
@@ -127,6 +139,9 @@ class Tally(msgspec.Struct, kw_only=True):
             "publications": self.publications,
             "messages": self.messages,
             "deliveries": self.deliveries,
+            "recovered": self.recovered,
+            "recovery_ticks_mean": self.recovery_ticks / self.recovered if self.recovered else None,
+            "recovery_ticks_longest": self.longest_recovery if self.recovered else None,
             "violations": {kind: self.violations.get(kind, 0) for kind in KINDS if kind != STUCK},
             "stuck": self.violations.get(STUCK, 0),
             "failing_seeds": [outcome.seed for outcome in self.failing],
@@ -228,6 +243,9 @@ def run_schedule(scenario: Scenario) -> Outcome:
         publications=result.published,
         messages=result.sent,
         deliveries=result.deliveries,
+        recovered=result.recovered,
+        recovery_ticks=result.recovery_ticks,
+        longest_recovery=result.longest_recovery,
         violations=violations,
         about=about,
     )

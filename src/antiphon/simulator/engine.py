@@ -135,6 +135,9 @@ class Node(Environment):
         if engine.watches_deliveries:
             engine.watch_delivery(self.identifier, publication, latency)
 
+    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
+        self._engine.lost += 1
+
     def unwanted(self, message: Message) -> None:
         self._engine.unwanted += 1
 
@@ -250,6 +253,8 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
+        # Deliveries that a process has given up, and said so.
+        self.lost: i64 = 0
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
+from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
@@ -83,6 +84,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The most that waited at one node at one time."""
     held_at_end: int
     """Those that still waited at the end, at nodes that had not crashed."""
+    recovered: int
+    """How often a node that had lost all parents in a structure of gossip got something from a new one."""
+    recovery_ticks: int
+    """How long that took, added up; the time until something was published at all is part of it."""
+    longest_recovery: int
     violations: dict[str, int] | None
     """How often each promise that applies to the run was broken; null if the run was not judged."""
     judgement: str
@@ -161,6 +167,7 @@ class Simulation:
         members_stay = not self._protocol.has_topics and all(
             isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults
         )
+        repairs = [each for process in self._processes if isinstance(process, Brisa) for each in process.repairs()]
         return Result(
             scenario=scenario.name,
             seed=scenario.seed,
@@ -180,6 +187,9 @@ class Simulation:
             held_total=sum(order.held_total for order in orders),
             held_peak=max((order.held_peak for order in orders), default=0),
             held_at_end=sum(order.waiting() for process in present for order in orders_of(process)),
+            recovered=sum(int(each.recovered) for each in repairs),
+            recovery_ticks=sum(int(each.recovery_ticks) for each in repairs),
+            longest_recovery=max((int(each.longest_recovery) for each in repairs), default=0),
             violations=None,
             judgement="not judged: nothing was written down",
             trace=None,

@@ -11,9 +11,9 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip import Brisa, BrisaOptions, HyParViewOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent, structure_key
 from antiphon.kernel import UsageError
-from antiphon.simulator.actions import Crash, Restart, Subscribe, Unsubscribe
+from antiphon.simulator.actions import Crash, Partition, Restart, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, LinkDelay, Network, NormalDelay
+from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, Network, NormalDelay
 from tests.fabrics.gossip.worlds import World
 from tests.simulator.post import Do
 from tests.support import Notebook
@@ -227,6 +227,20 @@ def test_where_a_publication_is_gone_this_is_said() -> None:
     process.receive(7, Fetch(0, 0, vec[i64]([1, 3, 5])))
     answers = [message for peer, message in environment.sent if peer == 7]
     assert [(type(one), int(one.sequence)) for one in answers] == [(Resent, 5), (Gone, 3)]
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal", "none"])
+def test_what_nobody_has_kept_is_said_to_be_lost_and_the_rest_is_delivered(order: str) -> None:
+    """Node 5 is cut off for longer than others keep what it lacks: it passes over that, and is not stuck."""
+    options = BrisaOptions(HyParViewOptions(active=3), order=order, keep=2, buffer=2)
+    world = World(6, options, can_fail=True).publish(1, START, count=12)
+    world.engine.at(START + 500, Partition(Cut(START + 500, START + 20_000, [[5]])))
+    world.publish(1, START + 80_000)
+    assert world.engine.run(event_limit=1_000_000) == "finished"
+    group = world.brisa(5).group(0)
+    assert world.engine.lost == group.lost > 0
+    assert world.engine.deliveries == 13 * 6 - world.engine.lost
+    assert group.unfinished() == 0
 
 
 # Members.

@@ -21,10 +21,11 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.group import Asked, Group
-from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message
+from antiphon.kernel.message import UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process, order_name
 from antiphon.orders.order import Order
 
@@ -72,8 +73,8 @@ class Brisa(Process):
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
         if not self._options.mixed:
             self.check_only_order(order, self._options.strength)
-        elif order != UNSPECIFIED and not 0 <= order < len(ORDER_NAMES):
-            raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(ORDER_NAMES)}")
+        elif order != UNSPECIFIED and not 0 <= order < len(GOSSIP_ORDERS):
+            raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(GOSSIP_ORDERS)}")
         chosen = self._options.strength if order == UNSPECIFIED else order
         own = group.streams.get(self.me)
         sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
@@ -154,6 +155,10 @@ class Brisa(Process):
     def group(self, topic: i64) -> Group:
         """One of the topics that this node takes part in."""
         return self._groups[topic]
+
+    def repairs(self) -> list[Repairs]:
+        """What became of parents, for each topic that this node takes part in."""
+        return [group.trees.repairs for group in self._groups.values()]
 
     def orders(self) -> list[Order]:
         """The order of each topic that this node takes part in."""

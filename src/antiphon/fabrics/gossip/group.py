@@ -14,6 +14,11 @@ neighbours. Contacts compare with each other.
 is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
 its order, so no more than one need be asked.
 
+**Loss.** A publication may be gone everywhere: kept by nobody any more when one that lacks it comes to ask. Who is
+stuck asks the source and the contacts too. If it is stuck for ``HOPELESS`` times the patience, all neighbours that had
+the publication and a contact say that it is gone, and the source has not sent it, then it is passed over: the
+application is told so at its place in the order, and what comes after is delivered.
+
 **Leaving.** Who unsubscribes delivers nothing more at once, but goes on relaying until it falls silent, so that what it
 published last is with others by then. Contacts stay in the overlay of every topic, subscribed or not.
 """
@@ -44,7 +49,7 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import MOST_FETCHED, Stream
+from antiphon.fabrics.gossip.stream import MOST_FETCHED, Missed, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
 from antiphon.kernel.process import Environment
@@ -58,6 +63,15 @@ GAP_PATIENCE: Final = 2
 
 UNHEARD_PERIODS: Final = 3
 """So many periods a newcomer whom no neighbour answers waits before it turns to a contact again."""
+
+LONGEST_WAIT: Final = 8
+"""So many periods at most lie between two attempts; each wait is twice as long as the one before.
+
+A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
+"""
+
+HOPELESS: Final = 4
+"""So many times the patience a node waits before it passes over what all whom it asked have not kept."""
 
 FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
@@ -88,8 +102,10 @@ class Group(Neighbourhood):
         self._born: Final[i64] = born
         self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
         self._neighbours: Final[list[i64]] = self.sampling.neighbours()
-        self._contacts: Final[list[i64]] = [contact for contact in options.contacts if contact != self._me]
-        self._is_contact: Final[bool] = len(self._contacts) < len(options.contacts)
+        self._is_contact: Final[bool] = self._me in options.contacts
+        self._contacts: Final[list[i64]] = (
+            [contact for contact in options.contacts if contact != self._me] if self._is_contact else options.contacts
+        )
         self.streams: Final[dict[i64, Stream]] = {}
         self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
         self.order: Final[Order] = options.new_order(self._me)
@@ -97,13 +113,19 @@ class Group(Neighbourhood):
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
+        # Other newcomers that want to hear what counts as past, as soon as this node knows it.
+        self._curious: list[i64] = []
         self._is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
+        # Periods until the next attempt to enter; how quiet it must be for the next comparison.
+        self._enter_after: i64 = 0
+        self._compare_after: i64 = 0
         self._comparisons: i64 = 0
         self._has_compared: bool = False
-        # Publications that nobody who was asked has kept; copies that came again.
+        # Publications that were passed over because nobody has kept them; copies that came again.
         self.lost: i64 = 0
+        # Publications that went from here though a neighbour may have lacked them.
         self.overflow: i64 = 0
         self.duplicates: i64 = 0
 
@@ -212,6 +234,8 @@ class Group(Neighbourhood):
         elif isinstance(message, Hello):
             if self.is_synchronised:
                 self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier()))
+            elif sender not in self._curious:
+                self._curious.append(sender)
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
@@ -248,7 +272,12 @@ class Group(Neighbourhood):
         """Deliver what may be delivered now."""
         self._wake()
         for released in self.order.arrived(publication):
-            if self.is_member:
+            if not self.is_member:
+                continue
+            if isinstance(released, Missed):
+                self.lost += 1
+                self._environment.lost(self.topic, released.source, released.sequence)
+            else:
                 self._environment.deliver(released)
 
     def _welcomed(self, message: Welcome) -> None:
@@ -257,6 +286,10 @@ class Group(Neighbourhood):
             self.is_synchronised = True
             self._wake()
             self._serve()
+            curious = self._curious
+            self._curious = []
+            for peer in curious:
+                self._environment.send(peer, Welcome(self._me, self.topic, self.order.frontier()))
 
     def _count_as_past(self, frontier: vec[i64]) -> None:
         self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
@@ -306,6 +339,9 @@ class Group(Neighbourhood):
                 stream.heard = number
                 stream.quiet = 0
                 self._wake()
+            if stream.gone_at.get(sender, 0) > stream.complete:
+                # It cannot help, and shows nothing about the parents.
+                continue
             key = stream.source << TREE_BITS
             if self._options.trees == 1 and key in self.trees.structures:
                 self.trees.seen_ahead(self.trees.structures[key])
@@ -331,14 +367,34 @@ class Group(Neighbourhood):
             stream.fetches += 1
             self._environment.send(sender, Fetch(stream.source, self.topic, missing))
 
+    def _look_further(self, stream: Stream) -> None:
+        """Nobody nearby has what is missing: the source or a contact may. If it is gone there too, pass it over."""
+        if stream.stuck_for > HOPELESS * self._options.patience:
+            gone = stream.gone_up_to(self._neighbours, self._contacts)
+            number = stream.complete + 1
+            while number <= gone:
+                if number not in stream.beyond and number > stream.complete:
+                    stream.skip(number)
+                    self._release(Missed(stream.source, number, self.topic))
+                number += 1
+        if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:
+            asked = stream.source
+            if stream.asked_further % 2 == 1 and len(self._contacts) > 0:
+                asked = self._contacts[(self._me + stream.asked_further // 2) % len(self._contacts)]
+            stream.asked_further += 1
+            if asked != self._me:
+                self._fetch(asked, stream, stream.heard)
+
     def _fetched(self, sender: i64, fetch: Fetch) -> None:
         stream = self.stream(fetch.source)
         gone: i64 = 0
+        has_sent = False
         for number in fetch.numbers:
             publication = stream.kept.get(number)
             if publication is not None:
+                has_sent = True
                 self._environment.send(sender, Resent(publication))
-            elif number <= stream.complete or number in stream.beyond:
+            elif not has_sent and (number <= stream.complete or number in stream.beyond):
                 gone = number
         if gone > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
@@ -360,6 +416,7 @@ class Group(Neighbourhood):
         """Something has happened: go on telling neighbours."""
         self._quiet = 0
         self._comparisons = 0
+        self._compare_after = 0
         self._has_compared = False
         if not self._is_ticking:
             self._is_ticking = True
@@ -391,9 +448,12 @@ class Group(Neighbourhood):
             self._environment.set_timer(self._options.period, self.topic)
 
     def _enter(self) -> None:
-        """There is no neighbour: try the next contact."""
-        if len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
+        """There is no neighbour: try the next contact, and wait longer from time to time."""
+        if self._enter_after > 0:
+            self._enter_after -= 1
+        elif len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
             self.sampling.join(self._contacts[(self._me + self._attempts) % len(self._contacts)])
+            self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
     def _tell(self) -> None:
@@ -402,6 +462,7 @@ class Group(Neighbourhood):
         neighbours = self._neighbours
         if len(neighbours) > 0:
             self._attempts = 0
+            self._enter_after = 0
             report = self._report(patience)
             now = self._environment.now()
             for peer in neighbours:
@@ -414,8 +475,11 @@ class Group(Neighbourhood):
             stream.quiet += 1
             if stream.is_missing():
                 stream.missing_for += 1
-                # If nobody nearby has it the contact may; it is asked when nothing else is new.
-                if stream.fetches < MOST_ATTEMPTS and stream.missing_for <= patience:
+                stream.stuck_for += 1
+                if stream.stuck_for > patience and self._options.rules.recovers:
+                    self._look_further(stream)
+                has_hope = stream.missing_for <= patience or stream.stuck_for <= (HOPELESS + 1) * patience
+                if stream.fetches < MOST_ATTEMPTS and has_hope:
                     stream.quiet = 0
                     self._quiet = 0
             self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)
@@ -448,7 +512,10 @@ class Group(Neighbourhood):
             return True
         if self._comparisons >= MOST_ATTEMPTS:
             return True
+        if self._quiet < self._compare_after:
+            return False
         contact = self._contacts[(self._me + self._comparisons) % len(self._contacts)]
+        self._compare_after = self._quiet + waiting_periods(self._comparisons)
         self._comparisons += 1
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
@@ -476,3 +543,8 @@ class Group(Neighbourhood):
             if stream.is_missing():
                 waiting += 1
         return waiting if self.is_synchronised else waiting + 1
+
+
+def waiting_periods(attempts: i64) -> i64:
+    """So many periods pass between an attempt, of which there were so many before, and the next one."""
+    return LONGEST_WAIT if attempts > 3 else 1 << attempts

@@ -150,7 +150,7 @@ class Fetch(Message):
 
 @mypyc_attr(acyclic=True)
 class Gone(Message):
-    """The sender had the publications of the source up to ``sequence`` and has not kept them."""
+    """The sender had what it was asked for of the source, up to ``sequence``, and has not kept it."""
 
 
 @mypyc_attr(acyclic=True)

@@ -11,13 +11,15 @@ from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import TREE_BITS
 from antiphon.fabrics.gossip.parents import strategy_number
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
 
 MOST_TREES: Final = 1 << TREE_BITS
+
+GOSSIP_ORDERS: Final = ("none", "fifo", "causal")
+"""The orders by number that can be had without anybody who decides for all."""
 
 
 @final
@@ -91,8 +93,8 @@ class BrisaOptions:
         for name, value in (("period", period), ("patience", patience), ("keep", keep), ("deepest", deepest)):
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
-        if order not in ORDER_NAMES:
-            raise UsageError(f"BRISA orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
+        if order not in GOSSIP_ORDERS:
+            raise UsageError(f"BRISA orders by {', '.join(GOSSIP_ORDERS)}, not {order!r}; choose one of these")
         if len(contacts) == 0:
             raise UsageError("nobody can join without a contact; name at least one node, for example contacts = [0]")
         if buffer < keep:
@@ -102,7 +104,7 @@ class BrisaOptions:
         self.view: Final[HyParViewOptions] = chosen
         self.contacts: Final[list[i64]] = [i64(contact) for contact in contacts]
         self.order: Final[str] = order
-        self.strength: Final[i64] = ORDER_NAMES.index(order)
+        self.strength: Final[i64] = GOSSIP_ORDERS.index(order)
         self.mixed: Final[bool] = mixed
         self.parents: Final[i64] = parents
         self.is_graph: Final[bool] = parents > 1

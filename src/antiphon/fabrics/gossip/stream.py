@@ -1,7 +1,8 @@
 """What a node has of one source: which numbers it received, and those publications that others may still ask for.
 
 A publication is kept while a neighbour is not known to have it, and the last ``keep`` in any case, for neighbours to
-come. There is a hard bound beyond which the oldest go; who asks for one of these is told that it is gone.
+come. There is a hard bound beyond which the oldest go; who asks for one of these is told that it is gone. If nobody
+has it any more it is passed over (:class:`Missed`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,23 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.vecs import append, vec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
+from antiphon.kernel.message import FIFO
+from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
 
 MOST_FETCHED: Final = 64
 """So many publications are asked for, or sent again, at a time."""
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Missed(Ordered):
+    """Stands in the order for a publication that nobody has kept, so that what comes after it is not held for ever."""
+
+    def __init__(self, source: i64, sequence: i64, topic: i64) -> None:
+        super().__init__(source, sequence, 0, b"", NO_DEPENDENCIES, topic, FIFO)
 
 
 @final
@@ -35,6 +47,10 @@ class Stream:
         # Periods since something new was heard; periods since something is known to be missing.
         self.quiet: i64 = 0
         self.missing_for: i64 = 0
+        # Periods since something is missing and nothing of it has come.
+        self.stuck_for: i64 = 0
+        # How often the source or a contact was asked because nobody nearby had it.
+        self.asked_further: i64 = 0
         self.fetches: i64 = 0
         # Publications that have come since one before them is missing.
         self.came_beyond: i64 = 0
@@ -66,6 +82,7 @@ class Stream:
         if len(self.beyond) > 0:
             self._close_gap()
         self.missing_for = 0
+        self.stuck_for = 0
         self.fetches = 0
         self.came_beyond = 0
 
@@ -99,6 +116,21 @@ class Stream:
                 found = append(found, number)
             number += 1
         return found
+
+    def gone_up_to(self, neighbours: list[i64], contacts: list[i64]) -> i64:
+        """Up to which number what is missing next is gone, as all neighbours that had it and a contact say; else 0."""
+        following = self.complete + 1
+        lowest = self.heard
+        for peer in neighbours:
+            if self.has.get(peer, 0) >= following:
+                lowest = min(lowest, self.gone_at.get(peer, 0))
+        has_asked = len(contacts) == 0
+        for contact in contacts:
+            gone = self.gone_at.get(contact, 0)
+            if gone >= following:
+                has_asked = True
+                lowest = min(lowest, gone)
+        return lowest if has_asked and lowest >= following else 0
 
     def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:
         """Forget publications that all neighbours have; answers how many went that somebody may still lack."""

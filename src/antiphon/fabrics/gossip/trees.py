@@ -46,6 +46,13 @@ from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 
+MOST_HARD_REPAIRS: Final = 6
+"""So often a node asks all its neighbours for a place while nothing new comes; each wait is twice as long as the last.
+
+Whoever asks takes the place of its children away, and they ask in turn. While data flows places are soon known again;
+where none does, such a wave could go round for ever.
+"""
+
 STALL_PERIODS: Final = 2
 """So many periods others may be ahead while the parents are silent."""
 
@@ -67,6 +74,9 @@ class Structure:
         # Periods since others were seen to be ahead, without a word of the parents; -1 if they were not.
         self.behind_for: i64 = -1
         self.orphaned_at: i64 = -1
+        # Hard repairs since something new came through, and before which time there is to be no other.
+        self.hard_repairs: i64 = 0
+        self.next_hard_repair: i64 = 0
         # Periods since anything came through.
         self.quiet: i64 = 0
 
@@ -172,6 +182,8 @@ class Trees:
                     self._adopt(structure, sender)
                     self._note_recovery(structure)
         if is_new:
+            structure.hard_repairs = 0
+            structure.next_hard_repair = 0
             self._hand_on(structure, data.publication, sender, data.is_upward)
         if not is_parent and not data.is_upward and not self._options.floods and sender not in structure.parents:
             self._contend(structure, sender)
@@ -403,6 +415,9 @@ class Trees:
                 structure.behind_for += 1
                 if structure.behind_for > STALL_PERIODS and self._options.rules.detects_stalls:
                     self._stalled(structure)
+            if structure.orphaned_at >= 0 and len(structure.parents) == 0 and self._options.rules.detects_stalls:
+                # It may have been too early to ask, or what was asked or answered is lost.
+                self._ask_all(structure)
             if 0 < len(structure.parents) < self._options.parents and self._options.rules.watches_positions:
                 # Somebody may have become eligible since it was turned down.
                 self._soften(structure)
@@ -452,7 +467,6 @@ class Trees:
 
     def _lose_place(self, structure: Structure) -> None:
         """Hard repair: nobody is known who could be a parent."""
-        self.repairs.hard += 1
         for parent in structure.parents:
             structure.known.pop(parent, None)
         structure.parents.clear()
@@ -460,6 +474,16 @@ class Trees:
         structure.base = NOWHERE
         if structure.orphaned_at < 0:
             structure.orphaned_at = self._environment.now()
+        self._ask_all(structure)
+
+    def _ask_all(self, structure: Structure) -> None:
+        """Ask all neighbours for a place, unless that was done a moment ago or so often in vain."""
+        now = self._environment.now()
+        if now < structure.next_hard_repair or structure.hard_repairs >= MOST_HARD_REPAIRS:
+            return
+        structure.next_hard_repair = now + (self._options.period << structure.hard_repairs)
+        structure.hard_repairs += 1
+        self.repairs.hard += 1
         for peer in self._neighbours:
             self._activate(structure, peer)
 

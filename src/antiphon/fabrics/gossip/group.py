@@ -10,9 +10,6 @@ with a contact, and stops its timer when nothing is missing. Anything new wakes 
 finds an overlay that has fallen into parts, which no neighbour could tell: where the two differ they become
 neighbours. Contacts compare with each other.
 
-Where there is nothing new to tell, a node says only now and then what it has and that it is a neighbour
-(``NEWS_PERIODS``, ``IDLE_PERIODS``).
-
 **Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
 is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
 its order, so no more than one need be asked.
@@ -73,12 +70,6 @@ LONGEST_WAIT: Final = 8
 A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
 """
 
-NEWS_PERIODS: Final = 2
-"""So many periods after something came it is new, and said in each of them; some of what is said may get lost."""
-
-IDLE_PERIODS: Final = 4
-"""Who has nothing new to tell speaks to its neighbours every so many periods."""
-
 HOPELESS: Final = 4
 """So many times the patience a node waits before it passes over what all whom it asked have not kept."""
 
@@ -127,8 +118,6 @@ class Group(Neighbourhood):
         self._is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
-        # Periods in a row without anything new to tell.
-        self._idle: i64 = 0
         # Periods until the next attempt to enter; how quiet it must be for the next comparison.
         self._enter_after: i64 = 0
         self._compare_after: i64 = 0
@@ -198,7 +187,6 @@ class Group(Neighbourhood):
 
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
-        self._idle = 0
         self._wake()
         if not self.is_synchronised:
             self._environment.send(peer, Hello(self._me, 0, self.topic))
@@ -475,11 +463,12 @@ class Group(Neighbourhood):
         if len(neighbours) > 0:
             self._attempts = 0
             self._enter_after = 0
-            if self._has_news():
-                self._idle = 0
-            if self._idle % IDLE_PERIODS == 0:
-                self._beat_all(self._report(patience))
-            self._idle += 1
+            report = self._report(patience)
+            now = self._environment.now()
+            for peer in neighbours:
+                link = self.trees.links[peer]
+                held = now - link.heard_at
+                self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
         for stream in self.streams.values():
             if stream.quiet > patience:
                 continue
@@ -494,19 +483,6 @@ class Group(Neighbourhood):
                     stream.quiet = 0
                     self._quiet = 0
             self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)
-
-    def _has_news(self) -> bool:
-        for stream in self.streams.values():  # noqa: SIM110 (a generator costs more than the whole loop)
-            if stream.quiet <= NEWS_PERIODS:
-                return True
-        return False
-
-    def _beat_all(self, report: Report) -> None:
-        now = self._environment.now()
-        for peer in self._neighbours:
-            link = self.trees.links[peer]
-            held = now - link.heard_at
-            self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
 
     def _report(self, patience: i64) -> Report:
         """What there is that was new in the last periods."""

@@ -113,8 +113,6 @@ class Group(Neighbourhood):
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
-        # Other newcomers that want to hear what counts as past, as soon as this node knows it.
-        self._curious: list[i64] = []
         self._is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
@@ -234,8 +232,6 @@ class Group(Neighbourhood):
         elif isinstance(message, Hello):
             if self.is_synchronised:
                 self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier()))
-            elif sender not in self._curious:
-                self._curious.append(sender)
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
@@ -286,10 +282,6 @@ class Group(Neighbourhood):
             self.is_synchronised = True
             self._wake()
             self._serve()
-            curious = self._curious
-            self._curious = []
-            for peer in curious:
-                self._environment.send(peer, Welcome(self._me, self.topic, self.order.frontier()))
 
     def _count_as_past(self, frontier: vec[i64]) -> None:
         self.order.start_from(merged_frontiers(self.order.frontier(), frontier))

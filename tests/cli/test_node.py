@@ -77,7 +77,8 @@ def test_people_read_a_sentence() -> None:
 
 
 MISUSES = {
-    "an unknown order": (["--order", "total"], 2, "order is none or fifo or causal, not 'total'"),
+    "an order that only trees have": (["--order", "total"], 2, "there is no total order on a cube"),
+    "an unknown order": (["--order", "sorted"], 2, "not 'sorted'"),
     "an address without a port": (["--listen", "somewhere"], 2, "somewhere"),
     "disk without a place": (["--durability", "disk"], 2, "give a data directory"),
     "no such file": (["--config", "nowhere.toml"], 2, "cannot read nowhere.toml"),

@@ -37,7 +37,7 @@ WRONG = {
     "an option of another protocol": (
         TOPICS + "[protocol-options]\nacknowledge = false",
         "a.toml, line 5: protocol-options.acknowledge: there is no such key; "
-        "the keys here are window, largest_first, bundle, directory",
+        "the keys here are window, largest_first, bundle, directory, aggregate",
     ),
     "topics without topics": (EVERYBODY + "[topics]\ncount = 2", f"a.toml, line 3: topics: broadcast {NO_TOPICS}"),
     "a subscription without topics": (

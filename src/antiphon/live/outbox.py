@@ -380,7 +380,7 @@ def check_order(order: str, orders: tuple[str, ...]) -> None:
         raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")
 
 
-def numbers_of_keys(key: bytes | None, keys: Sequence[Key] | None) -> tuple[int, ...]:
+def numbers_of_keys(key: bytes | None, keys: Sequence[object] | None) -> tuple[int, ...]:
     """The numbers of the keys that a message is about, in order; none if it names none."""
     if keys is None:
         return () if key is None else (key_number(checked_part(key, "a key")),)

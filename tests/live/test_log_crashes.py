@@ -103,7 +103,8 @@ def test_a_torn_last_write_is_repaired_and_the_log_goes_on(tmp_path: Path) -> No
     log.close()
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.3, 0.7, 0.99])
+# A commit may have been written whole and not yet promised when the process was killed: less than a third of the file.
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.6])
 def test_a_write_ahead_log_that_lost_what_was_promised_is_refused_and_left_alone(
     killed: tuple[Path, tuple[int, int, int]], keep: float
 ) -> None:

@@ -24,7 +24,8 @@ from antiphon.lab.aggregation import (
     travel,
 )
 from antiphon.lab.aggregation_better import AGGREGATION_BETTER
-from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7
+from antiphon.lab.aggregation_buffers import FIG_4_6, FIG_4_7
+from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5
 from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3, side_by_side
 from antiphon.lab.aggregation_trees import FIG_4_9
 from antiphon.lab.documents import Number, Tolerance

@@ -7,7 +7,8 @@ from typing import Any
 
 from antiphon.kernel.errors import UsageError
 from antiphon.lab.aggregation_better import AGGREGATION_BETTER
-from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7
+from antiphon.lab.aggregation_buffers import FIG_4_6, FIG_4_7
+from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5
 from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon.lab.aggregation_trees import FIG_4_9
 from antiphon.lab.better import BETTER

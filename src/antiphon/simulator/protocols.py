@@ -378,6 +378,18 @@ def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int
 
 FABRICS = ("cube", "gossip", "tree")
 
+BRISA = Protocol(
+    "gossip",
+    BrisaTableOptions,
+    prepare_brisa,
+    orders_of_brisa,
+    VCUBE_PS_ORDERS,
+    mistake=mistake_in_brisa,
+    has_topics=True,
+    mixes_orders=True,
+    recovers=True,
+)
+
 BROKER_TREE = Protocol(
     "tree",
     TreeTableOptions,
@@ -448,28 +460,8 @@ PROTOCOLS = {
         has_topics=True,
         tolerates_faults=False,
     ),
-    "brisa": Protocol(
-        "gossip",
-        BrisaTableOptions,
-        prepare_brisa,
-        orders_of_brisa,
-        VCUBE_PS_ORDERS,
-        mistake=mistake_in_brisa,
-        has_topics=True,
-        mixes_orders=True,
-        recovers=True,
-    ),
+    "brisa": BRISA,
     "broker-tree": BROKER_TREE,
     "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
-    "flooding": Protocol(
-        "gossip",
-        FloodingOptions,
-        prepare_brisa,
-        orders_of_brisa,
-        VCUBE_PS_ORDERS,
-        mistake=mistake_in_brisa,
-        has_topics=True,
-        mixes_orders=True,
-        recovers=True,
-    ),
+    "flooding": replace(BRISA, options=FloodingOptions),
 }

@@ -18,9 +18,8 @@ from antiphon.fabrics.cube import (
 )
 from antiphon.kernel import NO_NODE, Environment, Message, UsageError
 from antiphon.simulator.explorer import Operation, explore
-from antiphon.trace.oracle import judge
 from tests.fabrics.cube.test_aggregation import publication
-from tests.fabrics.cube.test_aggregation_properties import Build, Run, sizes, starts, wild
+from tests.fabrics.cube.test_aggregation_properties import Build, Run, check_whole, sizes, starts, wild
 from tests.fabrics.cube.trees import partial
 from tests.support import Notebook
 
@@ -152,11 +151,7 @@ def test_each_once_per_edge_nothing_forgotten_no_deadlock_causal_order(
     name: str, nodes: int, starts: list[tuple[int, int]], seed: int
 ) -> None:
     run = Run(nodes, starts, wild(), BUILDS[name], seed)
-    assert run.receptions() == run.expected_receptions(sorted(starts))
-    findings = judge(run.trace.table(), nodes, everybody=True)
-    assert findings.clean, str(findings)
-    assert findings.deliveries == len(starts) * nodes
-    assert run.unfinished() == 0
+    check_whole(run, nodes, starts)
 
 
 def test_no_schedule_of_four_nodes_loses_or_blocks() -> None:

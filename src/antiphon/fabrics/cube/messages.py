@@ -23,8 +23,8 @@ class Acknowledgement(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Bundle(Message):
-    """Publications of one source that follow each other and travel together; named after the first."""
+class Several(Message):
+    """Publications that travel together; named after the first."""
 
     def __init__(self, publications: list[Ordered]) -> None:
         first = publications[0]
@@ -48,6 +48,11 @@ class Bundle(Message):
         for publication in self.publications:
             total += len(publication.dependencies)
         return total
+
+
+@mypyc_attr(acyclic=True)
+class Bundle(Several):
+    """Publications of one source that follow each other."""
 
 
 @mypyc_attr(acyclic=True)

@@ -16,6 +16,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.cube.messages import Several
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message, publication_key
@@ -25,31 +26,8 @@ from antiphon.orders.vectors import CausalVectors
 
 
 @mypyc_attr(acyclic=True)
-class Packet(Message):
-    """Two publications or more on their way to one neighbour; named after the first."""
-
-    def __init__(self, publications: list[Ordered]) -> None:
-        first = publications[0]
-        super().__init__(first.source, first.sequence, first.topic)
-        self.publications: Final[list[Ordered]] = publications
-
-    def is_control(self) -> bool:
-        return False
-
-    def publications_carried(self) -> i64:
-        return len(self.publications)
-
-    def payload_bytes(self) -> i64:
-        total: i64 = 0
-        for publication in self.publications:
-            total += len(publication.payload)
-        return total
-
-    def entries_carried(self) -> i64:
-        total: i64 = 0
-        for publication in self.publications:
-            total += len(publication.dependencies)
-        return total
+class Packet(Several):
+    """Two publications or more on their way to one neighbour."""
 
 
 class PacketFormat:

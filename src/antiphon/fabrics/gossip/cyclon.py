@@ -16,10 +16,10 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.gossip.exchanged_view import ExchangedView, ViewMessage, check_view_size
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
-    PeerSampling,
     SamplingMessage,
     draw_some,
 )
@@ -32,8 +32,7 @@ class CyclonOptions:
     """``size`` entries per view, of which ``exchanged`` change hands at a time."""
 
     def __init__(self, size: i64 = 30, exchanged: i64 = 8) -> None:
-        if size < 1:
-            raise UsageError(f"a view of {size} entries leaves every node alone; choose at least 1, for example 30")
+        check_view_size(size)
         if not 1 <= exchanged <= size:
             raise UsageError(f"from a view of {size} entries 1 to {size} can be exchanged, not {exchanged}")
         self.size: Final[i64] = size
@@ -41,16 +40,11 @@ class CyclonOptions:
 
 
 @mypyc_attr(acyclic=True)
-class Entries(SamplingMessage):
+class Entries(ViewMessage):
     """Entries for the receiver: node, age, node, age and so on; ``is_answer`` if they are in return for others."""
 
-    def __init__(self, source: i64, topic: i64, entries: vec[i64], is_answer: bool) -> None:
-        super().__init__(source, topic)
-        self.entries: Final[vec[i64]] = entries
-        self.is_answer: Final[bool] = is_answer
 
-
-class Cyclon(PeerSampling):
+class Cyclon(ExchangedView):
     """Cyclon at one node."""
 
     def __init__(
@@ -63,38 +57,23 @@ class Cyclon(PeerSampling):
     ) -> None:
         super().__init__(environment, topic, connections, listener)
         self._options: Final[CyclonOptions] = options
-        self._view: list[i64] = []
-        self._ages: dict[i64, i64] = {}
         # What was sent in the last exchange, to be given up for what comes in return.
         self._sent: list[i64] = []
-
-    def neighbours(self) -> list[i64]:
-        return self._view
-
-    def is_neighbour(self, peer: i64) -> bool:
-        return peer in self._ages
-
-    def sample(self, count: i64) -> list[i64]:
-        return draw_some(self.random, self._view, count)
 
     def join(self, contact: i64) -> None:
         self._insert(contact, 0)
 
-    def lost(self, peer: i64) -> None:
-        if peer in self._ages:
-            self._drop(peer)
-
     def tick(self) -> None:
         oldest = NO_NODE
-        for peer in self._view:
-            self._ages[peer] += 1
-            if oldest == NO_NODE or self._ages[peer] > self._ages[oldest]:
+        for peer in self.view:
+            self.number_of[peer] += 1
+            if oldest == NO_NODE or self.number_of[peer] > self.number_of[oldest]:
                 oldest = peer
         if oldest == NO_NODE:
             return
         # If it does not answer it is forgotten already.
-        self._drop(oldest)
-        self._sent = draw_some(self.random, self._view, self._options.exchanged - 1)
+        self.drop(oldest)
+        self._sent = draw_some(self.random, self.view, self._options.exchanged - 1)
         entries = append(append(self._with_ages(self._sent), self.me), 0)
         self.environment.send(oldest, Entries(self.me, self.topic, entries, False))
 
@@ -103,14 +82,14 @@ class Cyclon(PeerSampling):
         if message.is_answer:
             self._merge(message.entries, self._sent)
             return
-        given = draw_some(self.random, self._view, self._options.exchanged)
+        given = draw_some(self.random, self.view, self._options.exchanged)
         self.environment.send(sender, Entries(self.me, self.topic, self._with_ages(given), True))
         self._merge(message.entries, given)
 
     def _with_ages(self, nodes: list[i64]) -> vec[i64]:
         entries = vec[i64](capacity=2 * len(nodes))
         for node in nodes:
-            entries = append(append(entries, node), self._ages[node])
+            entries = append(append(entries, node), self.number_of[node])
         return entries
 
     def _merge(self, entries: vec[i64], given: list[i64]) -> None:
@@ -120,24 +99,17 @@ class Cyclon(PeerSampling):
         while position < len(entries):
             node, age = entries[position], entries[position + 1]
             position += 2
-            known = self._ages.get(node, -1)
+            known = self.number_of.get(node, -1)
             if known >= 0:
-                self._ages[node] = min(known, age)
+                self.number_of[node] = min(known, age)
             elif node != self.me:
-                while len(self._view) >= self._options.size and len(spare) > 0:
+                while len(self.view) >= self._options.size and len(spare) > 0:
                     leaving = spare.pop()
-                    if leaving in self._ages:
-                        self._drop(leaving)
-                if len(self._view) < self._options.size:
+                    if leaving in self.number_of:
+                        self.drop(leaving)
+                if len(self.view) < self._options.size:
                     self._insert(node, age)
 
     def _insert(self, node: i64, age: i64) -> None:
-        if node not in self._ages and node != self.me:
-            self._view.append(node)
-            self._ages[node] = age
-            self.listener.neighbour_up(node)
-
-    def _drop(self, node: i64) -> None:
-        self._view.remove(node)
-        del self._ages[node]
-        self.listener.neighbour_down(node)
+        if node not in self.number_of and node != self.me:
+            self.insert(node, age)

@@ -14,15 +14,13 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.gossip.exchanged_view import ExchangedView, ViewMessage, check_view_size
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
-    PeerSampling,
     SamplingMessage,
-    draw_some,
     draw_without,
 )
-from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment
 
 
@@ -31,22 +29,16 @@ class NewscastOptions:
     """``size`` entries per view."""
 
     def __init__(self, size: i64 = 30) -> None:
-        if size < 1:
-            raise UsageError(f"a view of {size} entries leaves every node alone; choose at least 1, for example 30")
+        check_view_size(size)
         self.size: Final[i64] = size
 
 
 @mypyc_attr(acyclic=True)
-class News(SamplingMessage):
+class News(ViewMessage):
     """The sender's view: node, time, node, time and so on; ``is_answer`` if it is in return for the receiver's."""
 
-    def __init__(self, source: i64, topic: i64, entries: vec[i64], is_answer: bool) -> None:
-        super().__init__(source, topic)
-        self.entries: Final[vec[i64]] = entries
-        self.is_answer: Final[bool] = is_answer
 
-
-class Newscast(PeerSampling):
+class Newscast(ExchangedView):
     """Newscast at one node."""
 
     def __init__(
@@ -59,27 +51,12 @@ class Newscast(PeerSampling):
     ) -> None:
         super().__init__(environment, topic, connections, listener)
         self._options: Final[NewscastOptions] = options
-        self._view: list[i64] = []
-        self._times: dict[i64, i64] = {}
-
-    def neighbours(self) -> list[i64]:
-        return self._view
-
-    def is_neighbour(self, peer: i64) -> bool:
-        return peer in self._times
-
-    def sample(self, count: i64) -> list[i64]:
-        return draw_some(self.random, self._view, count)
 
     def join(self, contact: i64) -> None:
         self._merge(append(append(vec[i64](), contact), self.environment.now()))
 
-    def lost(self, peer: i64) -> None:
-        if peer in self._times:
-            self._drop(peer)
-
     def tick(self) -> None:
-        peer = draw_without(self.random, self._view, NO_NODE)
+        peer = draw_without(self.random, self.view, NO_NODE)
         if peer != NO_NODE:
             self.environment.send(peer, News(self.me, self.topic, self._news(), False))
 
@@ -90,9 +67,9 @@ class Newscast(PeerSampling):
         self._merge(message.entries)
 
     def _news(self) -> vec[i64]:
-        entries = append(append(vec[i64](capacity=2 * len(self._view) + 2), self.me), self.environment.now())
-        for node in self._view:
-            entries = append(append(entries, node), self._times[node])
+        entries = append(append(vec[i64](capacity=2 * len(self.view) + 2), self.me), self.environment.now())
+        for node in self.view:
+            entries = append(append(entries, node), self.number_of[node])
         return entries
 
     def _merge(self, entries: vec[i64]) -> None:
@@ -103,30 +80,20 @@ class Newscast(PeerSampling):
             position += 2
             if node == self.me:
                 continue
-            known = self._times.get(node, -1)
+            known = self.number_of.get(node, -1)
             if known >= 0:
-                self._times[node] = max(known, time)
-            elif len(self._view) < self._options.size:
-                self._insert(node, time)
+                self.number_of[node] = max(known, time)
+            elif len(self.view) < self._options.size:
+                self.insert(node, time)
             else:
                 stalest = self._stalest()
-                if self._times[stalest] < time:
-                    self._drop(stalest)
-                    self._insert(node, time)
+                if self.number_of[stalest] < time:
+                    self.drop(stalest)
+                    self.insert(node, time)
 
     def _stalest(self) -> i64:
-        stalest = self._view[0]
-        for node in self._view:
-            if self._times[node] < self._times[stalest]:
+        stalest = self.view[0]
+        for node in self.view:
+            if self.number_of[node] < self.number_of[stalest]:
                 stalest = node
         return stalest
-
-    def _insert(self, node: i64, time: i64) -> None:
-        self._view.append(node)
-        self._times[node] = time
-        self.listener.neighbour_up(node)
-
-    def _drop(self, node: i64) -> None:
-        self._view.remove(node)
-        del self._times[node]
-        self.listener.neighbour_down(node)

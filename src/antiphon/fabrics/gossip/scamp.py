@@ -84,10 +84,6 @@ class Scamp(PeerSampling):
     def neighbours(self) -> list[i64]:
         return self._view
 
-    def known_to(self) -> list[i64]:
-        """The nodes that have this one in their views, as far as they have said so."""
-        return self._known_to
-
     def sample(self, count: i64) -> list[i64]:
         return draw_some(self.random, self._view, count)
 

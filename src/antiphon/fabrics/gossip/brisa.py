@@ -35,8 +35,8 @@ class Brisa(Process):
 
     def __init__(self, environment: Environment, options: BrisaOptions) -> None:
         super().__init__(environment)
-        self._options: Final[BrisaOptions] = options
-        self._connections: Final = Connections(environment)
+        self.options: Final[BrisaOptions] = options
+        self.connections: Final = Connections(environment)
         self._groups: Final[dict[i64, Group]] = {}
         # Of topics that this node has left: its last number, what was past, and what its next publication must name.
         self._published: Final[dict[i64, i64]] = {}
@@ -57,11 +57,11 @@ class Brisa(Process):
         self._open(topic).queue.append(Asked(0, 0, None, UNSPECIFIED))
 
     def start(self) -> None:
-        window = self._options.join_window
+        window = self.options.join_window
         if self._is_contact:
-            for contact in self._options.contacts:
+            for contact in self.options.contacts:
                 if contact != self.me:
-                    self._connections.hold(contact)
+                    self.connections.hold(contact)
         for group in self._groups.values():
             group.begin(0 if self._is_contact else self.environment.random().below(window + 1))
 
@@ -71,11 +71,11 @@ class Brisa(Process):
         group = self._groups.get(topic)
         if group is None or not self._is_wanted(group):
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
-        if not self._options.mixed:
-            self.check_only_order(order, self._options.strength)
+        if not self.options.mixed:
+            self.check_only_order(order, self.options.strength)
         elif order != UNSPECIFIED and not 0 <= order < len(GOSSIP_ORDERS):
             raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(GOSSIP_ORDERS)}")
-        chosen = self._options.strength if order == UNSPECIFIED else order
+        chosen = self.options.strength if order == UNSPECIFIED else order
         own = group.streams.get(self.me)
         sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
         self._published[topic] = sequence
@@ -108,11 +108,15 @@ class Brisa(Process):
     def _open(self, topic: i64) -> Group:
         group = self._groups.get(topic)
         if group is None:
-            group = Group(self.environment, topic, self._options, self._connections, self.environment.now())
+            group = self.new_group(topic)
             self._groups[topic] = group
             if topic in self._past:
                 group.start_from(self._past.pop(topic), self._barriers.pop(topic))
         return group
+
+    def new_group(self, topic: i64) -> Group:
+        """A topic that this node begins to take part in."""
+        return Group(self.environment, topic, self.options, self.connections, self.environment.now())
 
     # What the host does.
 
@@ -133,7 +137,7 @@ class Brisa(Process):
 
     def peer_lost(self, peer: i64) -> None:
         for group in self._groups.values():
-            group.sampling.lost(peer)
+            group.link_lost(peer)
 
     def peer_found(self, peer: i64) -> None:
         for group in self._groups.values():

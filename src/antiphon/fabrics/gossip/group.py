@@ -88,9 +88,12 @@ class Asked:
         self.order: Final[i64] = order
 
 
-@final
 class Group(Neighbourhood):
-    """One topic at one node, from the moment it joins the overlay of the topic until it has left."""
+    """One topic at one node, from the moment it joins the overlay of the topic until it has left.
+
+    The rivals of BRISA differ from it in the overlay, in the way of publications over it, and in what is said to whom
+    once per period; the rest is the same for all.
+    """
 
     def __init__(
         self, environment: Environment, topic: i64, options: BrisaOptions, connections: Connections, born: i64
@@ -100,20 +103,20 @@ class Group(Neighbourhood):
         self.topic: Final[i64] = topic
         self._options: Final[BrisaOptions] = options
         self._born: Final[i64] = born
-        self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
+        self.sampling: Final[PeerSampling] = self.new_sampling(connections)
         self._neighbours: Final[list[i64]] = self.sampling.neighbours()
-        self._is_contact: Final[bool] = self._me in options.contacts
+        self.is_contact: Final[bool] = self._me in options.contacts
         self._contacts: Final[list[i64]] = (
-            [contact for contact in options.contacts if contact != self._me] if self._is_contact else options.contacts
+            [contact for contact in options.contacts if contact != self._me] if self.is_contact else options.contacts
         )
         self.streams: Final[dict[i64, Stream]] = {}
-        self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
+        self.trees: Final[Trees] = self.new_trees()
         self.order: Final[Order] = options.new_order(self._me)
         self.is_member: bool = False
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
-        self._is_ticking: bool = False
+        self.is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
         # Periods until the next attempt to enter; how quiet it must be for the next comparison.
@@ -127,6 +130,14 @@ class Group(Neighbourhood):
         self.overflow: i64 = 0
         self.duplicates: i64 = 0
 
+    def new_sampling(self, connections: Connections) -> PeerSampling:
+        """The overlay."""
+        return HyParView(self._environment, self.topic, connections, self, self._options.view)
+
+    def new_trees(self) -> Trees:
+        """The way of publications over it."""
+        return Trees(self._environment, self.topic, self._options, self._neighbours, self.streams)
+
     # What the application does.
 
     def found(self) -> None:
@@ -135,8 +146,8 @@ class Group(Neighbourhood):
 
     def begin(self, delay: i64) -> None:
         """Join the overlay after a while."""
-        if not self._is_ticking:
-            self._is_ticking = True
+        if not self.is_ticking:
+            self.is_ticking = True
             self._environment.set_timer(delay, self.topic)
 
     def start_from(self, past: vec[i64], barrier: vec[i64]) -> None:
@@ -147,7 +158,7 @@ class Group(Neighbourhood):
     def ask(self, asked: Asked) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
         self.queue.append(asked)
-        self._wake()
+        self.wake()
         if self.is_synchronised:
             self._serve()
 
@@ -183,9 +194,13 @@ class Group(Neighbourhood):
 
     # The overlay.
 
+    def neighbours_changed(self) -> None:
+        """Where links last, a new one or one less is news."""
+        self.wake()
+
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
-        self._wake()
+        self.neighbours_changed()
         if not self.is_synchronised:
             self._environment.send(peer, Hello(self._me, 0, self.topic))
 
@@ -193,13 +208,17 @@ class Group(Neighbourhood):
         self.trees.neighbour_down(peer)
         for stream in self.streams.values():
             stream.has.pop(peer, None)
-        self._wake()
+        self.neighbours_changed()
+
+    def link_lost(self, peer: i64) -> None:
+        """A link is broken."""
+        self.sampling.lost(peer)
 
     def peer_found(self, peer: i64) -> None:
         """A contact is back: make sure that it is part of the same overlay."""
         if peer in self._contacts and self.is_synchronised:
             self.sampling.wanted(peer)
-            self._wake()
+            self.wake()
 
     # Messages.
 
@@ -235,7 +254,7 @@ class Group(Neighbourhood):
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
-            self._compared(sender, message)
+            self.compared(sender, message)
 
     def _data(self, sender: i64, data: Data) -> None:
         if not self.is_synchronised:
@@ -248,7 +267,7 @@ class Group(Neighbourhood):
         is_new = stream.take(data.publication)
         if is_new:
             if len(stream.beyond) > 0:
-                self._notice_gap(sender, stream)
+                self.notice_gap(sender, stream)
             self._release(data.publication)
         else:
             self.duplicates += 1
@@ -266,7 +285,7 @@ class Group(Neighbourhood):
 
     def _release(self, publication: Ordered) -> None:
         """Deliver what may be delivered now."""
-        self._wake()
+        self.wake()
         for released in self.order.arrived(publication):
             if not self.is_member:
                 continue
@@ -280,7 +299,7 @@ class Group(Neighbourhood):
         if not self.is_synchronised:
             self._count_as_past(message.frontier)
             self.is_synchronised = True
-            self._wake()
+            self.wake()
             self._serve()
 
     def _count_as_past(self, frontier: vec[i64]) -> None:
@@ -324,13 +343,13 @@ class Group(Neighbourhood):
                 if number < stream.complete and stream.quiet > self._options.patience:
                     # It lacks something that was not spoken of for long; say again that it is here.
                     stream.quiet = 0
-                    self._wake()
+                    self.wake()
                 continue
             is_behind = True
             if number > stream.heard:
                 stream.heard = number
                 stream.quiet = 0
-                self._wake()
+                self.wake()
             if stream.gone_at.get(sender, 0) > stream.complete:
                 # It cannot help, and shows nothing about the parents.
                 continue
@@ -341,7 +360,7 @@ class Group(Neighbourhood):
                 self._fetch(sender, stream, number)
         return is_behind
 
-    def _notice_gap(self, sender: i64, stream: Stream) -> None:
+    def notice_gap(self, sender: i64, stream: Stream) -> None:
         """Something came after what is missing. When that happens again, what is missing is not just late."""
         stream.came_beyond += 1
         if stream.came_beyond >= GAP_PATIENCE and self._options.rules.recovers:
@@ -386,7 +405,7 @@ class Group(Neighbourhood):
             if publication is not None:
                 has_sent = True
                 self._environment.send(sender, Resent(publication))
-            elif not has_sent and (number <= stream.complete or number in stream.beyond):
+            elif not has_sent and stream.is_here(number):
                 gone = number
         if gone > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
@@ -404,14 +423,14 @@ class Group(Neighbourhood):
 
     # The periodic part.
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Something has happened: go on telling neighbours."""
         self._quiet = 0
         self._comparisons = 0
         self._compare_after = 0
         self._has_compared = False
-        if not self._is_ticking:
-            self._is_ticking = True
+        if not self.is_ticking:
+            self.is_ticking = True
             self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)
 
     def tick(self) -> None:
@@ -425,15 +444,14 @@ class Group(Neighbourhood):
             self.trees.tick()
             self._tell()
         elif len(self._neighbours) > 0:
-            peer = self._neighbours[self._environment.random().below(len(self._neighbours))]
-            self._environment.send(peer, Hello(self._me, 0, self.topic))
+            self._environment.send(self.sampling.elder(), Hello(self._me, 0, self.topic))
             if self._quiet >= UNHEARD_PERIODS:
                 # Perhaps all neighbours are as new as this node, and apart from all others.
                 self._quiet = 0
                 self._enter()
         if self._may_fall_silent():
-            self._is_ticking = False
-            if not self.is_member and not self._is_contact and len(self.queue) == 0:
+            self.is_ticking = False
+            if not self.is_member and not self.is_contact and len(self.queue) == 0:
                 self.sampling.leave()
                 self.is_gone = True
         else:
@@ -448,6 +466,15 @@ class Group(Neighbourhood):
             self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
+    def tell_neighbours(self) -> None:
+        """Tell the neighbours what there is."""
+        report = self._report(self._options.patience)
+        now = self._environment.now()
+        for peer in self._neighbours:
+            link = self.trees.links[peer]
+            held = now - link.heard_at
+            self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
+
     def _tell(self) -> None:
         """Tell the neighbours what there is, and forget what all of them have."""
         patience = self._options.patience
@@ -455,12 +482,7 @@ class Group(Neighbourhood):
         if len(neighbours) > 0:
             self._attempts = 0
             self._enter_after = 0
-            report = self._report(patience)
-            now = self._environment.now()
-            for peer in neighbours:
-                link = self.trees.links[peer]
-                held = now - link.heard_at
-                self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
+        self.tell_neighbours()
         for stream in self.streams.values():
             if stream.quiet > patience:
                 continue
@@ -486,7 +508,7 @@ class Group(Neighbourhood):
                 numbers = append(numbers, stream.source)
                 numbers = append(numbers, stream.complete)
         for structure in self.trees.structures.values():
-            if structure.quiet <= patience:
+            if structure.quiet <= patience and self._options.rules.watches_positions:
                 keys = append(keys, structure.key)
                 positions.append(structure.position)
         uptime = self._environment.now() - self._born
@@ -514,7 +536,7 @@ class Group(Neighbourhood):
         self._environment.send(contact, Comparison(self._me, self.topic, report, False))
         return False
 
-    def _compared(self, sender: i64, message: Comparison) -> None:
+    def compared(self, sender: i64, message: Comparison) -> None:
         """Somebody compares what it has with this contact, or the contact answers."""
         if not self.is_synchronised:
             return
@@ -525,7 +547,7 @@ class Group(Neighbourhood):
         elif not is_behind:
             self._has_compared = True
         if is_behind:
-            self._wake()
+            self.wake()
             self.sampling.wanted(sender)
 
     def unfinished(self) -> i64:

@@ -58,10 +58,14 @@ class Stream:
         self.has: Final[dict[i64, i64]] = {}
         self.gone_at: Final[dict[i64, i64]] = {}
 
+    def is_here(self, sequence: i64) -> bool:
+        """Whether a number was received, or counts as past."""
+        return sequence <= self.complete or sequence in self.beyond
+
     def take(self, publication: Ordered) -> bool:
         """Note a publication that has arrived; false if it came before."""
         sequence = publication.sequence
-        if sequence <= self.complete or sequence in self.beyond:
+        if self.is_here(sequence):
             return False
         self.skip(sequence)
         self.kept[sequence] = publication

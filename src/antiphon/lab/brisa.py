@@ -31,6 +31,7 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.documents import Document, Number, Tolerance, document
 from antiphon.simulator.actions import Join, Publish
 from antiphon.simulator.engine import Application, Engine
+from antiphon.simulator.gossip_protocols import PROCESSES
 from antiphon.simulator.network import Delay, MatrixDelay, Network, NormalDelay
 
 GROWTH_STREAM = 11
@@ -219,11 +220,11 @@ class Counts:
 
 
 class Watched(Process):
-    """BRISA at one node, with somebody who counts what arrives."""
+    """BRISA at one node, or a rival of it, with somebody who counts what arrives."""
 
     def __init__(self, environment: Environment, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment)
-        self.brisa = Brisa(environment, options)
+        self.brisa = PROCESSES[type(options)](environment, options)
         self._growth = growth
 
     def start(self) -> None:

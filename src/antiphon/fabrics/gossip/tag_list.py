@@ -42,11 +42,15 @@ MOST_DEAD: Final = 8
 
 @mypyc_attr(acyclic=True)
 class Enter(SamplingMessage):
-    """The sender wants a place in the list: the last one, or (with a rank) to know again who is before it."""
+    """The sender wants a place in the list: the last one, or (with a rank) to know again who is before it.
 
-    def __init__(self, source: i64, topic: i64, rank: i64, dead: vec[i64]) -> None:
+    ``born`` is when its life began, by its own clock: who asks twice in one life gets one place.
+    """
+
+    def __init__(self, source: i64, topic: i64, rank: i64, dead: vec[i64], born: i64) -> None:
         super().__init__(source, topic)
         self.rank: Final[i64] = rank
+        self.born: Final[i64] = born
         self.dead: Final[vec[i64]] = dead
 
 
@@ -120,11 +124,15 @@ class Register:
         self._ranks: Final[list[i64]] = [0]
         self._node_at: Final[dict[i64, i64]] = {0: first}
         self._rank_of: Final[dict[i64, i64]] = {first: 0}
+        self._born: Final[dict[i64, i64]] = {}
         self._next: i64 = 1
 
-    def add(self, node: i64) -> i64:
-        """Put a node at the end; an earlier place of it is given up."""
+    def add(self, node: i64, born: i64) -> i64:
+        """Put a node at the end, unless it is there; a place that it had in an earlier life is given up."""
+        if node in self._rank_of and self._born.get(node, -1) == born:
+            return self._rank_of[node]
         self.strike(node)
+        self._born[node] = born
         rank = self._next
         self._next += 1
         insort(self._ranks, rank)
@@ -169,6 +177,7 @@ class TagList(PeerSampling):
         self._handshakes: Final[i64] = handshakes
         self.is_first: Final[bool] = coordinator == self.me
         self._register: Final[Register] = Register(self.me)
+        self._born: Final[i64] = environment.now()
         self.rank: i64 = 0 if self.is_first else -1
         self.predecessor: i64 = NO_NODE
         self.second: i64 = NO_NODE
@@ -183,6 +192,7 @@ class TagList(PeerSampling):
         self._visiting: i64 = NO_NODE
         self._waited: i64 = 0
         self._passed: i64 = 0
+        self._last_rank: i64 = 0
         self.visits: i64 = 0
         self.repairs: Final = Repairs()
         self._orphaned_at: i64 = -1
@@ -202,7 +212,7 @@ class TagList(PeerSampling):
     def join(self, contact: i64) -> None:
         # Who has a place and no parent is looking for one already.
         if self.rank < 0:
-            self.environment.send(contact, Enter(self.me, self.topic, -1, vec[i64]()))
+            self.environment.send(contact, Enter(self.me, self.topic, -1, vec[i64](), self._born))
 
     def tick(self) -> None:
         if self.is_first or self.rank < 0:
@@ -238,7 +248,7 @@ class TagList(PeerSampling):
         """At the coordinator: somebody wants a place."""
         for node in message.dead:
             self._register.strike(node)
-        rank = self._register.add(sender) if message.rank < 0 else message.rank
+        rank = self._register.add(sender, message.born) if message.rank < 0 else message.rank
         before, second = self._register.before(rank, 1), self._register.before(rank, 2)
         self.environment.send(sender, Seat(self.me, self.topic, rank, before, second))
 
@@ -270,14 +280,16 @@ class TagList(PeerSampling):
         if message.handshakes > 0:
             self.environment.send(sender, Visit(self.me, self.topic, message.handshakes - 1, False))
             return
-        self._remember_peer(sender)
-        is_before = 0 <= message.rank < self.rank and message.depth >= 0
-        if is_before and (message.has_room or message.predecessor == NO_NODE):
-            self.environment.send(sender, Adopt(self.me, self.topic, self.rank, not message.has_room))
-        elif is_before or message.predecessor != NO_NODE:
-            self._visit(message.predecessor)
-        else:
+        if not 0 <= message.rank <= self._last_rank:
+            # It has come back since, to another place. Whoever led here will notice; then there is another way.
             self._visit(NO_NODE)
+            return
+        self._last_rank = message.rank
+        self._remember_peer(sender)
+        if message.depth >= 0 and (message.has_room or message.predecessor == NO_NODE):
+            self.environment.send(sender, Adopt(self.me, self.topic, self.rank, not message.has_room))
+        else:
+            self._visit(message.predecessor)
 
     def _adopt(self, sender: i64, message: Adopt) -> None:
         is_child = sender in self.children
@@ -329,13 +341,14 @@ class TagList(PeerSampling):
             self._is_lost = True
             self.repairs.hard += 1
         dead = to_vector(self._dead)
-        self.environment.send(self._coordinator, Enter(self.me, self.topic, self.rank, dead))
+        self.environment.send(self._coordinator, Enter(self.me, self.topic, self.rank, dead, self._born))
 
     # The tree.
 
     def _walk(self) -> None:
         """Look for a parent, from the own place backwards."""
         self._passed = 0
+        self._last_rank = self.rank
         self._visit(self.predecessor)
 
     def _visit(self, peer: i64) -> None:

@@ -29,6 +29,7 @@ from antiphon.lab.experiment import Experiment
 from antiphon.lab.ginger_cost import COST
 from antiphon.lab.ginger_latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
 from antiphon.lab.ginger_reconfiguration import RECONFIGURATION
+from antiphon.lab.gossip_overlays import FAILURES, OVERLAYS
 from antiphon.lab.many_topics import FIG_5_10
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
@@ -80,6 +81,8 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_14,
     FIG_4_15,
     FIG_4_16,
+    OVERLAYS,
+    FAILURES,
 )
 
 

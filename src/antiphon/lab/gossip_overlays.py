@@ -163,8 +163,8 @@ def compare_failures(plan: Plan, results: Found) -> Iterator[Finding]:
     yield failure_figure("repaired", f"{REPAIR_MS // 1000} s later", nodes, results, repaired)
     yield Note(
         "Nobody has a contact to turn to. HyParView loses its overlay and builds it again from its passive views: few "
-        "links that are watched. Cyclon and Newscast have so many entries that enough are left; Cyclon forgets the dead "
-        "slowly, one per period, and Newscast fast. Scamp drops links that broke and looks for no others."
+        "links that are watched. Cyclon and Newscast have so many entries that enough are left; Cyclon forgets the "
+        "dead slowly, one per period, and Newscast fast. Scamp drops links that broke and looks for no others."
     )
 
 

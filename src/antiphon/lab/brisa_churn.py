@@ -5,8 +5,8 @@ minute, one after the other, by processes that were never there before. The sour
 per second all the while: the document says that 500 messages were sent, which would be over before the churn begins to
 show. Repairs are counted at the processes, those that fail later included.
 
-Shares of soft repairs are shares of all parents lost: 20 of 23, 37 of 40, 27 of 34 and so on are exactly what the table
-says, while of the two orphans of a DAG 92.5 % cannot be repaired in any way.
+Shares of soft repairs are shares of all parents lost: for 128 processes 20 of 23, 37 of 40, 27 of 34 and 63 of 70 are
+exactly what the table says, while 92.5 % of the two orphans of a DAG would be no whole number.
 """
 
 from __future__ import annotations

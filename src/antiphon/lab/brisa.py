@@ -385,11 +385,11 @@ class Measured:
 
     ``links`` are neighbours when the stream begins, ``duplicates`` copies too many per publication. ``last_duplicates``
     are those of the last publication at all nodes together, and ``last_links`` all ends of links at that time, -1 if
-    some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the longest way from the source in the first structure, -1
-    where there is none, and ``shortest`` the mean of the shortest ways. ``unserved`` nodes have fewer parents than they
-    want and a neighbour that could be one. Copies and bytes without payload are those of the time of the stream after
-    its first publications. Delays are in milliseconds. ``routing`` adds up measured round trips from the source down to
-    a node.
+    some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
+    longest way from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
+    shortest ways. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
+    bytes without payload are those of the time of the stream after its first publications. Delays are in milliseconds.
+    ``routing`` adds up measured round trips from the source down to a node.
     """
 
     source: int

@@ -386,11 +386,11 @@ class Measured:
 
     ``links`` are neighbours when the stream begins, ``duplicates`` copies too many per publication. ``last_duplicates``
     are those of the last publication at all nodes together, and ``last_links`` all ends of links at that time, -1 if
-    some changed or only one end knew of them. ``depth`` is the longest way from the source in the first structure, -1
-    where there is none, and ``shortest`` the mean of the shortest ways. ``unserved`` nodes have fewer parents than they
-    want and a neighbour that could be one. Copies and bytes without payload are those of the time of the stream after
-    its first publications. Delays are in milliseconds. ``routing`` adds up measured round trips from the source down to
-    a node.
+    some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
+    longest way from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
+    shortest ways. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
+    bytes without payload are those of the time of the stream after its first publications. Delays are in milliseconds.
+    ``routing`` adds up measured round trips from the source down to a node.
     """
 
     source: int
@@ -398,6 +398,7 @@ class Measured:
     duplicates: np.ndarray
     last_duplicates: int
     last_links: int
+    is_steady: bool
     missing: int
     depth: np.ndarray
     shortest: float
@@ -463,7 +464,7 @@ def measure(case: Stream, seed: int) -> Measured:
     engine.run(end - 1)
     growth.is_counting = False
     engine.run(end + DRAIN_MS)
-    is_steady = links_then == growth.links() and all(
+    last_stay = links_then == growth.links() and all(
         node in links_then[peer] for node, peers in enumerate(links_then) for peer in peers
     )
     duplicates = growth.duplicates()
@@ -472,7 +473,8 @@ def measure(case: Stream, seed: int) -> Measured:
         links=np.array([len(found) for found in links]),
         duplicates=np.array(duplicates) / case.messages,
         last_duplicates=sum(duplicates) - sum(earlier),
-        last_links=sum(len(found) for found in links_then) if is_steady else -1,
+        last_links=sum(len(found) for found in links_then) if last_stay else -1,
+        is_steady=last_stay and links == links_then,
         **structure_measures(growth),
         **traffic_measures(growth),
     )

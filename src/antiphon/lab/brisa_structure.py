@@ -351,11 +351,7 @@ def radial_figure(case: Stream, found: Measured) -> Figure:
     placed = layout(tree)
     turn = 2 * pi / (1 + max(node.column for node in placed))
     points = {
-        node.identifier: Point(
-            node.row * cos(turn * node.column),
-            node.row * sin(turn * node.column),
-            label=f"process {node.identifier}, depth {node.row}",
-        )
+        node.identifier: Point(node.row * cos(turn * node.column), node.row * sin(turn * node.column))
         for node in placed
     }
 

@@ -55,6 +55,11 @@ class GossipMeasurement(msgspec.Struct):
     max_latency: int
     end_time: int
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every node has delivered everything."""
+        return self.deliveries == self.nodes * self.publications
+
 
 def run_gossip(nodes: int, publications: int, seed: int) -> GossipMeasurement:
     """Run the workload."""

@@ -37,6 +37,7 @@ COLOURS = {
     "BRISA DAG": "purple",
     "flooding": "orange",
     "delay-aware": "green",
+    "heavy tail": "orange",
     "counting": "slate",
     "HyParView": "blue",
     "Cyclon": "orange",

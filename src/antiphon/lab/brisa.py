@@ -304,13 +304,17 @@ class Growth:
             drawn.append(self.source if self.source in self.present else self.present[0])
             # A node begins with the contact at the place of its number.
             contacts = [drawn[(place - node) % CONTACTS] for place in range(CONTACTS)]
-        process = Watched(environment, self.case.options(contacts), self)
+        process = self.new_process(environment, self.case.options(contacts))
         if not self.present:
             process.brisa.begin_as_contact(0, True)
         process.brisa.begin_as_member(0)
         self.present.append(node)
         self.processes.append(process)
         return process
+
+    def new_process(self, environment: Environment, options: BrisaOptions) -> Watched:
+        """What runs at a node."""
+        return Watched(environment, options, self)
 
     def publish_from(self, start: int) -> int:
         """Let the source publish its stream; the answer is when it ends."""

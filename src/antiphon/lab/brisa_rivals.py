@@ -4,7 +4,7 @@ The same growth and the same stream as in the other experiments on BRISA (:mod:`
 protocol at each node. What the document leaves open, and how it is read here:
 
 * **SimpleGossip**: views of Cyclon of 30, of which 8 change hands every second; a fanout of ``ln n`` rounded up;
-  anti-entropy every 100 ms, which is twice the rate of messages.
+  anti-entropy every 100 ms, which is twice the rate of messages, with one message in answer to each question.
 * **SimpleTree** and **TAG**: the first node is the coordinator, and the source too.
 * **TAG**: up to 8 children, a tree one level deeper than it need be, 4 peers, a question every 400 ms. Table 4.3 says
   that 500 messages take 200 s: one message for each question does that. A connection to a node of the list takes a
@@ -59,7 +59,7 @@ RIVALS_MODEL: dict[str, object] = {
     **MODEL,
     "view": VIEW,
     "SimpleGossip": f"Cyclon, views of {CYCLON_VIEW}, {CYCLON_EXCHANGED} exchanged every {EXCHANGE_MS} ms; fanout ln n "
-    f"rounded up; anti-entropy with one node every {ANTI_ENTROPY_MS} ms",
+    f"rounded up; anti-entropy with one node every {ANTI_ENTROPY_MS} ms, 1 message for each question",
     "SimpleTree": "a random earlier node as parent",
     "TAG": f"{CAPACITY} children, a tree one level deeper than it need be, 4 peers, 1 message for each question, every "
     f"{PULL_MS} ms; {HANDSHAKES} round trip to open a connection on the way along the list",
@@ -70,7 +70,7 @@ RIVALS_MODEL: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Rival(Stream):
-    """One simulation of one of the systems; ``batch`` is what TAG gets for each question."""
+    """One simulation of one of the systems; ``batch`` is what comes for each question, of TAG and of anti-entropy."""
 
     system: str = BRISA
     batch: int = 1
@@ -107,7 +107,14 @@ class Rival(Stream):
             cyclon = CyclonOptions(CYCLON_VIEW, CYCLON_EXCHANGED, EXCHANGE_MS // ANTI_ENTROPY_MS)
             fanout = usual_fanout(self.nodes)
             return SimpleGossipOptions(
-                cyclon, fanout, contacts=contacts, order="none", period=ANTI_ENTROPY_MS, keep=KEPT, join_window=0
+                cyclon,
+                fanout,
+                self.batch,
+                contacts,
+                order="none",
+                period=ANTI_ENTROPY_MS,
+                keep=KEPT,
+                join_window=0,
             )
         view = HyParViewOptions(self.active, expansion=self.expansion)
         if self.system == PLUMTREE:
@@ -150,9 +157,9 @@ class Costs(Counts):
 class RivalRun:
     """One system that grows, and a stream through it."""
 
-    def __init__(self, case: Rival, seed: int) -> None:
+    def __init__(self, case: Rival, growth: Growth) -> None:
         self.case = case
-        self.growth = Growth(case, seed)
+        self.growth = growth
         self.costs = Costs(case.nodes)
         self.growth.counts = self.costs
         if case.has_coordinator:

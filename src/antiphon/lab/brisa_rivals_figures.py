@@ -60,7 +60,7 @@ class Cost:
 
 def measure_cost(case: Rival, seed: int) -> Cost:
     """Let a system grow and a stream go through it."""
-    run = RivalRun(case, seed)
+    run = RivalRun(case, Growth(case, seed))
     run.run()
     counted = case.messages - 1
     return Cost(
@@ -224,7 +224,7 @@ class Built:
 
 def measure_construction(case: Rival, seed: int) -> Built:
     """Let a system grow and a short stream go through it."""
-    run = RivalRun(case, seed)
+    run = RivalRun(case, Growth(case, seed))
     construction = Construction(case.nodes, run.growth)
     run.growth.counts = construction
     run.growth.is_counting = True

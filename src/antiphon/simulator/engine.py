@@ -236,7 +236,8 @@ class Engine:
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.links: Final[Links] = Links()
-        # Where copies do not overtake each other: when the last one arrives, by link.
+        # Where copies do not overtake each other: when the last one leaves and arrives, by link.
+        self._last_departures: dict[i64, i64] = {}
         self._last_arrivals: dict[i64, i64] = {}
         self.events: i64 = 0
         self.sent: i64 = 0
@@ -412,9 +413,14 @@ class Engine:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
         now = self.calendar.now
         if cut.is_between(watch.watcher, watch.peer, now):
-            self._look_later(watch, False)
+            # Over a connection something may have been lost by then, even if others can be reached again.
+            self._look_later(watch, self.network.in_order and self._breaks(cut))
             if cut.end < NEVER:
                 self._look_later(watch, False, cut.end - now)
+
+    def _breaks(self, cut: Cut) -> bool:
+        """Whether connections do not outlast a partition. Without connections nothing outlasts any."""
+        return not self.network.in_order or cut.end - cut.start >= self.network.detection
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
@@ -547,7 +553,14 @@ class Engine:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
-                reason = DROPPED_PARTITION
+                if not self._breaks(cut):
+                    if self.calendar.now < cut.end:
+                        # A connection sends again what did not get through, and does not break so soon.
+                        again = Flight(flight.message, cut.end, cut.end, flight.life)
+                        self.calendar.schedule(cut.end, target, sender, again)
+                        return
+                else:
+                    reason = DROPPED_PARTITION
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
@@ -586,7 +599,10 @@ class Engine:
             arrives += self._random.between(0, network.reordering_window)
         if network.in_order:
             link = (node.identifier << 32) | destination
-            arrives = max(arrives, self._last_arrivals.get(link, 0))
+            # What is not charged for still leaves after what waits in the output queue, and is lost with it.
+            departs = max(departs, self._last_departures.get(link, 0))
+            self._last_departures[link] = departs
+            arrives = max(arrives, departs, self._last_arrivals.get(link, 0))
             self._last_arrivals[link] = arrives
         what: object = message
         if self.can_fail:

@@ -168,6 +168,11 @@ class Topic:
                 self.base_completed[source] = sequence
             if self.completed.get(source, 0) < sequence:
                 self.completed[source] = sequence
+        # What is skipped may be the completion of something that had come before.
+        for name, lock in list(self.locks.items()):
+            if lock.publication.sequence <= self.completed.get(lock.publication.source, 0):
+                self.remove_lock(name)
+        self.items = [item for item in self.items if item.number > self.base.get(item.origin, 0)]
         for item in known.locks:
             self.add_lock(item)
 

@@ -23,6 +23,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
@@ -53,6 +54,7 @@ CUBE_KINDS: Final[tuple[type[Any], ...]] = (
 )
 TREE_KINDS: Final[tuple[type[Any], ...]] = (
     Keyed,
+    Council,
     Overlay,
     tree.Item,
     tree.Proposal,
@@ -73,10 +75,12 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Collect,
     tree.Report,
     tree.Stable,
+    tree.Carry,
+    tree.Begun,
 )
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS)
 
-ENCLOSED: Final = frozenset({Keyed, Overlay})
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council})
 """What travels only inside a message; a log holds such publications as they are."""
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -105,7 +109,7 @@ FIELDS: Final[dict[str, Any]] = {
     "origin": Identifier,
     "number": Sequence,
     "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
-    "epoch": Sequence,
+    "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
     "parents": Parents,
@@ -119,6 +123,11 @@ FIELDS: Final[dict[str, Any]] = {
     "is_forced": bool,
     "is_granted": bool,
     "is_settled": bool,
+    "is_apart": bool,
+    "is_final": bool,
+    "can_order": bool,
+    "absent": list[Identifier] | None,
+    "bodies": list[Annotated[list[Identifier], msgspec.Meta(min_length=1)]],
 }
 """What a field may hold, by its name."""
 
@@ -132,6 +141,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "publications": (Ordered,),
     "publication": (Keyed,),
     "overlay": (Overlay,),
+    "council": (Council,),
     "locks": (tree.Item,),
     "history": (tree.Item,),
     "joins": (tree.Join,),
@@ -217,13 +227,7 @@ def check_overlay(shape: Any) -> None:
         rooted.update(path)
 
 
-def check_claim(shape: Any) -> None:
-    """Refuse a champion that is not in the tree."""
-    if shape.champion not in shape.overlay.parents:
-        raise ValueError(f"broker {shape.champion} is not in the tree")
-
-
-CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {Overlay: check_overlay, tree.Claim: check_claim}
+CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {Overlay: check_overlay}
 """What has to hold between the fields of a message."""
 
 

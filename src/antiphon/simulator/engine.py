@@ -514,6 +514,8 @@ class Engine:
             what.run(self)
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
+        if self.network.in_order and isinstance(what, Flight) and self._is_held_up(target, sender, what):
+            return
         if target.state == PAUSED:
             target.wait(sender, what)
             return
@@ -559,28 +561,31 @@ class Engine:
         if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
-            if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
-                if self._breaks(cut):
-                    reason = DROPPED_PARTITION
-                else:
-                    self._held[link_of(sender.identifier, target.identifier)] = cut.end
-        if self.network.in_order and reason == 0 and self._waits(target, sender, flight):
-            return
+            # A connection that breaks takes with it what has not left yet.
+            begun = flight.sent if self.network.in_order else flight.departed
+            if self._breaks(cut) and cut.severs(sender.identifier, target.identifier, begun, flight.arrived):
+                reason = DROPPED_PARTITION
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
         self.dropped += 1
         self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
 
-    def _waits(self, target: Node, sender: Node, flight: Flight) -> bool:
+    def _is_held_up(self, target: Node, sender: Node, flight: Flight) -> bool:
         """Whether a copy that a connection sends again, because a short partition held it up, has still to wait.
 
         Whatever comes behind it waits too.
         """
-        until = self._held.get(link_of(sender.identifier, target.identifier), 0)
-        if self.calendar.now > until or flight.is_late:
+        if flight.is_late or not self._cuts:
             return False
-        late = Flight(flight.message, flight.departed, flight.arrived, flight.life, True)
+        link = link_of(sender.identifier, target.identifier)
+        for cut in self._cuts:
+            if not self._breaks(cut) and cut.severs(sender.identifier, target.identifier, flight.sent, flight.arrived):
+                self._held[link] = max(cut.end, self._held.get(link, 0))
+        until = self._held.get(link, 0)
+        if self.calendar.now > until:
+            return False
+        late = Flight(flight.message, flight.sent, flight.departed, flight.arrived, flight.life, True)
         self.calendar.schedule(until, target, sender, late)
         return True
 
@@ -623,7 +628,7 @@ class Engine:
             self._last_arrivals[link] = arrives
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.life)
+            what = Flight(message, self.calendar.now, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:

@@ -528,29 +528,26 @@ class Group(Neighbourhood):
         """Whether nothing has happened for long and a contact has nothing that this node lacks."""
         if not self.is_synchronised or (len(self._neighbours) == 0 and len(self._contacts) > 0):
             return self._attempts >= MOST_ATTEMPTS
-        if self._quiet <= self._options.patience:
+        if self._quiet <= self._options.patience or self._pulses.is_waiting():
             return False
-        if len(self._contacts) == 0 or not self._options.rules.recovers:
+        has_asked = self._has_compared and not self._pulses.is_in_doubt
+        if has_asked or len(self._contacts) == 0 or not self._options.rules.recovers:
             return True
-        if self._pulses.is_waiting():
+        if self._quiet >= self._compare_after and self._comparisons < MOST_ATTEMPTS:
+            self._compare()
             return False
-        if self._has_compared and not self._pulses.is_in_doubt:
-            return True
-        if self._comparisons >= MOST_ATTEMPTS:
-            return True
-        if self._quiet < self._compare_after:
-            return False
-        chosen = self._comparisons
-        if not self._all_contacts.includes_me:
-            # Contacts ask those before them first, others spread their questions.
-            chosen += self._me
+        return self._comparisons >= MOST_ATTEMPTS
+
+    def _compare(self) -> None:
+        """Ask a contact what it has, and for a pulse if that is in doubt."""
+        # Contacts ask those before them first, others spread their questions.
+        chosen = self._comparisons if self._all_contacts.includes_me else self._me + self._comparisons
         contact = self._contacts[chosen % len(self._contacts)]
         self._compare_after = self._quiet + waiting_periods(self._comparisons)
         self._comparisons += 1
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
         self._environment.send(contact, Comparison(self._me, self.topic, report, False, self._pulses.is_in_doubt))
-        return False
 
     def _compared(self, sender: i64, message: Comparison) -> None:
         """Somebody compares what it has with this contact, or the contact answers."""

@@ -45,14 +45,21 @@ class Plan:
     metrics: bool = False
     settings: Sequence[str] = ()
     tree: Path | None = None
+    fabric: str = "cube"
+
+    @property
+    def survives_crashes(self) -> bool:
+        """Whether the others go on when one ends."""
+        return self.fabric != "cube"
 
     def flags(self, index: int, join: str | None) -> list[str]:
         """The flags of one node."""
         flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
         if join is not None:
             flags += ["--join", join]
+        flags += ["--fabric", self.fabric]
         if self.tree is not None:
-            flags += ["--fabric", "tree", "--tree", str(self.tree)]
+            flags += ["--tree", str(self.tree)]
         if self.data is not None:
             flags += ["--data", str(self.data / f"node-{index}")]
         if self.trace is not None:

@@ -135,7 +135,7 @@ class Round:
         port = any_ports(nodes)
         tree = write_tree(directory / "tree.toml", nodes, port)
         (directory / "traces").mkdir()
-        plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree)
+        plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree, fabric="tree")
         self._cluster = ProcessCluster(plan, self._complain, self._ended)
         self._is_over = asyncio.Event()
         self._subscribers = 0

@@ -155,6 +155,8 @@ class Brisa(Process):
             self.begin_as_contact(message.topic, self._contacts.is_first())
             group = self._groups[message.topic]
             group.begin(0)
+            if not self._contacts.is_first():
+                group.sampling.join(self._contacts.first)
         group.receive(sender, message)
 
     def expire(self, name: i64) -> None:

@@ -116,6 +116,13 @@ class ProcessCluster:
         self.members.sort(key=lambda member: int(member.about["node"]))
         self._tasks += [asyncio.ensure_future(self._watch(member)) for member in self.members]
 
+    async def add(self, join: str) -> Member:
+        """Start one more; done when it is in the cluster."""
+        member = await self._spawn(len(self.members), join)
+        await self._until_ready(member)
+        self._tasks.append(asyncio.ensure_future(self._watch(member)))
+        return member
+
     async def _spawn(self, index: int, join: str | None) -> Member:
         flags = self._plan.flags(index, join)
         command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", *flags]

@@ -180,11 +180,12 @@ class Acquaintances(Membership):
 
     def _contacts_changed(self) -> None:
         """Tell the process, and those who may not know."""
+        # The process may invite somebody to its topics who has to know before that it is a contact.
+        self.spread(ContactsAre(self.roster.appointments()))
         process = self._node.process
         contacts = self.roster.contacts()
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
-        self.spread(ContactsAre(self.roster.appointments()))
 
     def _look(self) -> None:
         """Close links that nobody needs, and appoint contacts where some are missing."""

@@ -99,7 +99,7 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Shuffle,
     hyparview.ShuffleReply,
 )
-GOSSIP_KINDS: Final = (Ordered, *GOSSIP_ONLY_KINDS)
+GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
 """What the nodes of each fabric understand."""

@@ -72,11 +72,17 @@ class Brisa(Process):
         before = list(self._contacts.others)
         self._contacts.become(contacts)
         self._hold_contacts()
-        for contact in self._contacts.others:
-            if contact not in before:
-                for group in self._groups.values():
-                    group.contact_found()
-                break
+        found = [contact for contact in self._contacts.others if contact not in before]
+        if len(found) > 0:
+            for group in self._groups.values():
+                group.contact_found()
+                if self._contacts.is_first():
+                    group.invite(found)
+
+    def _found(self, group: Group) -> None:
+        """Begin a topic; all contacts are to take part in it, since each of them may be the first one day."""
+        group.found()
+        group.invite(self._contacts.others)
 
     def _hold_contacts(self) -> None:
         """Contacts watch each other."""
@@ -113,6 +119,9 @@ class Brisa(Process):
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         if group is None:
             group = self._open(topic)
+            if self._contacts.is_first():
+                # Whoever asks for a topic asks this node in the end: nobody has yet.
+                self._found(group)
             group.begin(0)
         group.ask(Asked(0, 0, None, UNSPECIFIED))
 
@@ -152,11 +161,12 @@ class Brisa(Process):
             if not self._contacts.includes_me or not isinstance(message, (Join, Comparison)):
                 return
             # A topic of which this contact had not heard: it becomes part of it.
-            self.begin_as_contact(message.topic, self._contacts.is_first())
-            group = self._groups[message.topic]
-            group.begin(0)
-            if not self._contacts.is_first():
+            group = self._open(message.topic)
+            if self._contacts.is_first():
+                self._found(group)
+            else:
                 group.sampling.join(self._contacts.first)
+            group.begin(0)
         group.receive(sender, message)
 
     def expire(self, name: i64) -> None:

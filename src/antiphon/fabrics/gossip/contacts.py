@@ -60,6 +60,10 @@ class Contacts:
         self.first = contacts[0] if len(contacts) > 0 else NO_NODE
         self.includes_me = self._me in contacts
 
+    def to_ask(self, attempt: i64) -> i64:
+        """Whom to turn to: contacts ask their seniors first, others spread their questions."""
+        return self.others[(attempt if self.includes_me else self._me + attempt) % len(self.others)]
+
     def is_first(self) -> bool:
         """Whether this node is the senior contact."""
         return self.first == self._me

@@ -200,6 +200,11 @@ class Group(Neighbourhood):
         self._enter_after = 0
         self._wake()
 
+    def invite(self, contacts: list[i64]) -> None:
+        """Let contacts that may not know of this topic take part in it."""
+        for contact in contacts:
+            self._environment.send(contact, Comparison(self._me, self.topic, self._report(0), False, False))
+
     def peer_found(self, peer: i64) -> None:
         """A contact is back: make sure that it is part of the same overlay."""
         if peer in self._contacts and self.is_synchronised:
@@ -463,7 +468,7 @@ class Group(Neighbourhood):
         if self._enter_after > 0:
             self._enter_after -= 1
         elif len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
-            self.sampling.join(self._contacts[(self._me + self._attempts) % len(self._contacts)])
+            self.sampling.join(self._all_contacts.to_ask(self._attempts))
             self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
@@ -540,9 +545,7 @@ class Group(Neighbourhood):
 
     def _compare(self) -> None:
         """Ask a contact what it has, and for a pulse if that is in doubt."""
-        # Contacts ask those before them first, others spread their questions.
-        chosen = self._comparisons if self._all_contacts.includes_me else self._me + self._comparisons
-        contact = self._contacts[chosen % len(self._contacts)]
+        contact = self._all_contacts.to_ask(self._comparisons)
         self._compare_after = self._quiet + waiting_periods(self._comparisons)
         self._comparisons += 1
         # Nothing is left out here, however long ago it was new.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.gossip.brisa import Brisa
@@ -38,11 +38,20 @@ if TYPE_CHECKING:
 ASK_SECONDS: Final = 0.3
 """How long a newcomer waits before it asks the next node for a place."""
 
+HOPS: Final = 16
+"""So often its question is handed on by those who have nothing to give."""
+
 LOOK_SECONDS: Final = 1.0
 """How often a node looks for links that nobody needs, and for contacts that are missing."""
 
+LOOKS_WITHOUT_CONTACT: Final = 3
+"""So often a node without a contact waits for another one to become a contact."""
+
 RETRY_SECONDS: Final = (5.0, 300.0)
 """The shortest and the longest wait before a lost contact is tried again."""
+
+LOST_AT_MOST: Final = 100
+"""So many nodes that were lost are remembered, the last ones."""
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""
@@ -70,6 +79,7 @@ class Acquaintances(Membership):
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._retry_seconds = RETRY_SECONDS[0]
         self._retries = 0
+        self._looks_without_contact = 0
 
     # What the node does.
 
@@ -96,7 +106,7 @@ class Acquaintances(Membership):
         if self.roster.is_placed:
             return
         link = self._link_to_address(contacts[attempt % len(contacts)])
-        self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me)))
+        self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS)))
         self._node.settle()
         self._later("ask", ASK_SECONDS, lambda: self._ask(contacts, attempt + 1))
 
@@ -137,6 +147,19 @@ class Acquaintances(Membership):
     def identifier_of(self, instance: str) -> int | None:
         return self.roster.identifier_of(instance)
 
+    def figures(self) -> dict[str, Any]:
+        return {"contacts": self.roster.contacts(), "links": len(self.links)}
+
+    def figures_of(self, number: int) -> dict[str, Any]:
+        """Neighbours with their round trips in microseconds, -1 where none has been measured, and parents."""
+        process = self._node.process
+        if not isinstance(process, Brisa) or not process.takes_part(number):
+            return {}
+        trees = process.group(number).trees
+        parents = {int(parent) for structure in trees.structures.values() for parent in structure.parents}
+        round_trips = {str(peer): int(link.round_trip) for peer, link in trees.links.items()}
+        return {"neighbours": round_trips, "parents": sorted(parents)}
+
     # What other hosts say.
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
@@ -164,17 +187,20 @@ class Acquaintances(Membership):
         before = self.roster.contacts()
         place = self.roster.give(message.newcomer)
         if place is None:
-            others = [identifier for identifier in self.links if identifier in self._watched]
-            if others:
-                # Any other may have something left to give; it need not be asked twice.
-                chosen = int(self._node.loop.time() * 1_000_000) % len(others)
-                self.tell(others[chosen], message)
+            self._hand_on(message)
             return
         link = self._link_to(place.identifier)
         if link is not None:
             self._node.write(link, self._node.codec.encode_control(place))
         if self.roster.contacts() != before:
             self._contacts_changed()
+
+    def _hand_on(self, message: PlaceWanted) -> None:
+        """Others may have something left to give, contacts above all: they joined early and were given much."""
+        others = [identifier for identifier in self.roster.contacts() if identifier in self.links]
+        others += [identifier for identifier in self.links if identifier in self._watched]
+        if others and message.hops > 0:
+            self.tell(others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1))
 
     # Contacts.
 
@@ -188,24 +214,34 @@ class Acquaintances(Membership):
             process.contacts_are(contacts)
 
     def _look(self) -> None:
-        """Close links that nobody needs, and appoint contacts where some are missing."""
+        """Close links that nobody needs, look who is back, and appoint contacts where some are missing."""
         for identifier, link in list(self.links.items()):
             if identifier in self._watched or self._marks.get(identifier) != link.frames_sent:
                 self._marks[identifier] = link.frames_sent
             else:
                 self._forget_link(identifier)
                 link.close()
+        for contact in self.roster.lost_contacts():
+            found = self.links.get(contact)
+            if found is not None and found.is_connected and self.roster.reachable(contact):
+                self._contacts_changed()
         self._appoint()
         self._node.settle()
         self._later("look", LOOK_SECONDS, self._look)
 
     def _appoint(self) -> None:
-        if not self.roster.contacts():
-            assert self.roster.me.identifier is not None, "who looks has a place"
-            has_changed = self.roster.appoint([self.roster.me.identifier])
-        else:
-            candidates = sorted(identifier for identifier in self._watched if identifier in self.links)
+        candidates = sorted(identifier for identifier in self._watched if identifier in self.links)
+        if self.roster.contacts():
+            self._looks_without_contact = 0
             has_changed = self.roster.is_first_contact() and self.roster.appoint(candidates)
+        else:
+            assert self.roster.me.identifier is not None, "who looks has a place"
+            self._looks_without_contact += 1
+            # One of two neighbours waits for the other: not all are to become contacts at once.
+            is_next = not candidates or self.roster.me.identifier < candidates[0]
+            has_changed = (is_next or self._looks_without_contact > LOOKS_WITHOUT_CONTACT) and self.roster.appoint(
+                [self.roster.me.identifier]
+            )
         if has_changed:
             log.info("contacts", nodes=self.roster.contacts())
             self._contacts_changed()
@@ -309,6 +345,7 @@ class Acquaintances(Membership):
         log.info("lost", node=identifier, address=link.address)
         self._forget_link(identifier)
         self.lost_nodes.append(identifier)
+        del self.lost_nodes[:-LOST_AT_MOST]
         if self.roster.unreachable(identifier):
             self._retry_seconds = RETRY_SECONDS[0]
             self._appoint()

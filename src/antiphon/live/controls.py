@@ -74,9 +74,10 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
 
 
 class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
-    """A newcomer asks for an identifier; who has none to give hands the question on."""
+    """A newcomer asks for an identifier; who has none to give hands the question on, so many times at most."""
 
     newcomer: Peer
+    hops: Annotated[int, msgspec.Meta(ge=0, le=64)]
 
 
 class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
@@ -85,6 +85,14 @@ class Membership:
     def membership_began(self, number: int) -> None:
         """The process takes part in something that is no topic of applications."""
         raise ProtocolError(f"the process takes part in topic {number}, for which nobody has asked")
+
+    def figures(self) -> dict[str, Any]:
+        """What the status says besides, in this fabric."""
+        return {}
+
+    def figures_of(self, number: int) -> dict[str, Any]:
+        """The same of a topic."""
+        return {}
 
     def watch(self, identifier: int) -> None:
         """The process wants to know when this peer is lost."""

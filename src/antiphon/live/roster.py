@@ -3,8 +3,8 @@
 **Identifiers** must be small, since they are part of the name of every publication, and nobody may have the same as
 another, ever. Nobody is asked for that. The founder owns all of them. A newcomer gets one from whoever it turns to, and
 a part of what that node has left, to give to others in turn. So any node can take anybody in, at any time, and two
-never give the same. What a node that fails still had is lost; a part is a 1024th, so thousands may come and go through
-one node before it has nothing left, and then it sends newcomers on.
+never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
+go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
 
 **Addresses** go with identifiers: a node tells another who somebody is before it first speaks of it on a connection. An
 identifier stands for one life of a node, so what is known of it never changes.
@@ -21,7 +21,7 @@ from typing import Final
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.live.controls import Appointment, PlaceGiven
 
-PART: Final = 1024
+PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""
 
 

@@ -200,6 +200,10 @@ class Brisa(Process):
         """The topics that this node takes part in."""
         return list(self._groups.values())
 
+    def takes_part(self, topic: i64) -> bool:
+        """Whether this node is part of the overlay of a topic, subscribed or not."""
+        return topic in self._groups
+
     def group(self, topic: i64) -> Group:
         """One of the topics that this node takes part in."""
         return self._groups[topic]

@@ -195,9 +195,11 @@ class Group(Neighbourhood):
         self._wake()
 
     def contact_found(self) -> None:
-        """There is a contact that was none before: compare with it, and try again what was given up."""
+        """There is a contact that was none before, perhaps apart from here: try again what was given up."""
         self._attempts = 0
         self._enter_after = 0
+        if self._all_contacts.includes_me:
+            self._pulses.doubt()
         self._wake()
 
     def invite(self, contacts: list[i64]) -> None:
@@ -441,9 +443,8 @@ class Group(Neighbourhood):
             self._wake()
         if not self.is_synchronised and self._all_contacts.is_first():
             self._unheard += 1
-            if self._unheard > 2 * self._options.patience:
-                # Whoever was to found the topic did not live to do so.
-                self.found()
+            # Whoever was to found the topic did not live to do so.
+            self.is_synchronised = self._unheard > 2 * self._options.patience
         if self.is_synchronised:
             self._serve()
             self.trees.tick()

@@ -12,8 +12,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.processes import Member, Plan
-from antiphon.cli.torture_live import KILL_SECONDS, QUIET, SURVIVORS, TOGETHER, TOPICS, Round, last_words
+from antiphon.cli.processes import Plan
+from antiphon.cli.torture_live import KILL_SECONDS, QUIET, SURVIVORS, TOGETHER, TOPICS, Figures, Round, last_words
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
@@ -30,29 +30,25 @@ LOOKS = 4
 class GossipRound(Round):
     """A gossip cluster that loses nodes and gets new ones."""
 
-    def __init__(self, figures: Any, chance: random.Random, nodes: int, directory: Path) -> None:
+    def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
         super().__init__(figures, chance, nodes, directory)
         self._nodes = nodes
-        self._stable: list[Member] = []
         self._coming: list[asyncio.Future[None]] = []
 
     def plan(self, nodes: int, directory: Path) -> Plan:
         return Plan(nodes, 0, None, directory / "traces", settings=QUIET, fabric="gossip")
-
-    def stable(self) -> list[Member]:
-        return self._stable
 
     async def trouble(self) -> None:
         """As many are killed as there are nodes at the start."""
         chance = self.chance
         members = self.cluster.members
         # In every other round the founder is not spared.
-        self._stable = chance.sample(members[1:] if self.figures.rounds % 2 == 0 else members, SURVIVORS)
+        self.stable = chance.sample(members[1:] if self.figures.rounds % 2 == 0 else members, SURVIVORS)
         left = self._nodes
         is_first = True
         while left > 0:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            mortal = [member for member in self.standing() if member.about and member not in self._stable]
+            mortal = [member for member in self.standing() if member.about and member not in self.stable]
             count = min(len(mortal), left, 2 if chance.random() < TOGETHER else 1)
             victims = chance.sample(mortal, count)
             if is_first and members[0] in mortal:
@@ -63,7 +59,7 @@ class GossipRound(Round):
                 left -= 1
             for _ in range(max(1, count)):
                 if chance.random() < REPLACED:
-                    self._coming.append(asyncio.ensure_future(self._replace(chance.choice(self._stable).address)))
+                    self._coming.append(asyncio.ensure_future(self._replace(chance.choice(self.stable).address)))
         await asyncio.gather(*self._coming)
 
     async def _replace(self, contact: str) -> None:

@@ -143,6 +143,8 @@ class Round:
         self.chance = chance
         (directory / "traces").mkdir()
         self.cluster = ProcessCluster(self.plan(nodes, directory), self._complain, self._ended)
+        # Those that were there from the beginning to the end.
+        self.stable: list[Member] = []
         self._load: list[asyncio.Task[None]] = []
         self._is_over = asyncio.Event()
         self._subscribers = 0
@@ -155,11 +157,7 @@ class Round:
         raise NotImplementedError
 
     async def trouble(self) -> None:
-        """Kill some, for as long as the round lasts."""
-        raise NotImplementedError
-
-    def stable(self) -> list[Member]:
-        """Those that were there from the beginning to the end."""
+        """Kill some, for as long as the round lasts, and say who is stable."""
         raise NotImplementedError
 
     def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
@@ -197,7 +195,7 @@ class Round:
             figures.stuck += 1
             figures.examples.append(f"round {figures.rounds}: nodes {slow} could not leave")
         figures.rounds += 1
-        return [f"node-{member.index}" for member in self.stable()]
+        return [f"node-{member.index}" for member in self.stable]
 
     def standing(self) -> list[Member]:
         """Those that nobody has killed; a process that was killed takes a moment to end."""
@@ -217,10 +215,9 @@ class Round:
     async def _end_in_agreement(self) -> None:
         import antiphon
 
-        stable = self.stable()
-        clients = [await antiphon.connect(member.address) for member in stable]
+        clients = [await antiphon.connect(member.address) for member in self.stable]
         try:
-            await self.agree(clients, [member.about["node"] for member in stable])
+            await self.agree(clients, [member.about["node"] for member in self.stable])
         finally:
             for client in clients:
                 await client.abandon()
@@ -278,10 +275,6 @@ class TreeRound(Round):
         tree = write_tree(directory / "tree.toml", nodes, port)
         return Plan(nodes, port, None, directory / "traces", settings=QUIET, tree=tree, fabric="tree")
 
-    def stable(self) -> list[Member]:
-        # Nobody comes later: whoever has left a trace was there all the time.
-        return [member for member in self.cluster.members if member.process.returncode in (None, 0)]
-
     async def trouble(self) -> None:
         chance = self.chance
         is_first = True
@@ -296,6 +289,7 @@ class TreeRound(Round):
             for victim in set(map(id, victims)):
                 self.kill(next(member for member in alive if id(member) == victim))
             is_first = False
+        self.stable = self.standing()
 
     def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
         keys = chance.sample(KEYS, chance.choice((1, 1, 2)))

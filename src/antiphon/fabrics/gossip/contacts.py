@@ -35,6 +35,9 @@ LONGEST_WAIT: Final = 8
 A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
 """
 
+RELAY_PERIODS: Final = 3
+"""So many periods a node that has nothing else to say tells its neighbours of a pulse."""
+
 PULSE_PATIENCE: Final = 2
 """So many times the patience a pulse that was promised may take."""
 

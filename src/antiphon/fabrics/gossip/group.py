@@ -31,7 +31,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.contacts import Contacts, Pulses, waiting_periods
+from antiphon.fabrics.gossip.contacts import RELAY_PERIODS, Contacts, Pulses, waiting_periods
 from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.messages import (
     TREE_BITS,
@@ -418,14 +418,15 @@ class Group(Neighbourhood):
 
     def _wake(self) -> None:
         """Something has happened: go on telling neighbours, and compare again before falling silent."""
+        self._quiet = 0
         self._comparisons = 0
         self._compare_after = 0
         self._has_compared = False
         self._stir()
 
     def _stir(self) -> None:
-        """There is something to tell the neighbours."""
-        self._quiet = 0
+        """There is a pulse to tell the neighbours of: speak a few times before falling silent."""
+        self._quiet = min(self._quiet, max(0, self._options.patience + 1 - RELAY_PERIODS))
         if not self._is_ticking:
             self._is_ticking = True
             self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)

@@ -25,6 +25,7 @@ from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
@@ -55,6 +56,7 @@ CUBE_KINDS: Final[tuple[type[Any], ...]] = (
 )
 TREE_KINDS: Final[tuple[type[Any], ...]] = (
     Keyed,
+    Council,
     Overlay,
     tree.Item,
     tree.Proposal,
@@ -75,6 +77,8 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Collect,
     tree.Report,
     tree.Stable,
+    tree.Carry,
+    tree.Begun,
 )
 GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     gossip.Position,
@@ -104,7 +108,7 @@ KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
 """What the nodes of each fabric understand."""
 
-ENCLOSED: Final = frozenset({Keyed, Overlay, gossip.Position, gossip.Report})
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report})
 """What travels only inside a message; a log holds such publications as they are."""
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -133,7 +137,7 @@ FIELDS: Final[dict[str, Any]] = {
     "origin": Identifier,
     "number": Sequence,
     "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
-    "epoch": Sequence,
+    "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
     "parents": Parents,
@@ -147,6 +151,11 @@ FIELDS: Final[dict[str, Any]] = {
     "is_forced": bool,
     "is_granted": bool,
     "is_settled": bool,
+    "is_apart": bool,
+    "is_final": bool,
+    "can_order": bool,
+    "absent": list[Identifier] | None,
+    "bodies": list[Annotated[list[Identifier], msgspec.Meta(min_length=1)]],
     "key": Annotated[int, msgspec.Meta(ge=0, lt=1 << (22 + gossip.TREE_BITS))],
     "path": Integers,
     "depth": Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
@@ -180,6 +189,7 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "publications": (Ordered,),
     "publication": (Keyed,),
     "overlay": (Overlay,),
+    "council": (Council,),
     "locks": (tree.Item,),
     "history": (tree.Item,),
     "joins": (tree.Join,),
@@ -275,12 +285,6 @@ def check_overlay(shape: Any) -> None:
         rooted.update(path)
 
 
-def check_claim(shape: Any) -> None:
-    """Refuse a champion that is not in the tree."""
-    if shape.champion not in shape.overlay.parents:
-        raise ValueError(f"broker {shape.champion} is not in the tree")
-
-
 def check_nodes(nodes: list[int]) -> None:
     """Refuse identifiers that nobody can have."""
     if any(not 0 <= node < 1 << 22 for node in nodes):
@@ -299,7 +303,6 @@ def check_report(shape: Any) -> None:
 
 CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
     Overlay: check_overlay,
-    tree.Claim: check_claim,
     gossip.Report: check_report,
     hyparview.Shuffle: lambda shape: check_nodes(shape.nodes),
     hyparview.ShuffleReply: lambda shape: check_nodes(shape.nodes),

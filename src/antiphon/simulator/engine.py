@@ -236,7 +236,10 @@ class Engine:
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.links: Final[Links] = Links()
-        # Where copies do not overtake each other: when the last one arrives, by link.
+        # Where copies do not overtake each other: when the last one leaves and arrives, by link.
+        self._last_departures: dict[i64, i64] = {}
+        # Until when what was on a link during a short partition is held up.
+        self._held: dict[i64, i64] = {}
         self._last_arrivals: dict[i64, i64] = {}
         self.events: i64 = 0
         self.sent: i64 = 0
@@ -245,6 +248,8 @@ class Engine:
         self.queue_ticks: i64 = 0
         self.dropped: i64 = 0
         self.published: i64 = 0
+        # Publications that processes did not accept.
+        self.refused: i64 = 0
         self.deliveries: i64 = 0
         self.own_deliveries: i64 = 0
         # From the application's call to the start of a publication, added up over those that have started.
@@ -285,9 +290,12 @@ class Engine:
         order: i64 = UNSPECIFIED,
         keys: list[int] | None = None,
     ) -> bool:
-        """Let a node publish, about some keys if it names any; false if it is not up."""
+        """Let a node publish, about some keys if it names any; false if it is not up, or refuses."""
         process = self._ready_process(identifier)
         if process is None:
+            return False
+        if process.refusal(order) is not None:
+            self.refused += 1
             return False
         self.published += 1
         if self._recorder is not None:
@@ -365,8 +373,9 @@ class Engine:
         """Partition the network for the time that the cut names."""
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         self._cuts.append(cut)
+        # Over a connection something may have been lost, even if the other end can be reached again by then.
         for watch in self.links.all():
-            self._look_around(watch, cut)
+            self._look_around(watch, cut, self.network.in_order)
 
     def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> Node:
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
@@ -406,15 +415,19 @@ class Engine:
         if self.nodes[peer].process is None:
             self._look_later(watch, False)
         for cut in self._cuts:
-            self._look_around(watch, cut)
+            self._look_around(watch, cut, False)
 
-    def _look_around(self, watch: Watch, cut: Cut) -> None:
+    def _look_around(self, watch: Watch, cut: Cut, breaks: bool) -> None:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
         now = self.calendar.now
-        if cut.is_between(watch.watcher, watch.peer, now):
-            self._look_later(watch, False)
+        if self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now):
+            self._look_later(watch, breaks)
             if cut.end < NEVER:
                 self._look_later(watch, False, cut.end - now)
+
+    def _breaks(self, cut: Cut) -> bool:
+        """Whether connections do not outlast a partition. Without connections nothing outlasts any."""
+        return not self.network.in_order or cut.end - cut.start >= self.network.detection
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
@@ -429,7 +442,7 @@ class Engine:
         if self.nodes[watch.peer].process is None:
             return False
         now = self.calendar.now
-        return not any(cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
+        return not any(self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
 
     def _change_link(self, change: LinkChange) -> None:
         watch = change.watch
@@ -547,12 +560,29 @@ class Engine:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
             if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
-                reason = DROPPED_PARTITION
+                if self._breaks(cut):
+                    reason = DROPPED_PARTITION
+                else:
+                    self._held[link_of(sender.identifier, target.identifier)] = cut.end
+        if self.network.in_order and reason == 0 and self._waits(target, sender, flight):
+            return
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
         self.dropped += 1
         self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
+
+    def _waits(self, target: Node, sender: Node, flight: Flight) -> bool:
+        """Whether a copy that a connection sends again, because a short partition held it up, has still to wait.
+
+        Whatever comes behind it waits too.
+        """
+        until = self._held.get(link_of(sender.identifier, target.identifier), 0)
+        if self.calendar.now > until or flight.is_late:
+            return False
+        late = Flight(flight.message, flight.departed, flight.arrived, flight.life, True)
+        self.calendar.schedule(until, target, sender, late)
+        return True
 
     def transmit(self, node: Node, destination: i64, message: Message) -> None:
         """The general way of a copy: output server, trace, loss, delay, duplication."""
@@ -585,8 +615,11 @@ class Engine:
         if network.reordering > 0.0 and self._random.chance(network.reordering):
             arrives += self._random.between(0, network.reordering_window)
         if network.in_order:
-            link = (node.identifier << 32) | destination
-            arrives = max(arrives, self._last_arrivals.get(link, 0))
+            link = link_of(node.identifier, destination)
+            # What is not charged for still leaves after what waits in the output queue, and is lost with it.
+            departs = max(departs, self._last_departures.get(link, 0))
+            self._last_departures[link] = departs
+            arrives = max(arrives, departs, self._last_arrivals.get(link, 0))
             self._last_arrivals[link] = arrives
         what: object = message
         if self.can_fail:
@@ -608,6 +641,11 @@ class Engine:
         """Write a row about a subscription, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_topic(self.calendar.now, event, node, topic)
+
+
+def link_of(sender: i64, receiver: i64) -> i64:
+    """The name of a link."""
+    return (sender << 32) | receiver
 
 
 def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:

@@ -109,7 +109,8 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
-        setting = Setting(self.cube, scenario.nodes, scenario.order, options, members, scenario.mixes_orders())
+        absent = scenario.absent_at_start()
+        setting = Setting(self.cube, scenario.nodes, scenario.order, options, members, scenario.mixes_orders(), absent)
         self._build = self._protocol.prepare(setting)
         # Every process there ever was; what it counted outlives its node's crash.
         self._processes: list[Process] = []
@@ -120,7 +121,7 @@ class Simulation:
             scenario.seed,
             recorder,
             can_fail=len(scenario.faults) > 0,
-            absent=scenario.absent_at_start(),
+            absent=absent,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)

@@ -354,6 +354,18 @@ def test_when_all_contacts_are_lost_another_node_becomes_one() -> None:
     running(test)
 
 
+def test_who_has_no_identifier_left_sends_newcomers_on() -> None:
+    async def test() -> None:
+        async with gossip(3) as nodes:
+            roster = acquaintances(nodes[2]).roster
+            roster._first = roster._end
+            async with antiphon.start(fabric="gossip", join=[nodes[2].address]) as newcomer:
+                assert newcomer.identifier not in [node.identifier for node in nodes]
+                assert acquaintances(newcomer).roster.contacts() == [0, 1, 2]
+
+    running(test)
+
+
 def test_a_node_of_another_fabric_is_told_so() -> None:
     async def test() -> None:
         async with cluster(1) as (cube,):

@@ -114,6 +114,7 @@ class Acquaintances(Membership):
         """This node has its place."""
         me = self.roster.me.identifier
         assert me is not None, "who begins has a place"
+        self._close_strangers()
         self._node.placed(me, self.roster.contacts())
         self._later("look", LOOK_SECONDS, self._look)
         self._later("retry", self._retry_seconds, self._retry)
@@ -132,7 +133,8 @@ class Acquaintances(Membership):
         self._is_in.cancel()
         for timer in self._timers.values():
             timer.cancel()
-        for link in (*self.links.values(), *self._by_address.values()):
+        self._close_strangers()
+        for link in self.links.values():
             link.close()
         super().close()
 
@@ -248,6 +250,7 @@ class Acquaintances(Membership):
 
     def _retry(self) -> None:
         """Try to meet a contact that was lost, or the nodes through which this one came."""
+        self._close_strangers()
         lost = self.roster.lost_contacts()
         here = {self._address, *(peer.address for peer in self.peers())}
         places = [address for address in self._node.settings.join if address not in here]
@@ -313,6 +316,12 @@ class Acquaintances(Membership):
         if link is None:
             link = self._by_address[address] = self._new_link(address, "")
         return link
+
+    def _close_strangers(self) -> None:
+        """Close links to whoever lives at an address: they were for one question."""
+        for link in self._by_address.values():
+            link.close()
+        self._by_address.clear()
 
     def _new_link(self, address: str, instance: str) -> OutgoingLink:
         hello = self.hello(instance)

@@ -113,6 +113,9 @@ def check_names(scenario: Scenario, document: Document) -> None:
     mistake = None if protocol.mistake is None else protocol.mistake(options, scenario.nodes)
     if mistake is not None:
         raise document.error(("protocol-options", *mistake.place), mistake.complaint)
+    misfit = None if protocol.misfit is None else protocol.misfit(options, scenario.nodes, scenario.network)
+    if misfit is not None:
+        raise document.error(("protocol-options", *misfit.place), misfit.complaint)
 
 
 def check_own_orders(scenario: Scenario, document: Document) -> None:

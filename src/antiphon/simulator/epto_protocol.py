@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order
 from antiphon.simulator.protocol_options import Flag, NotNegative, Positive
-from antiphon.simulator.scenario import ConstantLaw, DelayLaw, LinkLaw, MatrixLaw, NetworkTable, NormalLaw
+from antiphon.simulator.scenario import ConstantLaw, DelayLaw, LinkLaw, MatrixLaw, NetworkTable, NormalLaw, QuantileLaw
 
 CLOCK_STREAM = 10
 """Names the stream from which the errors of clocks are drawn."""
@@ -104,6 +105,8 @@ def mean_ticks(law: DelayLaw) -> float:
         return law.mean
     if isinstance(law, LinkLaw):
         return mean_ticks(law.of)
+    if isinstance(law, QuantileLaw):
+        return sum((to - at) * (low + high) / 2 for (at, low), (to, high) in pairwise(law.points))
     assert isinstance(law, MatrixLaw), "there is no other law"
     return max(max(row) for row in law.rows)
 

@@ -19,7 +19,16 @@ from antiphon.simulator import actions
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
-from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.network import (
+    ConstantDelay,
+    Cut,
+    Delay,
+    LinkDelay,
+    MatrixDelay,
+    Network,
+    NormalDelay,
+    QuantileDelay,
+)
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -32,6 +41,7 @@ from antiphon.simulator.scenario import (
     NormalLaw,
     PartitionFault,
     PauseFault,
+    QuantileLaw,
     RestartFault,
     ResumeFault,
     Scenario,
@@ -295,7 +305,7 @@ def build_network(scenario: Scenario) -> Network:
     )
 
 
-def build_delay(law: ConstantLaw | NormalLaw | LinkLaw | MatrixLaw, seed: int) -> Delay:
+def build_delay(law: ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw, seed: int) -> Delay:
     """The delays that a law describes."""
     if isinstance(law, ConstantLaw):
         return ConstantDelay(law.ticks)
@@ -303,6 +313,8 @@ def build_delay(law: ConstantLaw | NormalLaw | LinkLaw | MatrixLaw, seed: int) -
         return NormalDelay(law.mean, law.deviation)
     if isinstance(law, MatrixLaw):
         return MatrixDelay(law.rows)
+    if isinstance(law, QuantileLaw):
+        return QuantileDelay(law.points)
     # A seed of their own keeps the links' streams apart from those that the engine names by the same small numbers.
     stream = RandomStream(seed, LINK_STREAM)
     return LinkDelay(build_delay(law.of, seed), stream.word() << 32 | stream.word(), law.symmetric)

@@ -12,11 +12,14 @@ from pathlib import Path
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
+from antiphon.simulator.network import QuantileDelay
 from antiphon.simulator.protocols import FABRICS, ORDERS, PROTOCOLS
 from antiphon.simulator.scenario import (
+    LinkLaw,
     MatrixLaw,
     OnceWorkload,
     PartitionFault,
+    QuantileLaw,
     RateWorkload,
     Scenario,
     Targeted,
@@ -170,6 +173,12 @@ def check_network(scenario: Scenario, document: Document) -> None:
             raise document.error(
                 ("network", "delay", "rows"), "a matrix needs a row; for example: rows = [[1, 80], [80, 1]]"
             )
+    points = delay.of if isinstance(delay, LinkLaw) else delay
+    if isinstance(points, QuantileLaw):
+        try:
+            QuantileDelay(points.points)
+        except UsageError as error:
+            raise document.error(("network", "delay"), str(error)) from error
     if network.reordering > 0 and network.reordering_window == 0:
         raise document.error(
             ("network", "reordering"),

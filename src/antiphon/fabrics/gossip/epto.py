@@ -217,7 +217,10 @@ class Epto(Process):
         """A round is about to begin; for experiments in which nodes publish once per round."""
 
     def heard(self, publication: Stamped) -> None:
-        """An event is known here from now on; it may take long until it is delivered. For experiments."""
+        """An event has come; it may take long until it is delivered. For experiments.
+
+        What has been forgotten since it was delivered may come again.
+        """
 
     def _set_timer(self) -> None:
         spread = i64(int(float(self.period) * self._options.drift))
@@ -282,7 +285,8 @@ class Epto(Process):
             self.heard(publication)
         else:
             self.payloads.lacks(name)
-        self.heard_in_round += 1
+        if stamp > self.ordering.last_stamp:
+            self.heard_in_round += 1
         return slot
 
     def _put_in_ball(self, slot: i64, hops: i64) -> None:

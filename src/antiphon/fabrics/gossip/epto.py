@@ -34,7 +34,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_adaptation import STEPS, DelayEstimate, SizeEstimate
+from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
 from antiphon.fabrics.gossip.epto_messages import Ball, Greeting, Newcomer, Payloads, Probe, Stamped, Wanted
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_order import DONE, Clock, Known, Ordering
@@ -49,6 +49,9 @@ ROUND: Final[i64] = 0
 """The name of the timer of rounds."""
 
 NOT_IN_BALL: Final[i64] = -1
+
+SMOOTHING: Final = 8.0
+"""Over about so many rounds the rate at which events begin is taken."""
 
 
 @final
@@ -459,7 +462,7 @@ class Epto(Process):
 
     def _adapt(self) -> None:
         """Measure once per round, and take what follows for period, fanout and ttl."""
-        self.heard_per_round += (float(self.heard_in_round) - self.heard_per_round) / float(STEPS)
+        self.heard_per_round += (float(self.heard_in_round) - self.heard_per_round) / SMOOTHING
         self.heard_in_round = 0
         size = self.size
         if size is None:

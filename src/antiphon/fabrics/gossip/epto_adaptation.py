@@ -1,7 +1,7 @@
 """What EpTO can measure instead of being told: how long messages take, and how many nodes there are.
 
 **Delay.** A probe goes to one sampled node per round and comes back; half of the time is taken for one way. The median
-is followed step by step: up when a sample is above it, down when below, by an eighth of it. No list of samples is kept.
+is followed step by step: up when a sample is above it, down when below, by a small part of it. No list of samples is kept.
 
 **Size.** Every node draws ``DRAWS`` numbers from the exponential distribution with mean 1, and all nodes keep the
 smallest of each, which travel with the probes (Baquero, Almeida and Menezes, 2009). The smallest of ``n`` such numbers
@@ -26,8 +26,8 @@ DRAWS: Final = 64
 ONE: Final = 4294967296.0
 """Numbers are kept as multiples of this part of 1."""
 
-STEPS: Final[i64] = 8
-"""By which part of itself the median moves per sample, and how the mean of rates is smoothed."""
+STEPS: Final[i64] = 32
+"""By which part of itself the median moves per sample."""
 
 
 @final

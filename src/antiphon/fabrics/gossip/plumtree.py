@@ -272,7 +272,8 @@ class Plumtree(Brisa):
     """Plumtree at one node: topics and the application are served as by BRISA."""
 
     def new_group(self, topic: i64) -> Group:
-        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.environment.now())
+        now = self.environment.now()
+        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
 
     def expire(self, name: i64) -> None:
         if name >= 0:

@@ -23,6 +23,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
@@ -148,7 +149,13 @@ class RumourGroup(PullingGroup):
     """A topic at one node."""
 
     def __init__(
-        self, environment: Environment, topic: i64, options: BrisaOptions, connections: Connections, born: i64
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        connections: Connections,
+        contacts: Contacts,
+        born: i64,
     ) -> None:
         # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried.
         self._sleepers: Final[dict[i64, i64]] = {}
@@ -156,7 +163,7 @@ class RumourGroup(PullingGroup):
         # The contact with which this node compared last.
         self._keeper: i64 = NO_NODE
         self._links: Final[Connections] = connections
-        super().__init__(environment, topic, options, connections, born)
+        super().__init__(environment, topic, options, connections, contacts, born)
 
     def new_sampling(self, connections: Connections) -> PeerSampling:
         options = self._options
@@ -176,13 +183,13 @@ class RumourGroup(PullingGroup):
     def tell_neighbours(self) -> None:
         for peer in self.sampling.sample(1):
             self.pull(peer, self.batch())
-        if self.is_contact:
+        if self._all_contacts.includes_me:
             self._call_sleepers()
 
     # Silent nodes.
 
     def compared(self, sender: i64, message: Comparison) -> None:
-        if self.is_contact and not message.is_answer:
+        if self._all_contacts.includes_me and not message.is_answer:
             self._sleepers[sender] = 0
         elif message.is_answer:
             self._keep(sender)
@@ -221,7 +228,7 @@ class RumourGroup(PullingGroup):
             if self._to_wake[peer] >= MOST_CALLS:
                 del self._to_wake[peer]
 
-    def neighbours_changed(self) -> None:
+    def neighbours_changed(self, is_loss: bool) -> None:
         """Views change all the time."""
 
     def notice_gap(self, sender: i64, stream: Stream) -> None:
@@ -232,4 +239,5 @@ class SimpleGossip(Brisa):
     """SimpleGossip at one node: topics and the application are served as by BRISA."""
 
     def new_group(self, topic: i64) -> Group:
-        return RumourGroup(self.environment, topic, self.options, self.connections, self.environment.now())
+        now = self.environment.now()
+        return RumourGroup(self.environment, topic, self.options, self.connections, self.contacts, now)

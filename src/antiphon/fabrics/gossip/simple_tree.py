@@ -151,4 +151,5 @@ class SimpleTree(Brisa):
     """SimpleTree at one node: topics and the application are served as by BRISA."""
 
     def new_group(self, topic: i64) -> Group:
-        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.environment.now())
+        now = self.environment.now()
+        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)

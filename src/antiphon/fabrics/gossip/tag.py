@@ -205,6 +205,10 @@ class TagGroup(PullingGroup):
         for peer in self.sampling.sample(1):
             self.pull(peer, self.batch())
 
+    def neighbours_changed(self, is_loss: bool) -> None:
+        """Who has no parent knows it, and looks for one."""
+        self.wake()
+
     def notice_gap(self, sender: i64, stream: Stream) -> None:
         """What is missing is pulled anyway."""
 
@@ -213,7 +217,8 @@ class Tag(Brisa):
     """TAG at one node: topics and the application are served as by BRISA."""
 
     def new_group(self, topic: i64) -> Group:
-        return TagGroup(self.environment, topic, self.options, self.connections, self.environment.now())
+        now = self.environment.now()
+        return TagGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
 
     def place(self, topic: i64) -> TagList:
         """The node's place in the list and the tree of a topic."""

@@ -44,14 +44,13 @@ from antiphon.fabrics.gossip.messages import (
     Gone,
     Hello,
     Moved,
-    Position,
     Report,
     Resent,
     Welcome,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import MOST_FETCHED, Asked, Missed, Stream
+from antiphon.fabrics.gossip.stream import Asked, Missed, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
@@ -411,28 +410,16 @@ class Group(Neighbourhood):
 
     def _fetched(self, sender: i64, fetch: Fetch) -> None:
         stream = self.stream(fetch.source)
-        gone: i64 = 0
-        has_sent = False
-        for number in fetch.numbers:
-            publication = stream.kept.get(number)
-            if publication is not None:
-                has_sent = True
-                self._environment.send(sender, Resent(publication))
-            elif not has_sent and stream.is_here(number):
-                gone = number
+        for publication in stream.kept_of(fetch.numbers):
+            self._environment.send(sender, Resent(publication))
+        gone = stream.gone_before(fetch.numbers)
         if gone > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
 
     def _resend(self, peer: i64, source: i64, after: i64) -> None:
         """A new child has all of the root up to a number: send what came later."""
-        stream = self.stream(source)
-        number = after + 1
-        last = min(stream.heard, after + MOST_FETCHED)
-        while number <= last:
-            publication = stream.kept.get(number)
-            if publication is not None:
-                self._environment.send(peer, Resent(publication))
-            number += 1
+        for publication in self.stream(source).kept_after(after):
+            self._environment.send(peer, Resent(publication))
 
     # The periodic part.
 
@@ -535,18 +522,13 @@ class Group(Neighbourhood):
         floors = vec[i64]()
         window = self._options.window
         keeps_up = window > 0 and self._environment.keeps_up(self.topic)
-        keys = vec[i64]()
-        positions: list[Position] = []
         for stream in self.streams.values():
             if stream.quiet <= patience:
                 numbers = append(numbers, stream.source)
                 numbers = append(numbers, stream.complete)
                 if window > 0:
                     floors = append(floors, stream.ready_for(window, keeps_up))
-        for structure in self.trees.structures.values():
-            if structure.quiet <= patience and self._options.rules.watches_positions:
-                keys = append(keys, structure.key)
-                positions.append(structure.position)
+        keys, positions = self.trees.places(patience)
         uptime = self._environment.now() - self._born
         bandwidth = self._options.bandwidth_of(self._me)
         pulses = self._pulses.as_pairs()

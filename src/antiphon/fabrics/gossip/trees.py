@@ -152,6 +152,17 @@ class Trees:
                 total += len(structure.targets)
         return total
 
+    def places(self, patience: i64) -> tuple[vec[i64], list[Position]]:
+        """The structures in use, and where this node is in each; nothing if neighbours do not look at it."""
+        keys = vec[i64]()
+        positions: list[Position] = []
+        if self._options.rules.watches_positions:
+            for structure in self.structures.values():
+                if structure.quiet <= patience:
+                    keys = append(keys, structure.key)
+                    positions.append(structure.position)
+        return keys, positions
+
     # Data.
 
     def begin(self, publication: Ordered) -> None:

@@ -23,7 +23,7 @@ from antiphon.lab.brisa_rivals import (
 from antiphon.lab.brisa_rivals_figures import Cost, measure_construction, measure_cost, payload_share
 from antiphon.lab.brisa_rivals_hosts import Host, HostCase
 from antiphon.lab.brisa_rivals_hosts import measure as measure_hosts
-from antiphon.lab.brisa_rivals_recovery import expected_breaks, per_minute, pooled
+from antiphon.lab.brisa_rivals_recovery import Recovery, RecoveryCase, pooled
 from antiphon.lab.brisa_rivals_recovery import measure as measure_recovery
 from antiphon.lab.experiment import Results
 from antiphon.lab.registry import find
@@ -110,20 +110,21 @@ def test_published_overheads_are_those_of_the_published_seconds() -> None:
 
 def test_parents_are_found_again_while_processes_are_replaced() -> None:
     """Figure 4.19, with fewer messages: whoever stays gets everything of BRISA."""
-    results: Results[Rival, object] = Results()
+    results: Results[RecoveryCase, Recovery] = Results()
     for system in (BRISA, TAG):
-        case = Rival(32, 40, gap_ms=15_000, system=system, batch=4)
+        case = RecoveryCase(32, 40, gap_ms=15_000, system=system, batch=4, share=12)
         found = measure_recovery(case, 1)
         results.add(case, found)
         assert found.soft > 0
         assert found.missing == 0
-    assert pooled(results, case) == found  # type: ignore[arg-type]
+        assert pooled(results, case) == found
 
 
 def test_how_often_a_list_breaks_can_be_counted() -> None:
     """Of 4 that fail together among 128, some pair of neighbours: 6 pairs, each in a row with probability 2 in 128."""
-    assert per_minute(128) == 4
-    assert expected_breaks(128) == pytest.approx(10 * 6 * 2 / 128)
+    case = RecoveryCase(128, 10)
+    assert case.per_minute == 4
+    assert case.expected_breaks == pytest.approx(10 * 6 * 2 / 128)
 
 
 def test_the_experiments_are_found_by_name() -> None:

@@ -247,20 +247,24 @@ def test_a_node_of_tag_that_loses_its_parent_finds_another_in_the_list() -> None
 
 def test_where_two_in_a_row_fail_the_list_is_broken_and_a_node_is_put_in_again() -> None:
     """Section 4.3.5: the hard repair of TAG. A single failure needs none."""
-    hard = []
+    late = 4 * START
     for failing in (1, 2):
-        world = World(NODES, TagOptions(batch=4), can_fail=True).publish(0, START, count=60)
-        world.engine.run(START + 2000)
+        # So slowly that each has a parent before the next one comes.
+        options = TagOptions(batch=4, join_window=3 * START)
+        world = World(NODES, options, can_fail=True).publish(0, late, count=60)
+        world.engine.run(late + 2000)
         by_rank = sorted(range(NODES), key=lambda node: int(tag(world, node).rank))
-        for node in by_rank[30 : 30 + failing]:
-            world.engine.at(START + 2001, Crash(node))
+        # Somebody whose parent is the last before it.
+        at = next(at for at in range(20, NODES) if tag(world, by_rank[at]).parent == by_rank[at - 1])
+        for node in by_rank[at - failing : at]:
+            world.engine.at(late + 2001, Crash(node))
         world.engine.run()
         assert set(complete(world, 0)) == {60}
-        after = by_rank[30 + failing]
-        assert tag(world, after).predecessor == by_rank[29]
-        hard.append(sum(int(tag(world, node).repairs.hard) for node in by_rank[30 + failing :]))
-        assert tag(world, after).repairs.recovered_hard == hard[-1]
-    assert hard == [0, 1]
+        place = tag(world, by_rank[at])
+        assert place.predecessor == by_rank[at - failing - 1]
+        assert place.rank > tag(world, int(place.parent)).rank
+        assert place.breaks == place.repairs.hard == place.repairs.recovered_hard == failing - 1
+        assert place.repairs.soft == 2 - failing
 
 
 def test_who_asks_twice_for_a_place_gets_one_and_who_comes_back_another() -> None:

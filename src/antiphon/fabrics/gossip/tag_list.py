@@ -8,7 +8,7 @@ children in the list, so there is no cycle.
 
 Everybody knows two predecessors. When one fails the next takes its place. Who loses its parent goes along the list
 again, from its own place. When two predecessors in a row fail the list is broken, and the node has to be put into it
-again (*hard* repair): it asks the coordinator, which knows in what order all came.
+again: it asks the coordinator, which knows in what order all came. If it has no parent either, that is a *hard* repair.
 
 Where the thesis is silent: what makes a suitable parent; that the first contact is the coordinator, the first of the
 list and the root of the tree; that places are numbered, so that whoever comes back is not taken for whoever it was.
@@ -196,9 +196,9 @@ class TagList(PeerSampling):
         self.visits: i64 = 0
         self.repairs: Final = Repairs()
         self._orphaned_at: i64 = -1
-        # Since when the list is broken before this node, and whether the node that is before it now has answered.
-        self._broken_at: i64 = -1
-        self._is_answered: bool = False
+        # Whether the list was broken before this node while it had no parent; how often it was broken at all.
+        self._is_lost: bool = False
+        self.breaks: i64 = 0
 
     # What others ask.
 
@@ -276,8 +276,6 @@ class TagList(PeerSampling):
                 self._lose_predecessor()
                 return
             self._remember_second(message.predecessor)
-            self._is_answered = True
-            self._check_mended()
         if sender != self._visiting or self.parent != NO_NODE:
             return
         self._waited = 0
@@ -318,13 +316,11 @@ class TagList(PeerSampling):
         self.depth = depth + 1
         self._link(sender)
         self._visit(NO_NODE)
-        self._check_mended()
 
     # The list.
 
     def _follow(self, predecessor: i64) -> None:
         """Come after another node, and say so."""
-        self._is_answered = False
         self.predecessor = self._exchange(self.predecessor, predecessor)
         if predecessor != NO_NODE:
             self.environment.send(predecessor, Visit(self.me, self.topic, 0, True))
@@ -339,12 +335,13 @@ class TagList(PeerSampling):
         self._remember_second(NO_NODE)
         self._follow(second)
         if second == NO_NODE:
+            self.breaks += 1
             self._ask_again()
 
     def _ask_again(self) -> None:
         """The list is broken before this node: the coordinator knows who is left there."""
-        if self._broken_at < 0:
-            self._broken_at = self.environment.now()
+        if self._orphaned_at >= 0 and not self._is_lost:
+            self._is_lost = True
             self.repairs.hard += 1
         dead = to_vector(self._dead)
         self.environment.send(self._coordinator, Enter(self.me, self.topic, self.rank, dead, self._born))
@@ -433,17 +430,11 @@ class TagList(PeerSampling):
     def leave(self) -> None:
         """The list is mended by those who notice that this node is gone."""
 
-    def _check_mended(self) -> None:
-        """Whoever was cut off from the list is in it again when it has a predecessor that answers, and a parent."""
-        if self._broken_at >= 0 and self._is_answered and self.parent != NO_NODE:
-            self.repairs.note(self.environment.now() - self._broken_at, True)
-            self._broken_at = -1
-            # What it waited for as an orphan is part of it.
-            self._orphaned_at = -1
-
     def note_recovery(self) -> None:
-        """Something has come from the parent: whoever was an orphan, and in the list, is none any more."""
-        if self._orphaned_at >= 0 and self._broken_at < 0:
-            self.repairs.soft += 1
-            self.repairs.note(self.environment.now() - self._orphaned_at, False)
+        """Something has come from the parent: whoever was an orphan is none any more."""
+        if self._orphaned_at >= 0:
+            self.repairs.note(self.environment.now() - self._orphaned_at, self._is_lost)
+            if not self._is_lost:
+                self.repairs.soft += 1
             self._orphaned_at = -1
+            self._is_lost = False

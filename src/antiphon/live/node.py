@@ -437,6 +437,16 @@ class Node(NodeCore):
             return
         self.settle()
 
+    def link_found(self, identifier: int) -> None:
+        """A peer that the process watches, and that was lost, can be reached again."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_found(identifier)
+        except Exception as error:
+            self.fail(error)
+            return
+        self.settle()
+
     def _keep_highest(self) -> None:
         if self.store is not None and self.commit is not None:
             self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())

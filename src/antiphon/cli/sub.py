@@ -154,11 +154,12 @@ class Printer:
         return message.value + b"\n"
 
     def _json_line(self, message: Message) -> bytes:
-        key = message.key
+        key, keys = message.key, message.keys
         about = {
             "topic": message.topic,
             **text_or_base64("value", message.value),
             **({} if key is None else text_or_base64("key", key)),
+            **({} if key is not None or not keys else {"keys": [name.decode(errors="replace") for name in keys]}),
             "headers": {name: text.decode(errors="replace") for name, text in message.headers.items()},
             "publisher": message.publisher,
             "sequence": message.sequence,

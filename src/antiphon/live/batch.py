@@ -33,9 +33,18 @@ class Message:
 
     @property
     def key(self) -> bytes | None:
-        """The key it was published with."""
+        """The key it was published with, if it was published with ``key``."""
         keys = self._batch.columns.keys
         return None if keys is None else keys[self._index]
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """All keys it is about, whether it was published with ``key`` or with ``keys``; these are sorted."""
+        about = self._batch.columns.about
+        if about is not None:
+            return tuple(about)
+        key = self.key
+        return () if key is None else (key,)
 
     @property
     def headers(self) -> dict[str, bytes]:

@@ -17,7 +17,10 @@ NEVER: Final = 0
 
 
 class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The content of a batch as it is written; a column that no message uses is missing."""
+    """The content of a batch as it is written; a column that no message uses is missing.
+
+    ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``.
+    """
 
     first_sequence: int
     timestamp_us: int
@@ -25,6 +28,7 @@ class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     keys: list[bytes | None] | None = None
     headers: list[dict[str, bytes] | None] | None = None
     expires_us: list[int] | None = None
+    about: list[bytes] | None = None
 
 
 COUNT_BYTES: Final = 4

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
@@ -71,20 +71,22 @@ def addresses_in(servers: str) -> list[str]:
     return found
 
 
-async def connect_to_any(servers: str, cluster: str, order: str = "causal") -> Client:
-    """A client of the first node that answers."""
+async def connect_to_any(
+    servers: str, cluster: str, order: str = "causal", reconnect_seconds: float | None = None
+) -> Client:
+    """A client of the first node that answers; when that one goes it finds another, unless told not to look."""
     import antiphon
+    from antiphon.live.client import RECONNECT_SECONDS
 
-    addresses = addresses_in(servers)
-    failures = []
-    for address in addresses:
-        try:
-            return await antiphon.connect(address, cluster=cluster, order=order)
-        except PeerError as error:
-            failures.append(str(error))
-    if len(failures) == 1:
-        raise PeerError(failures[0])
-    raise PeerError(f"none of {len(failures)} nodes answers; the last: {failures[-1]}")
+    seconds = RECONNECT_SECONDS if reconnect_seconds is None else reconnect_seconds
+    return await antiphon.connect(
+        addresses_in(servers), cluster=cluster, order=order, reconnect_seconds=seconds, on_reconnect=tell_move
+    )
+
+
+def tell_move(address: str) -> None:
+    """Say that another node is asked from now on."""
+    print(f"antiphon: the node is gone; going on with the one at {address}", file=sys.stderr, flush=True)
 
 
 class StandardInput:

@@ -94,7 +94,7 @@ async def follow(
     stop = running.until_signal()
     client = await running.connect_to_any(servers, cluster)
     try:
-        subscription = client.subscribe(pattern, start, policy=policy, limit=limit)
+        subscription = client.subscribe(pattern, start, policy=policy, limit=limit, when_missed=tell_gap)
         reporting = asyncio.ensure_future(printer.report()) if printer.is_quiet else None
         await running.first_of(print_all(subscription, printer, client.address), stop)
         if reporting is not None:
@@ -112,6 +112,11 @@ async def print_all(subscription: Subscription, printer: Printer, address: str) 
         printer.print(messages)
         if printer.has_enough:
             break
+
+
+def tell_gap(topic: str) -> None:
+    """Say that messages may be missing, as the node is another one."""
+    print(f"antiphon: messages on {topic} may be missing here (the node has changed)", file=sys.stderr, flush=True)
 
 
 class Printer:

@@ -197,7 +197,7 @@ class Round:
 
         chance = random.Random(self._chance.getrandbits(62))
         try:
-            async with antiphon.connect(member.address) as client:
+            async with antiphon.connect(member.address, reconnect_seconds=0.0) as client:
                 await self._subscribe(client)
                 while not self._is_over.is_set():
                     await self._burst(client, chance)
@@ -229,7 +229,7 @@ class Round:
         """Every survivor publishes last words about all keys and hears those of all."""
         import antiphon
 
-        clients = [await antiphon.connect(member.address) for member in survivors]
+        clients = [await antiphon.connect(member.address, reconnect_seconds=0.0) for member in survivors]
         try:
             for topic in TOPICS:
                 heard = [client.subscribe(topic) for client in clients]

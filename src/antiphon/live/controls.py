@@ -9,7 +9,7 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -72,4 +72,19 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
 
 
-PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled)
+class AskSeen(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 7):
+    """Which batches of a client has the receiver delivered on a topic?"""
+
+    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    topic: Name
+    client: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 8):
+    """The answer: the highest of the client's own numbers, then the first and last of each gap."""
+
+    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    ranges: Annotated[list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]], msgspec.Meta(min_length=1)]
+
+
+PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled, AskSeen, SeenIs)

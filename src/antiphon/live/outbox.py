@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.live.columns import NEVER, Columns
+from antiphon.live.columns import NEVER, NO_AUTHOR, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 from antiphon.live.names import key_number
 
@@ -52,15 +52,25 @@ Key = bytes | str | int
 class Segment:
     """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted.
 
-    ``about`` are the numbers of the keys that all of them are about.
+    ``about`` are the numbers of the keys that all of them are about; ``author`` is the client that published them, with
+    its own number for the batch.
     """
 
-    def __init__(self, order: str, about: tuple[int, ...], columns: Columns, size: i64, receipt: Any) -> None:
+    def __init__(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        size: i64,
+        receipt: Any,
+        author: tuple[int, int] = NO_AUTHOR,
+    ) -> None:
         self.order: Final[str] = order
         self.about: Final[tuple[int, ...]] = about
         self.columns: Final[Columns] = columns
         self.size: Final[i64] = size
         self.receipt: Final[Any] = receipt
+        self.author: Final[tuple[int, int]] = author
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -153,7 +163,14 @@ class Outbox:
             self._loop.call_soon(self.flush_in_turn)
         return self._current_receipt() if with_receipt else self._accepted
 
-    def post_columns(self, order: str, about: tuple[int, ...], columns: Columns, with_receipt: bool) -> Any:
+    def post_columns(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        with_receipt: bool,
+        author: tuple[int, int] = NO_AUTHOR,
+    ) -> Any:
         """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
         if self._has_overrun(len(self), self._bytes + self._closed_bytes):
             raise self._overload()
@@ -173,7 +190,7 @@ class Outbox:
             columns.about,
         )
         self.next_sequence += len(columns.values)
-        self._add(Segment(order, about, numbered, size, receipt))
+        self._add(Segment(order, about, numbered, size, receipt, author))
         self.flush()
         if with_receipt:
             return receipt

@@ -14,6 +14,8 @@ from antiphon import Client, ClosedError, Message, MissedMessagesError, Node, Su
 from tests.live.support import Child, child, cluster, free_addresses, outcome, running, take_values, tree, until
 
 ALL_ORDERS = ("none", "fifo", "causal", "total")
+LONGER_SECONDS = 0.5
+"""Nodes that were members so much longer than a client was subscribed can be sure of it, on a busy machine too."""
 
 
 @asynccontextmanager
@@ -59,6 +61,7 @@ def test_what_a_client_publishes_comes_once_and_in_order_although_its_broker_is_
             moved: list[str] = []
             client._on_reconnect = moved.append
             heard = [await node.subscribe("room").ready() for node in nodes]
+            await asyncio.sleep(LONGER_SECONDS)
             own = await client.subscribe("room").ready()
             for number in range(count):
                 await client.publish("room", b"%d" % number, order=order, key=b"anna")
@@ -84,6 +87,7 @@ def test_many_in_flight_in_all_orders_are_neither_lost_nor_doubled(tmp_path: Pat
             antiphon.connect(doomed.address) as client,
         ):
             heard = [await node.subscribe("room").ready() for node in nodes]
+            await asyncio.sleep(LONGER_SECONDS)
             own = await client.subscribe("room").ready()
             receipts = []
             for number in range(count):
@@ -101,3 +105,92 @@ def test_many_in_flight_in_all_orders_are_neither_lost_nor_doubled(tmp_path: Pat
                 assert set(values) == {*(b"%d" % number for number in range(count)), b"end"}
 
     running(test)
+
+
+def test_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others(tmp_path: Path) -> None:
+    """Only brokers 1 and 3 know the topic; whoever else the client comes to has to ask."""
+
+    async def test() -> None:
+        async with (
+            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
+            antiphon.connect(doomed.address) as client,
+        ):
+            publisher = nodes[2]
+            await (await publisher.subscribe("room").ready()).close()
+            await publisher.publish("room", b"before")
+            await asyncio.sleep(LONGER_SECONDS)
+            own = await client.subscribe("room").ready()
+            client._whereabouts.learn([nodes[0].address])
+            await doomed.kill()
+            for number in range(100):
+                await publisher.publish("room", b"%d" % number)
+            await until(lambda: client.reconnects == 1)
+            await publisher.publish("room", b"end")
+            assert client.address == nodes[0].address
+            assert await values_until(own, b"end") == [*(b"%d" % number for number in range(100)), b"end"]
+            assert own.gaps == 0
+
+    running(test)
+
+
+def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(tmp_path: Path) -> None:
+    """The only other member began after the client, so nobody knows what the client was owed."""
+
+    async def test() -> None:
+        async with (
+            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
+            antiphon.connect(doomed.address) as client,
+        ):
+            own = await client.subscribe("room").ready()
+            told: list[str] = []
+            pattern = await client.subscribe("*", when_missed=told.append).ready()
+            await client.publish("room", b"first")
+            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"first"]
+            await doomed.kill()
+            await until(lambda: client.reconnects == 1)
+            await nodes[2].publish("room", b"end")
+            with pytest.raises(MissedMessagesError, match="room.*may be missing"):
+                await take_values(own, 1)
+            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"end"]
+            assert (own.gaps, pattern.gaps, told) == (1, 1, ["room"])
+
+    running(test)
+
+
+def test_what_a_client_publishes_follows_what_it_saw_at_the_node_that_is_gone(tmp_path: Path) -> None:
+    """Each answer is published at another node than that at which the question was seen, and nobody hears it first."""
+    count = 60
+
+    async def test() -> None:
+        async with (
+            tree_with_a_doomed_broker(tmp_path, 5) as (doomed, nodes),
+            antiphon.connect(doomed.address) as answering,
+        ):
+            heard = [await node.subscribe("room").ready() for node in nodes]
+
+            def answer(message: Message) -> None:
+                if message.value.startswith(b"question"):
+                    answering.publish("room", message.value.replace(b"question", b"answer"))
+
+            await answering.subscribe("room", callback=answer).ready()
+            for number in range(count):
+                await nodes[number % 4].publish("room", b"question %d" % number)
+                if number == count // 2:
+                    await doomed.kill()
+                await asyncio.sleep(0.001)
+            for subscription in heard:
+                values = [message.value for message in await take_exactly(subscription, 2 * count)]
+                for number in range(count):
+                    assert values.index(b"question %d" % number) < values.index(b"answer %d" % number)
+
+    running(test)
+
+
+async def take_exactly(subscription: Subscription, count: int) -> list[Message]:
+    """So many messages, in batches of any size."""
+    messages: list[Message] = []
+    async for message in subscription:
+        messages.append(message)
+        if len(messages) == count:
+            break
+    return messages

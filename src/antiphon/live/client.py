@@ -20,6 +20,7 @@ from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
     AskStatus,
+    Begins,
     Delivery,
     Follow,
     Followed,
@@ -31,7 +32,7 @@ from antiphon.live.client_messages import (
     SubscriptionEnded,
     SubscriptionReady,
 )
-from antiphon.live.clocks import wall_clock_us
+from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError
@@ -98,6 +99,7 @@ class Client(Publisher):
         super().__init__(order)
         self.with_receipts = True
         self.reconnects = 0
+        self.node_clock_us = 0
         self._whereabouts = Whereabouts(addresses)
         self.address = self._whereabouts.first()[0]
         self._cluster = cluster
@@ -384,7 +386,7 @@ class Client(Publisher):
             self._accepted_batch(message)
         elif isinstance(message, Safe):
             self._kept.safe(message.topic, message.serial)
-        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed)):
+        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins)):
             self._subscriptions.told(message)
         elif isinstance(message, Followed):
             self._followed(message)
@@ -397,6 +399,8 @@ class Client(Publisher):
 
     def _answer(self, connection: ClientConnection, message: object) -> None:
         if isinstance(message, StatusIs):
+            # What the node's clock shows when this one shows nothing: no later than that, as the answer took time.
+            self.node_clock_us = message.clock_us - monotonic_us()
             answer = self._answers.get(message.number)
             if answer is not None and not answer.done():
                 answer.set_result(message.status)

@@ -45,9 +45,12 @@ SeenOnTopic = Annotated[dict[Number, Ranges], msgspec.Meta(max_length=AUTHORS_AT
 
 
 class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Of a subscription that was effective at another node: for how long, and what was seen on each topic."""
+    """Of a subscription that was effective at another node: since when, and what was seen on each topic.
 
-    age_us: Number
+    The time is of the receiver's monotonic clock, and rather too early than too late.
+    """
+
+    since_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Name, SeenOnTopic]
 
 
@@ -116,10 +119,11 @@ class AskStatus(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL 
 
 
 class StatusIs(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 9):
-    """The answer: what ``/status`` says too."""
+    """The answer: what ``/status`` says too, and what the node's monotonic clock shows."""
 
     number: Number
     status: dict[str, Any]
+    clock_us: Number
 
 
 class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
@@ -162,7 +166,15 @@ class NodesAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     is_leaving: bool = False
 
 
+class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 15):
+    """A subscription has begun with a topic, behind what the node had delivered before."""
+
+    number: Number
+    topic: Name
+    seen: SeenOnTopic
+
+
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs, Follow, Followed, Safe, Missed, NodesAre,
+    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins,
 )  # fmt: skip

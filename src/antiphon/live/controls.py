@@ -13,6 +13,7 @@ PROTOCOL_VERSION: Final = 3
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ class PublishesHeard(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
 class CreditWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5):
     """The publisher of what follows on this topic waits for acknowledgements: they are not to wait for company."""
 
-    topic: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    topic: Count
 
 
 class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
@@ -75,16 +76,39 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
 class AskSeen(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 7):
     """Which batches of a client has the receiver delivered on a topic?"""
 
-    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    number: Count
     topic: Name
-    client: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    client: Count
 
 
 class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 8):
     """The answer: the highest of the client's own numbers, then the first and last of each gap."""
 
-    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-    ranges: Annotated[list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]], msgspec.Meta(min_length=1)]
+    number: Count
+    ranges: Annotated[list[Count], msgspec.Meta(min_length=1)]
 
 
-PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled, AskSeen, SeenIs)
+class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 9):
+    """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
+
+    To be answered when the sender's publication with the number ``barrier`` has been delivered.
+    """
+
+    number: Count
+    topic: Name
+    barrier: Count
+    age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
+    seen: dict[Count, list[Count]]
+
+
+class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
+    """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch."""
+
+    number: Count
+    is_complete: bool
+    batches: list[tuple[Count, Count, Name, bytes]]
+
+
+PEER_CONTROLS: Final = (
+    Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled, AskSeen, SeenIs, AskRecent, RecentIs,
+)  # fmt: skip

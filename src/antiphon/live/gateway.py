@@ -16,6 +16,7 @@ from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
     AskStatus,
+    Begins,
     Delivery,
     Follow,
     Followed,
@@ -31,7 +32,6 @@ from antiphon.live.client_messages import (
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import NO_AUTHOR, Columns, decode_columns
 from antiphon.live.controls import Control
-from antiphon.live.errors import MissedMessagesError
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient
@@ -89,7 +89,7 @@ class ClientSession(FrameClient):
         elif isinstance(message, Follow):
             self._tasks.spawn(self._follow(message))
         elif isinstance(message, AskStatus):
-            self.send(StatusIs(message.number, status_of(self._node)))
+            self.send(StatusIs(message.number, status_of(self._node), monotonic_us()))
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
 
@@ -147,13 +147,14 @@ class ClientSession(FrameClient):
                 start = time_of(start)
             resumption = None
             if message.resume is not None:
-                resumption = Resumption(monotonic_us() - message.resume.age_us, message.resume.seen)
+                resumption = Resumption(message.resume.since_us, message.resume.seen)
             subscription = self._node.subscribe(
                 message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
             )
         except AntiphonError as error:
             self.send(SubscriptionEnded(message.number, str(error), 0))
             return
+        subscription.marks_beginnings = start == "latest"
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
@@ -205,16 +206,17 @@ class RemoteSubscription:
         self._session.subscription_ended(self._number, error, self.subscription.dropped)
 
     async def _hand_on(self) -> None:
-        while True:
-            try:
-                async for batch, from_offset in self.subscription.raw_batches():
-                    self._send(batch, from_offset)
-                    if self._ahead >= AHEAD:
-                        self._room.clear()
-                        await self._room.wait()
-                return
-            except MissedMessagesError as gap:
-                self._session.send(Missed(self._number, gap.topic))
+        async for topic, batch, from_offset in self.subscription.raw_batches():
+            if isinstance(batch, Batch):
+                self._send(batch, from_offset)
+            elif batch.seen is None:
+                self._session.send(Missed(self._number, topic.name))
+            else:
+                self._session.send(Begins(self._number, topic.name, batch.seen))
+            self._session.settle()
+            if self._ahead >= AHEAD:
+                self._room.clear()
+                await self._room.wait()
 
     def _send(self, batch: Batch, from_offset: int) -> None:
         self._ahead += batch.end_offset - max(batch.first_offset, from_offset)
@@ -230,7 +232,6 @@ class RemoteSubscription:
                 batch.sequence,
             )
         )
-        self._session.settle()
 
 
 def time_of(time_us: int) -> datetime:

@@ -24,7 +24,7 @@ from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import AskSeen, CreditWanted, Publishes, PublishesHeard, SeenIs
+from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Publishes, PublishesHeard, RecentIs, SeenIs
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError
@@ -274,6 +274,10 @@ class Node(NodeCore):
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
+        await self.until_on_disk()
+
+    async def until_on_disk(self) -> None:
+        """Wait until what was delivered so far is seen by subscribers, if it has to be on disk for that."""
         if self.disk_first is not None:
             committed = self.loop.create_future()
             self.disk_first.then(partial(set_if_waiting, committed))
@@ -332,6 +336,8 @@ class Node(NodeCore):
             joined = self._join_topic(topic)
             if not joined.done():
                 await asyncio.shield(joined)
+            if subscription.resumption is not None:
+                await self.sessions.fetch(topic, subscription.resumption)
             subscription.begin(topic)
         finally:
             topic.beginners -= 1
@@ -457,7 +463,6 @@ class Node(NodeCore):
     def _peer_gone(self, identifier: int) -> None:
         self.catalogue.peer_gone(identifier)
         self.sessions.peer_gone(identifier)
-        self.sessions.tell_nodes()
 
     def link_lost(self, identifier: int) -> None:
         """A peer that the process watches is lost."""
@@ -489,10 +494,8 @@ class Node(NodeCore):
             self.catalogue.heard(sender, message.topic)
         elif isinstance(message, CreditWanted):
             self.credit_wanted(message.topic)
-        elif isinstance(message, AskSeen):
-            self.sessions.asked(sender, message)
-        elif isinstance(message, SeenIs):
-            self.sessions.answered(sender, message)
+        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
+            self.sessions.told(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from antiphon.kernel.errors import PeerError
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
+    Begins,
     Delivery,
     Missed,
     Resume,
@@ -48,7 +49,15 @@ class Ongoing:
         self.topics: dict[str, LiveTopic] = {}
         self.seen: dict[str, SeenOfAll] = {}
 
-    def request(self, is_again: bool) -> SubscribeTo:
+    def topic(self, name: str) -> LiveTopic:
+        """One of its topics, from now on if not before."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = LiveTopic(name)
+            self.seen[name] = SeenOfAll()
+        return topic
+
+    def request(self, is_again: bool, node_clock_us: int = 0) -> SubscribeTo:
         """What the node is asked for: to begin, or to go on."""
         subscription = self.subscription
         start, resume = subscription.start, None
@@ -56,7 +65,7 @@ class Ongoing:
             # An offset means something at its node only; what comes from the log of another is all of it.
             start = "latest"
             seen = {topic: seen.ranges() for topic, seen in self.seen.items()}
-            resume = Resume(max(0, monotonic_us() - self.ready_at_us), seen)
+            resume = Resume(self.ready_at_us + node_clock_us, seen)
         is_time = isinstance(start, datetime)
         begin = int(start.timestamp() * 1_000_000) if isinstance(start, datetime) else start
         return SubscribeTo(self.number, subscription.pattern, begin, is_time, subscription.policy, self.limit, resume)
@@ -89,7 +98,7 @@ class OngoingSubscriptions:
         self._by_number[ongoing.number] = ongoing
         self._of[subscription] = ongoing
         if self._client.is_up:
-            self._client.send(ongoing.request(is_again=False))
+            self._client.send(ongoing.request(False))
             self._client.settle()
         return subscription
 
@@ -106,7 +115,7 @@ class OngoingSubscriptions:
             if isinstance(ongoing.subscription.start, int) and ongoing.ready_at_us is not None:
                 for topic in ongoing.topics.values():
                     ongoing.subscription.miss(topic)
-            self._client.send(ongoing.request(is_again=True))
+            self._client.send(ongoing.request(True, self._client.node_clock_us))
 
     def past_of(self, topic: str) -> dict[int, int]:
         """The last batch of each author that was seen on a topic."""
@@ -126,10 +135,7 @@ class OngoingSubscriptions:
         if ongoing is None:
             return
         name = message.topic
-        topic = ongoing.topics.get(name)
-        if topic is None:
-            topic = ongoing.topics[name] = LiveTopic(name)
-            ongoing.seen[name] = SeenOfAll()
+        topic = ongoing.topic(name)
         batch = Batch(
             name, message.publisher, message.order, message.first_offset, message.payload, sequence=message.sequence
         )
@@ -140,7 +146,7 @@ class OngoingSubscriptions:
         ongoing.subscription.begin_at(topic, message.from_offset)
         ongoing.subscription.push(topic, batch)
 
-    def told(self, message: SubscriptionReady | SubscriptionEnded | Missed) -> None:
+    def told(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins) -> None:
         """Something about a subscription."""
         ongoing = self._by_number.get(message.number)
         if ongoing is None:
@@ -150,8 +156,10 @@ class OngoingSubscriptions:
                 ongoing.ready_at_us = monotonic_us()
             set_if_waiting(ongoing.ready)
         elif isinstance(message, Missed):
-            ongoing.subscription.miss(ongoing.topics.setdefault(message.topic, LiveTopic(message.topic)))
-            ongoing.seen.setdefault(message.topic, SeenOfAll())
+            ongoing.subscription.miss(ongoing.topic(message.topic))
+        elif isinstance(message, Begins):
+            ongoing.topic(message.topic)
+            ongoing.seen[message.topic].merge(message.seen)
         else:
             self._forget(ongoing)
             error = PeerError(message.error or "the node has ended the subscription")

@@ -1,8 +1,8 @@
 """The last batches of a topic that a node has shown, for clients that come from another node.
 
 A client whose node is gone says what it has seen, and since when it was subscribed. The new node sends what it has
-shown since then and the client has not seen. It also says whether that may be too little: because it was no member of
-the topic all that time, or because what the client lacks is not kept any more.
+shown and the client has not seen. It also says whether that may be too little: because it was no member of the topic
+all that time, or because what the client lacks is not kept any more. Then other members are asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES_AT_MOST: Final = 4 << 20
 """How much is kept of one topic. It has to last for as long as a client takes to find another node, a second or so."""
 
 AUTHORS_AT_MOST: Final = 4096
-"""Of whose dropped batches the last is remembered, each with its time."""
+"""Of whose dropped batches the last is remembered."""
 
 
 class Recent:
@@ -26,6 +26,8 @@ class Recent:
 
     def __init__(self) -> None:
         self._since_us: int | None = None
+        # All that was ever shown.
+        self.shown = SeenOfAll()
         self._kept: deque[tuple[int, Batch]] = deque()
         self._bytes = 0
         # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
@@ -47,6 +49,7 @@ class Recent:
 
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
+        self.shown.add(batch.author, batch.number)
         self._kept.append((now_us, batch))
         self._bytes += len(batch.payload)
         while len(self._kept) > BATCHES_AT_MOST or (self._bytes > BYTES_AT_MOST and len(self._kept) > 1):

@@ -54,6 +54,16 @@ class Seen:
         del self._gaps[:-GAPS_AT_MOST]
         return True
 
+    def merge(self, ranges: Ranges) -> None:
+        """Add all that somebody else has seen."""
+        other = Seen(ranges)
+        highest = max(self.highest, other.highest)
+        self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
+        self.highest = highest
+
+    def _missing_up_to(self, highest: int) -> list[tuple[int, int]]:
+        return self._gaps if self.highest == highest else [*self._gaps, (self.highest + 1, highest)]
+
     def _gap_with(self, number: int) -> int | None:
         # What is late is mostly not very late.
         for place in range(len(self._gaps) - 1, -1, -1):
@@ -65,6 +75,21 @@ class Seen:
     def ranges(self) -> Ranges:
         """The same, to be sent."""
         return [self.highest, *(bound for gap in self._gaps for bound in gap)]
+
+
+def overlaps(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is in both of two lists of ranges, which are in order and do not overlap within a list."""
+    found: list[tuple[int, int]] = []
+    left, right = 0, 0
+    while left < len(one) and right < len(other):
+        low, high = max(one[left][0], other[right][0]), min(one[left][1], other[right][1])
+        if low <= high:
+            found.append((low, high))
+        if one[left][1] < other[right][1]:
+            left += 1
+        else:
+            right += 1
+    return found
 
 
 class SeenOfAll:
@@ -83,6 +108,15 @@ class SeenOfAll:
         # Who was heard last stands last.
         self._of[author] = seen
         return seen.add(number)
+
+    def merge(self, known: dict[int, Ranges]) -> None:
+        """Add all that somebody else has seen."""
+        for author, ranges in known.items():
+            seen = self._of.get(author)
+            if seen is not None:
+                seen.merge(ranges)
+            elif len(self._of) < AUTHORS_AT_MOST:
+                self._of[author] = Seen(ranges)
 
     def has(self, author: int, number: int) -> bool:
         """Whether a batch has come."""

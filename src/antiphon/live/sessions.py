@@ -22,12 +22,15 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from antiphon.kernel.errors import PeerError
+from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
-from antiphon.live.clocks import wall_clock_us
+from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import Columns
-from antiphon.live.controls import AskSeen, SeenIs
+from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
 from antiphon.live.outbox import Segment
-from antiphon.live.seen import Seen
+from antiphon.live.questions import Questions
+from antiphon.live.seen import Seen, SeenOfAll
+from antiphon.live.subscription import Resumption
 from antiphon.live.topics import LiveTopic
 
 if TYPE_CHECKING:
@@ -43,16 +46,10 @@ FOLLOW_SECONDS: Final = 5.0
 AWAY_SECONDS: Final = 2.0
 """How long a node that leaves waits for its clients to go."""
 
+SLACK_US: Final = 100_000
+"""How long a question may have been on its way that says how long ago something was."""
+
 KEY_BITS: Final = 62
-
-
-class Question:
-    """What the other nodes have delivered of a client; done when all have answered."""
-
-    def __init__(self, others: set[int], answered: asyncio.Future[None]) -> None:
-        self.others = others
-        self.answered = answered
-        self.found: list[Seen] = []
 
 
 class Sessions:
@@ -65,8 +62,7 @@ class Sessions:
         # By topic, what was handed to the process for clients: number, client, and the client's own number.
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
-        self._questions: dict[int, Question] = {}
-        self._last_question = 0
+        self._questions = Questions(node)
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -147,7 +143,8 @@ class Sessions:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
         self.resumed += 1
-        return await self._ask_others(client, topic)
+        answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
+        return [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
 
     async def _barrier(self, topic: LiveTopic) -> None:
         passed: asyncio.Future[None] = self._node.loop.create_future()
@@ -165,43 +162,66 @@ class Sessions:
                 )
             await asyncio.sleep(LOOK_SECONDS)
 
-    # What others have delivered.
+    # What others know.
 
-    async def _ask_others(self, client: int, topic: LiveTopic) -> list[Seen]:
-        others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
-        if not others:
-            return []
-        self._last_question += 1
-        number = self._last_question
-        question = self._questions[number] = Question(others, self._node.loop.create_future())
-        for identifier in sorted(others):
-            self._node.cluster.tell(identifier, AskSeen(number, topic.name, client))
-        self._node.settle()
-        try:
-            await question.answered
-        finally:
-            del self._questions[number]
-        return question.found
+    async def fetch(self, topic: LiveTopic, resumption: Resumption) -> None:
+        """Find what a client may lack that was subscribed elsewhere before this node was a member.
 
-    def asked(self, sender: int, message: AskSeen) -> None:
-        """Another node wants to know what was delivered here."""
-        topic = self._node.topics.get(message.topic)
-        ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
-        self._node.cluster.tell(sender, SeenIs(message.number, ranges))
+        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
+        """
+        seen = resumption.seen_on(topic.name)
+        if "total" not in self._node.orders or not topic.recent.may_lack(seen, resumption.since_us):
+            return
+        await self._barrier(topic)
+        age_us = monotonic_us() - resumption.since_us
+        barrier = topic.seen.highest(self._node.identifier)
+        answers = await self._questions.ask(
+            lambda number: AskRecent(number, topic.name, barrier, age_us, seen.ranges())
+        )
+        for answer in answers:
+            if isinstance(answer, RecentIs) and answer.is_complete:
+                batches = [
+                    Batch(topic.name, publisher, order, 0, payload, sequence=sequence)
+                    for publisher, sequence, order, payload in answer.batches
+                ]
+                resumption.fetched[topic.name] = batches
+                return
 
-    def answered(self, sender: int, message: SeenIs) -> None:
-        """Another node says what it has delivered."""
-        question = self._questions.get(message.number)
-        if question is not None:
-            question.found.append(Seen(message.ranges))
-            self._heard(question, sender)
+    async def _recent(self, sender: int, message: AskRecent) -> None:
+        """Answer another node when its barrier has come."""
+        node = self._node
+        since_us = monotonic_us() - message.age_us - SLACK_US
+        until = node.loop.time() + FOLLOW_SECONDS
+        topic = node.topics.get(message.topic)
+        while topic is not None and topic.is_member() and topic.seen.highest(sender) < message.barrier:
+            if node.loop.time() >= until:
+                topic = None
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        await node.until_on_disk()
+        seen = SeenOfAll(message.seen)
+        batches: list[tuple[int, int, str, bytes]] = []
+        is_complete = topic is not None and topic.is_member() and not topic.recent.may_lack(seen, since_us)
+        if topic is not None and is_complete:
+            batches = [
+                (int(each.publisher), int(each.sequence), each.order, each.payload)
+                for each in topic.recent.unseen(seen, since_us)
+            ]
+        node.cluster.tell(sender, RecentIs(message.number, is_complete, batches))
+        node.settle()
+
+    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
+        """Another node asks or answers."""
+        if isinstance(message, (SeenIs, RecentIs)):
+            self._questions.answered(sender, message.number, message)
+        elif isinstance(message, AskRecent):
+            self._node.spawn(self._recent(sender, message))
+        else:
+            topic = self._node.topics.get(message.topic)
+            ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
+            self._node.cluster.tell(sender, SeenIs(message.number, ranges))
 
     def peer_gone(self, identifier: int) -> None:
-        """Do not wait for the answer of one who is not there any more."""
-        for question in list(self._questions.values()):
-            self._heard(question, identifier)
-
-    def _heard(self, question: Question, identifier: int) -> None:
-        question.others.discard(identifier)
-        if not question.others and not question.answered.done():
-            question.answered.set_result(None)
+        """Another node is not there any more."""
+        self._questions.peer_gone(identifier)
+        self.tell_nodes()

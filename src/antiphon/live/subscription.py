@@ -59,10 +59,28 @@ class Resumption:
     def __init__(self, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
         self.since_us = since_us
         self._seen = seen
+        # What another node has shown and was not seen, where this one has not kept enough.
+        self.fetched: dict[str, list[Batch]] = {}
 
     def seen_on(self, topic: str) -> SeenOfAll:
         """What was seen of a topic."""
         return SeenOfAll(self._seen.get(topic))
+
+
+class Mark:
+    """Stands between the batches of a subscription.
+
+    Either messages of the topic may be missing here, or from here on comes whatever is not among ``seen``: what its
+    node had shown before.
+    """
+
+    def __init__(self, seen: dict[int, Ranges] | None = None) -> None:
+        self.seen = seen
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether messages may be missing here."""
+        return self.seen is None
 
 
 class SubscriptionHost(Protocol):
@@ -121,8 +139,9 @@ class Subscription:
         self._when_missed = when_missed
         self._has_callback = callback is not None
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
-        # None instead of a batch: here messages may be missing.
-        self._queue: deque[tuple[LiveTopic, Batch | None]] = deque()
+        # Whether marks say where each topic begins, as gateways want it.
+        self.marks_beginnings = False
+        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
         self._queued = 0
         self._current: Iterator[Message] = iter(())
         self._from_offset: dict[LiveTopic, int] = {}
@@ -165,14 +184,15 @@ class Subscription:
             if self._is_over():
                 return
 
-    async def raw_batches(self) -> AsyncIterator[tuple[Batch, int]]:
-        """Iterate over batches as they are, each with the offset from which on it is wanted: for gateways."""
+    async def raw_batches(self) -> AsyncIterator[tuple[LiveTopic, Batch | Mark, int]]:
+        """Iterate over batches and marks, each with the offset from which on its topic is wanted: for gateways."""
         while not self._is_over():
             taken = await self._take()
             if taken is not None:
                 topic, batch = taken
-                self.delivered += batch.count
-                yield batch, self._from_offset.get(topic, 0)
+                if isinstance(batch, Batch):
+                    self.delivered += batch.count
+                yield topic, batch, self._from_offset.get(topic, 0)
 
     def _is_over(self) -> bool:
         """Whether there is nothing more to come, not even the error with which it ended."""
@@ -230,6 +250,7 @@ class Subscription:
             return
         offset = self._from_offset[topic] = self._host.first_offset(topic, self.start)
         if offset >= topic.visible_offset:
+            self._mark_beginning(topic)
             topic.sinks.append(self)
         else:
             self._read_from(topic, offset)
@@ -239,12 +260,19 @@ class Subscription:
         self._from_offset[topic] = 0
         topic.sinks.append(self)
         seen = resumption.seen_on(topic.name)
-        if topic.recent.may_lack(seen, resumption.since_us):
+        fetched = resumption.fetched.pop(topic.name, None)
+        if fetched is None and topic.recent.may_lack(seen, resumption.since_us):
             self.miss(topic)
-        for batch in topic.recent.unseen(seen, resumption.since_us):
+        for batch in (*(fetched or ()), *topic.recent.unseen(seen, resumption.since_us)):
             if self in topic.sinks:
                 # Else there was more than it may hold, and it goes on with the log.
                 self.push(topic, batch)
+        self._mark_beginning(topic)
+
+    def _mark_beginning(self, topic: LiveTopic) -> None:
+        if self.marks_beginnings:
+            self._queue.append((topic, Mark(topic.recent.shown.ranges())))
+            self._wake()
 
     def begin_at(self, topic: LiveTopic, offset: int) -> None:
         """What comes of a topic is wanted from an offset on."""
@@ -272,7 +300,7 @@ class Subscription:
         elif self._has_callback:
             log.error("messages may be missing", topic=topic.name, pattern=self.pattern)
         else:
-            self._queue.append((topic, None))
+            self._queue.append((topic, Mark()))
             self._wake()
 
     def fail(self, error: BaseException) -> None:
@@ -296,7 +324,7 @@ class Subscription:
         if self.policy == "drop_oldest":
             while self._queue and self._queued + batch.count > self.limit:
                 _, oldest = self._queue.popleft()
-                if oldest is not None:
+                if isinstance(oldest, Batch):
                     self._queued -= oldest.count
                     self.dropped += oldest.count
             return True
@@ -335,15 +363,15 @@ class Subscription:
         taken = await self._take()
         if taken is None:
             return []
-        messages = self._visible(*taken)
+        topic, batch = taken
+        if not isinstance(batch, Batch):
+            raise MissedMessagesError(topic.name)
+        messages = self._visible(topic, batch)
         self.delivered += len(messages)
         return messages
 
-    async def _take(self) -> tuple[LiveTopic, Batch] | None:
-        """The next batch, when there is one; None when there will be no more.
-
-        Where messages may be missing it raises :class:`MissedMessagesError`, once.
-        """
+    async def _take(self) -> tuple[LiveTopic, Batch | Mark] | None:
+        """The next batch or mark, when there is one; None when there will be no more."""
         while not self._queue:
             if self._failure is not None:
                 raise self._failure
@@ -352,8 +380,8 @@ class Subscription:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         topic, batch = self._queue.popleft()
-        if batch is None:
-            raise MissedMessagesError(topic.name)
+        if not isinstance(batch, Batch):
+            return topic, batch
         self._queued -= batch.count
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
         if self._queued * 2 <= self.limit:

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon import Client, ClosedError, Message, MissedMessagesError, Node, Subscription
+from antiphon import (
+    ClosedError,
+    Message,
+    MissedMessagesError,
+    Node,
+    OverloadedError,
+    PeerError,
+    Subscription,
+    UsageError,
+)
 from tests.live.support import Child, child, cluster, free_addresses, outcome, running, take_values, tree, until
 
 ALL_ORDERS = ("none", "fifo", "causal", "total")
@@ -149,7 +158,7 @@ def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(tmp_path: Path) ->
             await doomed.kill()
             await until(lambda: client.reconnects == 1)
             await nodes[2].publish("room", b"end")
-            with pytest.raises(MissedMessagesError, match="room.*may be missing"):
+            with pytest.raises(MissedMessagesError, match=r"room.*may be missing"):
                 await take_values(own, 1)
             assert await take_values(own, 1) == await take_values(pattern, 1) == [b"end"]
             assert (own.gaps, pattern.gaps, told) == (1, 1, ["room"])
@@ -194,3 +203,102 @@ async def take_exactly(subscription: Subscription, count: int) -> list[Message]:
         if len(messages) == count:
             break
     return messages
+
+
+def test_clients_of_a_broker_that_leaves_notice_nothing() -> None:
+    """No other broker knows the topic when this one is told to stop; the client finds all at its next one."""
+    count = 300
+
+    async def test() -> None:
+        async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
+            own = await client.subscribe("room").ready()
+            told: list[str] = []
+            client._on_reconnect = told.append
+            leaving: asyncio.Task[None] | None = None
+            for number in range(count):
+                await client.publish("room", b"%d" % number, order=ALL_ORDERS[number % 3 + 1], key=b"anna")
+                if number == count // 2:
+                    leaving = asyncio.create_task(nodes[1].close())
+            assert leaving is not None
+            await leaving
+            await client.publish("room", b"end", order="total", key=b"anna")
+            assert await values_until(own, b"end") == [*(b"%d" % number for number in range(count)), b"end"]
+            assert own.gaps == 0 and told == [client.address] != [nodes[1].address]
+
+    running(test)
+
+
+def test_on_a_cube_clients_of_a_node_that_leaves_go_on() -> None:
+    count = 200
+
+    async def test() -> None:
+        async with cluster(3) as nodes:
+            heard = [await node.subscribe("room").ready() for node in (nodes[0], nodes[2])]
+            await asyncio.sleep(LONGER_SECONDS)
+            async with antiphon.connect(nodes[1].address) as client:
+                own = await client.subscribe("room").ready()
+                for number in range(count):
+                    await client.publish("room", b"%d" % number)
+                    if number == count // 2:
+                        await nodes[1].close()
+                for subscription in (*heard, own):
+                    values = [message.value for message in await take_exactly(subscription, count)]
+                    assert values == [b"%d" % number for number in range(count)]
+                assert client.reconnects == 1 and own.gaps == 0
+
+    running(test)
+
+
+def test_a_client_takes_the_first_of_several_nodes_that_answers() -> None:
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            nobody = free_addresses(1)[0]
+            async with antiphon.connect(f"{nobody}, {node.address}") as client:
+                assert client.address == node.address
+            async with antiphon.connect([nobody, node.address]) as client:
+                assert client.address == node.address
+            failure = await outcome(antiphon.connect([nobody, "127.0.0.1:1"]))
+            assert isinstance(failure, PeerError) and nobody in str(failure) and "127.0.0.1:1:" in str(failure)
+        with pytest.raises(UsageError, match="needs the address"):
+            await antiphon.connect(" , ")
+        with pytest.raises(UsageError, match="is no address"):
+            await antiphon.connect(["127.0.0.1:1", "nowhere"])
+
+    running(test)
+
+
+def test_who_finds_no_other_node_says_what_was_tried() -> None:
+    async def test() -> None:
+        async with child("serve") as node:
+            client = await antiphon.connect(node.address, reconnect_seconds=0.3)
+            subscription = await client.subscribe("room").ready()
+            await node.kill()
+            failure = await outcome(take_values(subscription, 1))
+            assert isinstance(failure, ClosedError)
+            assert f"the node at {node.address} is gone" in str(failure)
+            assert f"cannot connect to a node at {node.address}" in str(failure)
+            await client.close()
+
+    running(test)
+
+
+def test_what_waits_while_there_is_no_node_is_bounded_and_goes_on() -> None:
+    """The node comes back at its address as another one: what was published meanwhile is handed in there."""
+
+    async def test() -> None:
+        address = free_addresses(1)[0]
+        async with child("serve", f"listen={address}") as node, antiphon.connect(address) as client:
+            await client.publish("room", b"before")
+            await node.kill()
+            receipts = [client.publish("room", b"%d" % number) for number in range(1000)]
+            failure = None
+            while failure is None:
+                try:
+                    receipts += [client.publish("room", bytes(100))]
+                except OverloadedError as error:
+                    failure = error
+            async with child("serve", f"listen={address}"):
+                await asyncio.gather(*receipts)
+                assert (await client.status())["topics"]["room"]["delivered_messages"] >= len(receipts)
+
+    running(test)

@@ -109,6 +109,8 @@ class Client(Publisher):
         self._loop = asyncio.get_running_loop()
         self._codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
         self._connection: ClientConnection | None = None
+        # The connection to a node that is about to go, until the subscriptions are effective at another one.
+        self._former: ClientConnection | None = None
         self._is_up = False
         self._number = 0
         self._serials: dict[str, int] = {}
@@ -183,9 +185,11 @@ class Client(Publisher):
         else:
             set_exception(self._opening, PeerError(f"the node at {connection.address} closed the connection"))
 
-    def _look_elsewhere(self, reason: str) -> None:
-        """The node is lost, or is about to go."""
+    def _look_elsewhere(self, reason: str, is_leaving: bool = False) -> None:
+        """The node is lost, or is about to go: then it waits for a while, and others can ask it for what they lack."""
         lost = self.address
+        if is_leaving:
+            self._former, self._connection = self._connection, None
         self._let_go()
         if self._reconnect_seconds <= 0:
             self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
@@ -233,11 +237,18 @@ class Client(Publisher):
             if not answer.done():
                 self.send(AskStatus(number))
         self._subscriptions.resume()
+        self._leave_former()
         for topic in self._kept.topics():
             self._follow(topic)
         self.settle()
         if self._on_reconnect is not None:
             self._on_reconnect(self.address)
+
+    def _leave_former(self) -> None:
+        """Let a node go that is about to go, when it is not needed any more."""
+        if self._former is not None and not self._subscriptions.are_resuming:
+            self._former.writer.close()
+            self._former = None
 
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""
@@ -388,12 +399,13 @@ class Client(Publisher):
             self._kept.safe(message.topic, message.serial)
         elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins)):
             self._subscriptions.told(message)
+            self._leave_former()
         elif isinstance(message, Followed):
             self._followed(message)
         elif isinstance(message, NodesAre):
             self._whereabouts.learn(message.addresses)
             if message.is_leaving:
-                self._look_elsewhere("the node is about to go")
+                self._look_elsewhere("the node is about to go", is_leaving=True)
         else:
             self._answer(connection, message)
 
@@ -451,6 +463,8 @@ class Client(Publisher):
         self._failure = error
         self._tasks.cancel()
         self._let_go()
+        if self._former is not None:
+            self._former.writer.close()
         for outbox in self.outboxes.values():
             outbox.fail(error)
         self.outboxes.clear()

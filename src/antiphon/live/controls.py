@@ -97,6 +97,7 @@ class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 9):
     number: Count
     topic: Name
     barrier: Count
+    client: Count
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Count, list[Count]]
 

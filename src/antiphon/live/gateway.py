@@ -61,6 +61,7 @@ class ClientSession(FrameClient):
     def __init__(self, node: Node, writer: FrameWriter, client: int) -> None:
         self.client = client
         self.is_sent_away = False
+        self._is_counted = False
         self._node = node
         self._writer = writer
         # What other nodes had delivered of this client's batches when it came, by topic.
@@ -122,8 +123,15 @@ class ClientSession(FrameClient):
             return True
         return any(seen.has(message.serial) for seen in self._known.get(message.topic, ()))
 
+    def _comes_from_elsewhere(self) -> None:
+        """Count a client that goes on here with what it began at another node; once."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._node.sessions.resumed += 1
+
     async def _follow(self, message: Follow) -> None:
         error = ""
+        self._comes_from_elsewhere()
         try:
             self._known[message.topic] = await self._node.sessions.follow(self.client, message)
         except AntiphonError as failure:
@@ -147,7 +155,8 @@ class ClientSession(FrameClient):
                 start = time_of(start)
             resumption = None
             if message.resume is not None:
-                resumption = Resumption(message.resume.since_us, message.resume.seen)
+                self._comes_from_elsewhere()
+                resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
             subscription = self._node.subscribe(
                 message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
             )

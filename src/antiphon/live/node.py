@@ -39,7 +39,7 @@ from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiti
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Resumption, Start, Subscription
+from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
@@ -94,6 +94,8 @@ class Node(NodeCore):
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
+            for pattern in settings.keep:
+                await self._begin(EmptySubscription(self, pattern)).ready()
             if settings.metrics is not None:
                 self._status = await StatusServer(self).start(settings.metrics)
         except BaseException:
@@ -310,6 +312,9 @@ class Node(NodeCore):
         subscription.resumption = resumption
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
+        return self._begin(subscription)
+
+    def _begin(self, subscription: Subscription) -> Subscription:
         topics = self.catalogue.add(subscription)
         self._ready[subscription] = self.loop.create_task(self._add_all(subscription, topics))
         return subscription

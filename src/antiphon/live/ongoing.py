@@ -79,6 +79,8 @@ class OngoingSubscriptions:
         self._loop = asyncio.get_running_loop()
         self._by_number: dict[int, Ongoing] = {}
         self._of: dict[Subscription, Ongoing] = {}
+        # Those that are not effective yet at the node of which they were asked last.
+        self._resuming: set[int] = set()
         self.duplicates = 0
 
     def add(
@@ -115,7 +117,13 @@ class OngoingSubscriptions:
             if isinstance(ongoing.subscription.start, int) and ongoing.ready_at_us is not None:
                 for topic in ongoing.topics.values():
                     ongoing.subscription.miss(topic)
+            self._resuming.add(ongoing.number)
             self._client.send(ongoing.request(True, self._client.node_clock_us))
+
+    @property
+    def are_resuming(self) -> bool:
+        """Whether some are not effective yet at another node."""
+        return bool(self._resuming)
 
     def past_of(self, topic: str) -> dict[int, int]:
         """The last batch of each author that was seen on a topic."""
@@ -152,6 +160,7 @@ class OngoingSubscriptions:
         if ongoing is None:
             return
         if isinstance(message, SubscriptionReady):
+            self._resuming.discard(message.number)
             if ongoing.ready_at_us is None:
                 ongoing.ready_at_us = monotonic_us()
             set_if_waiting(ongoing.ready)
@@ -179,6 +188,7 @@ class OngoingSubscriptions:
         ongoing.subscription.fail(error)
 
     def _forget(self, ongoing: Ongoing) -> None:
+        self._resuming.discard(ongoing.number)
         self._by_number.pop(ongoing.number, None)
         self._of.pop(ongoing.subscription, None)
 

@@ -69,9 +69,14 @@ class Recent:
             batch for time_us, batch in self._kept if time_us >= since_us and not seen.has(batch.author, batch.number)
         ]
 
-    def may_lack(self, seen: SeenOfAll, since_us: int) -> bool:
-        """Whether somebody who was subscribed since then may be owed more than is kept here."""
-        if self._since_us is None or self._since_us > since_us or self._forgotten_until_us >= since_us:
+    def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+        """Whether somebody who was subscribed since then may be owed more than is kept here.
+
+        If it ``was_here`` all the time, the node was a member for long enough.
+        """
+        if self._since_us is None or (self._since_us > since_us and not was_here):
+            return True
+        if self._forgotten_until_us >= since_us:
             return True
         return any(
             time_us >= since_us and seen.highest(author) < number for author, (number, time_us) in self._dropped.items()

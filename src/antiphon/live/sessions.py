@@ -142,7 +142,6 @@ class Sessions:
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
-        self.resumed += 1
         answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
         return [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
 
@@ -176,7 +175,7 @@ class Sessions:
         age_us = monotonic_us() - resumption.since_us
         barrier = topic.seen.highest(self._node.identifier)
         answers = await self._questions.ask(
-            lambda number: AskRecent(number, topic.name, barrier, age_us, seen.ranges())
+            lambda number: AskRecent(number, topic.name, barrier, resumption.client, age_us, seen.ranges())
         )
         for answer in answers:
             if isinstance(answer, RecentIs) and answer.is_complete:
@@ -191,6 +190,8 @@ class Sessions:
         """Answer another node when its barrier has come."""
         node = self._node
         since_us = monotonic_us() - message.age_us - SLACK_US
+        # It was sent away from here and waits until it has all.
+        was_here = message.client in self._sessions
         until = node.loop.time() + FOLLOW_SECONDS
         topic = node.topics.get(message.topic)
         while topic is not None and topic.is_member() and topic.seen.highest(sender) < message.barrier:
@@ -201,7 +202,9 @@ class Sessions:
         await node.until_on_disk()
         seen = SeenOfAll(message.seen)
         batches: list[tuple[int, int, str, bytes]] = []
-        is_complete = topic is not None and topic.is_member() and not topic.recent.may_lack(seen, since_us)
+        is_complete = False
+        if topic is not None and topic.is_member():
+            is_complete = not topic.recent.may_lack(seen, since_us, was_here)
         if topic is not None and is_complete:
             batches = [
                 (int(each.publisher), int(each.sequence), each.order, each.payload)

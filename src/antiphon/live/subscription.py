@@ -54,9 +54,10 @@ def checked_start(start: Start) -> Start:
 
 
 class Resumption:
-    """Where a subscription goes on that was effective at another node since a time of the monotonic clock."""
+    """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
 
-    def __init__(self, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+        self.client = client
         self.since_us = since_us
         self._seen = seen
         # What another node has shown and was not seen, where this one has not kept enough.
@@ -437,3 +438,10 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
+
+
+class EmptySubscription(Subscription):
+    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        pass

@@ -3,6 +3,9 @@
 A broker that was killed cannot return, so the time is filled with rounds: in each a whole tree is started, loses most
 of its brokers, and has to go on with the rest. A killed broker leaves no trace; those of the survivors are judged
 together. What the dead published may be lost with them, but not for some of the survivors only: that is *agreement*.
+
+The load comes from clients, one at each broker, which go on at another broker when theirs is killed. They are judged
+too, by what they have written down themselves: whatever was accepted of any of them is to be seen by all, once.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import random
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +28,7 @@ from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, writ
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
+    from antiphon.live.batch import Message
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
@@ -44,6 +49,9 @@ TOGETHER = 0.25
 """How often two are killed at once."""
 
 AGREEMENT = "agreement"
+LOST = "lost at clients"
+TWICE = "twice at clients"
+LOOK_SECONDS = 0.05
 STUCK_SECONDS = 30.0
 """Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
 
@@ -55,11 +63,13 @@ class Figures:
     rounds: int = 0
     kills: int = 0
     roots_killed: int = 0
+    moves: int = 0
+    gaps: int = 0
     accepted: int = 0
     messages: int = 0
     deliveries: int = 0
     stuck: int = 0
-    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT), 0))
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, LOST, TWICE), 0))
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -126,6 +136,22 @@ def count_disagreements(figures: Figures, files: list[Path]) -> None:
             )
 
 
+class Listener:
+    """What one client has seen, and where messages may be missing for it."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.gaps: list[str] = []
+
+    def hear(self, message: Message) -> None:
+        """A message has come."""
+        self.seen[message.value] += 1
+
+    def lacks(self, accepted: list[bytes]) -> list[bytes]:
+        """What has not come, though it was accepted; nothing is expected where the client was told of a gap."""
+        return [] if self.gaps else [value for value in accepted if value not in self.seen]
+
+
 class Round:
     """One tree, from its start to the end of the last broker."""
 
@@ -135,10 +161,13 @@ class Round:
         port = any_ports(nodes)
         tree = write_tree(directory / "tree.toml", nodes, port)
         (directory / "traces").mkdir()
-        plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree)
+        settings = ["--log-level", "error", *(word for topic in TOPICS for word in ("--keep", topic))]
+        plan = Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree)
         self._cluster = ProcessCluster(plan, self._complain, self._ended)
         self._is_over = asyncio.Event()
-        self._subscribers = 0
+        self._listeners: list[Listener] = []
+        self._accepted: list[bytes] = []
+        self._are_judged = asyncio.Event()
         self._all_subscribed = asyncio.Event()
 
     async def run(self) -> None:
@@ -154,13 +183,19 @@ class Round:
             self._is_over.set()
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    await asyncio.gather(*load)
                     await self._agree(self._standing())
+                    await self._until_heard()
+                    self._are_judged.set()
+                    await asyncio.gather(*load)
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
                 figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
         finally:
+            for publishing in load:
+                publishing.cancel()
+            await asyncio.gather(*load, return_exceptions=True)
             slow = await self._cluster.stop()
+        self._judge_clients()
         if slow:
             figures.stuck += 1
             figures.examples.append(f"round {figures.rounds}: brokers {slow} could not leave")
@@ -192,38 +227,64 @@ class Round:
         member.process.kill()
 
     async def _publish(self, member: Member) -> None:
-        """Publish at one broker until the round is over or the broker is gone."""
+        """Publish at one broker, and at others when it is gone, until the round is over."""
         import antiphon
 
         chance = random.Random(self._chance.getrandbits(62))
-        try:
-            async with antiphon.connect(member.address, reconnect_seconds=0.0) as client:
-                await self._subscribe(client)
-                while not self._is_over.is_set():
-                    await self._burst(client, chance)
-                    await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
-        except PeerError:
-            if not member.is_expected_to_end:
-                raise
+        addresses = [member.address, *(other.address for other in self._cluster.members)]
+        async with antiphon.connect(addresses, on_reconnect=self._moved) as client:
+            await self._subscribe(client)
+            burst = 0
+            while not self._is_over.is_set():
+                burst += 1
+                await self._burst(client, chance, b"%d %d" % (member.about["node"], burst))
+                await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
+            await self._are_judged.wait()
+
+    def _moved(self, address: str) -> None:
+        self._figures.moves += 1
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe to everything, and wait until all have done so."""
-        subscriptions = [client.subscribe(topic, callback=lambda _: None) for topic in TOPICS]
+        listener = Listener()
+        subscriptions = [
+            client.subscribe(topic, callback=listener.hear, when_missed=listener.gaps.append) for topic in TOPICS
+        ]
         await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-        self._subscribers += 1
-        if self._subscribers == len(self._cluster.members):
+        self._listeners.append(listener)
+        if len(self._listeners) == len(self._cluster.members):
             self._all_subscribed.set()
         await self._all_subscribed.wait()
 
-    async def _burst(self, client: Client, chance: random.Random) -> None:
+    async def _burst(self, client: Client, chance: random.Random, name: bytes) -> None:
         topic = chance.choice(TOPICS)
         receipts = []
-        for _ in range(chance.randint(1, BURST_AT_MOST)):
+        for number in range(chance.randint(1, BURST_AT_MOST)):
             keys = chance.sample(KEYS, chance.choice((1, 1, 2)))
-            receipts.append(client.publish(topic, b"x", order=chance.choice(ORDERS), keys=keys))
-        for receipt in receipts:
+            value = b"%b %d" % (name, number)
+            receipts.append((value, client.publish(topic, value, order=chance.choice(ORDERS), keys=keys)))
+        for value, receipt in receipts:
             await receipt
             self._figures.accepted += 1
+            self._accepted.append(value)
+
+    async def _until_heard(self) -> None:
+        """Wait until every client has seen all that was accepted of any."""
+        while any(listener.lacks(self._accepted) for listener in self._listeners):
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _judge_clients(self) -> None:
+        figures = self._figures
+        for number, listener in enumerate(self._listeners):
+            lost = listener.lacks(self._accepted)
+            twice = [value for value, count in listener.seen.items() if count > 1]
+            figures.gaps += len(listener.gaps)
+            figures.violations[LOST] += len(lost)
+            figures.violations[TWICE] += len(twice)
+            for what, values in ((LOST, lost), (TWICE, twice)):
+                if values:
+                    example = values[0].decode()
+                    figures.examples.append(f"round {figures.rounds}: {what}: client {number}, message {example!r}")
 
     async def _agree(self, survivors: list[Member]) -> None:
         """Every survivor publishes last words about all keys and hears those of all."""
@@ -235,7 +296,8 @@ class Round:
                 heard = [client.subscribe(topic) for client in clients]
                 await asyncio.gather(*(subscription.ready() for subscription in heard))
                 for client, member in zip(clients, survivors, strict=True):
-                    await client.publish(topic, b"last %d" % member.about["node"], order="total", keys=KEYS)
+                    word = b"last %d on %b" % (member.about["node"], topic.encode())
+                    await client.publish(topic, word, order="total", keys=KEYS)
                 orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
                 if any(order != orders[0] for order in orders):
                     raise PeerError(f"survivors heard last words in different orders: {orders}")
@@ -282,6 +344,7 @@ def show(found: dict[str, Any]) -> None:
     table.add_column()
     table.add_row("rounds", f"{found['rounds']} in {found['seconds']:.0f} s, {found['brokers']} brokers each")
     table.add_row("killed", f"{found['kills']} brokers, {found['roots_killed']} of them the first root")
+    table.add_row("clients", f"changed their broker {found['moves']} times; told of {found['gaps']} gaps")
     table.add_row("accepted", f"{found['accepted']:,} messages")
     table.add_row("judged", f"{found['messages']:,} messages, {found['deliveries']:,} deliveries")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)

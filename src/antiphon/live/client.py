@@ -194,7 +194,7 @@ class Client(Publisher):
         if self._reconnect_seconds <= 0:
             self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
             return
-        log.warning("looking for another node", lost=lost, reason=reason)
+        log.info("looking for another node", lost=lost, reason=reason)
         self._following.clear()
         self._follows.clear()
         self._kept.connection_lost()

@@ -20,6 +20,8 @@ BYTES_AT_MOST: Final = 4 << 20
 AUTHORS_AT_MOST: Final = 4096
 """Of whose dropped batches the last is remembered."""
 
+LONG_AGO_US: Final = -(1 << 62)
+
 
 class Recent:
     """The last batches of one topic. Times are microseconds of the monotonic clock."""
@@ -32,7 +34,7 @@ class Recent:
         self._bytes = 0
         # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
         self._dropped: dict[int, tuple[int, int]] = {}
-        self._forgotten_until_us = 0
+        self._forgotten_until_us = LONG_AGO_US
 
     def begin(self, now_us: int) -> None:
         """The node is a member from now on."""
@@ -40,7 +42,7 @@ class Recent:
         self._kept.clear()
         self._bytes = 0
         self._dropped.clear()
-        self._forgotten_until_us = 0
+        self._forgotten_until_us = LONG_AGO_US
 
     def end(self) -> None:
         """The node is no member any more."""

@@ -28,15 +28,20 @@ LONGER_SECONDS = 0.5
 
 
 @asynccontextmanager
-async def tree_with_a_doomed_broker(tmp_path: Path, count: int = 4) -> AsyncIterator[tuple[Child, list[Node]]]:
+async def tree_with_a_doomed_broker(
+    tmp_path: Path, count: int = 4, has_disks: bool = False
+) -> AsyncIterator[tuple[Child, list[Node]]]:
     """Broker 1 is a process of its own, which can be killed; the others are here."""
     addresses = free_addresses(count)
     path = tmp_path / "tree.toml"
     path.write_text(f"[tree]\nbrokers = {addresses}\n")
     async with AsyncExitStack() as stack:
-        doomed = child("serve", "fabric=tree", f"tree={path}", f"listen={addresses[1]}")
+        data = [f"data={tmp_path / 'doomed'}"] if has_disks else []
+        doomed = child("serve", "fabric=tree", f"tree={path}", f"listen={addresses[1]}", *data)
         others = [
-            antiphon.start(fabric="tree", tree=str(path), listen=address)
+            antiphon.start(
+                fabric="tree", tree=str(path), listen=address, data=str(tmp_path / str(place)) if has_disks else None
+            )
             for place, address in enumerate(addresses)
             if place != 1
         ]
@@ -56,15 +61,18 @@ async def values_until(subscription: Subscription | AsyncIterator[Message], last
     raise AssertionError("the subscription ended before the last word")
 
 
-@pytest.mark.parametrize("order", ["causal", "total"])
+@pytest.mark.parametrize(
+    ("order", "brokers", "has_disks"),
+    [("causal", 4, False), ("total", 4, False), ("causal", 2, False), ("total", 3, True)],
+)
 def test_what_a_client_publishes_comes_once_and_in_order_although_its_broker_is_killed(
-    order: str, tmp_path: Path
+    order: str, brokers: int, has_disks: bool, tmp_path: Path
 ) -> None:
-    count = 400
+    count = 400 if not has_disks else 100
 
     async def test() -> None:
         async with (
-            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
+            tree_with_a_doomed_broker(tmp_path, brokers, has_disks) as (doomed, nodes),
             antiphon.connect(doomed.address) as client,
         ):
             moved: list[str] = []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 DEFAULT_PORT = 7400
+DEFAULT_RECONNECT_SECONDS = 10.0
 DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "ANTIPHON_SERVERS"
 READ_BYTES = 1 << 16
@@ -30,6 +31,10 @@ Servers = Annotated[
     typer.Option(
         "--servers", metavar="HOST:PORT,...", envvar=SERVERS_VARIABLE, help="Nodes to ask; the first that answers."
     ),
+]
+Reconnect = Annotated[
+    float,
+    typer.Option("--reconnect", metavar="SECONDS", min=0, help="How long to look for another node when this one goes."),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")]
 
@@ -71,16 +76,12 @@ def addresses_in(servers: str) -> list[str]:
     return found
 
 
-async def connect_to_any(
-    servers: str, cluster: str, order: str = "causal", reconnect_seconds: float | None = None
-) -> Client:
-    """A client of the first node that answers; when that one goes it finds another, unless told not to look."""
+async def connect_to_any(servers: str, cluster: str, reconnect_seconds: float) -> Client:
+    """A client of the first node that answers; when that one goes it looks for another, for so long."""
     import antiphon
-    from antiphon.live.client import RECONNECT_SECONDS
 
-    seconds = RECONNECT_SECONDS if reconnect_seconds is None else reconnect_seconds
     return await antiphon.connect(
-        addresses_in(servers), cluster=cluster, order=order, reconnect_seconds=seconds, on_reconnect=tell_move
+        addresses_in(servers), cluster=cluster, reconnect_seconds=reconnect_seconds, on_reconnect=tell_move
     )
 
 

@@ -31,6 +31,7 @@ def sub(
     ],
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
+    reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
     start: Annotated[
         str,
         typer.Option(
@@ -64,7 +65,7 @@ def sub(
     printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)
     try:
-        antiphon.run(follow(servers, cluster, pattern, begin, policy, limit, printer))
+        antiphon.run(follow(servers, cluster, reconnect, pattern, begin, policy, limit, printer))
     except BrokenPipeError:
         # Whoever read has seen enough; what is left in the buffer must not complain at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,11 +89,18 @@ def start_from(word: str) -> Start:
 
 
 async def follow(
-    servers: str, cluster: str, pattern: str, start: Start, policy: str, limit: int, printer: Printer
+    servers: str,
+    cluster: str,
+    reconnect_seconds: float,
+    pattern: str,
+    start: Start,
+    policy: str,
+    limit: int,
+    printer: Printer,
 ) -> None:
     """Subscribe, and print until the end."""
     stop = running.until_signal()
-    client = await running.connect_to_any(servers, cluster)
+    client = await running.connect_to_any(servers, cluster, reconnect_seconds)
     try:
         subscription = client.subscribe(pattern, start, policy=policy, limit=limit, when_missed=tell_gap)
         reporting = asyncio.ensure_future(printer.report()) if printer.is_quiet else None

@@ -13,7 +13,7 @@ GAPS_AT_MOST: Final = 64
 """Of one author. There is one where a batch was lost with its node, or has been overtaken by others without order. When
 there are more, the oldest is closed: what would have filled it counts as having come."""
 
-AUTHORS_AT_MOST: Final = 65_536
+AUTHORS_AT_MOST: Final = 8192
 """When more authors are known, the one that was silent longest is forgotten: a repetition of its batches would not be
 recognised."""
 

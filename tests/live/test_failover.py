@@ -20,6 +20,8 @@ from antiphon import (
     Subscription,
     UsageError,
 )
+from antiphon.live.columns import Columns
+from antiphon.live.names import client_number
 from tests.live.support import Child, child, cluster, free_addresses, outcome, running, take_values, tree, until
 
 ALL_ORDERS = ("none", "fifo", "causal", "total")
@@ -308,5 +310,63 @@ def test_what_waits_while_there_is_no_node_is_bounded_and_goes_on() -> None:
             async with child("serve", f"listen={address}"):
                 await asyncio.gather(*receipts)
                 assert (await client.status())["topics"]["room"]["delivered_messages"] >= len(receipts)
+
+    running(test)
+
+
+def crash(node: Node) -> None:
+    """Cut a node of this process off from everybody, as if its process had been killed."""
+    assert node._server is not None
+    node._server.close()
+    ends = [*(link._transport for link in node.cluster.links.values())]
+    ends += [connection.transport for connection in node.cluster._incoming]
+    for transport in ends:
+        if transport is not None:
+            transport.abort()
+
+
+def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewhere() -> None:
+    """Broker 1 shows its client a message of its child 3 and dies before the root has it. The client answers at 2."""
+
+    async def test() -> None:
+        async with (
+            tree(4, table={"parents": [-1, 0, 0, 1]}) as nodes,
+            antiphon.connect(nodes[1].address) as client,
+        ):
+            heard = [await nodes[place].subscribe("room").ready() for place in (0, 2, 3)]
+            own = await client.subscribe("room").ready()
+            upwards = nodes[1].cluster.links[0]
+            upwards.flush = lambda: None  # type: ignore[method-assign]
+            await nodes[3].publish("room", b"question")
+            assert await take_values(own, 1) == [b"question"]
+            client._whereabouts.learn([nodes[2].address])
+            crash(nodes[1])
+            await client.publish("room", b"answer")
+            assert client.address == nodes[2].address
+            for subscription in heard:
+                values = [message.value for message in await take_exactly(subscription, 2)]
+                assert values == [b"question", b"answer"]
+
+    running(test)
+
+
+def test_a_batch_that_is_handed_in_at_two_nodes_is_delivered_once() -> None:
+    """As when a connection breaks and the client is faster than what it had handed in before."""
+    anna = client_number("anna")
+
+    async def test() -> None:
+        async with tree(3) as nodes:
+            heard = [await node.subscribe("room").ready() for node in nodes]
+            for node in (nodes[1], nodes[2]):
+                for serial in (1, 2):
+                    columns = Columns(1, 1, [b"%d" % serial])
+                    node.publish_columns("room", "causal", (), columns, (anna, serial))
+            for node in nodes:
+                await node.publish("room", b"end of %d" % node.identifier)
+            for subscription in heard:
+                values = [message.value for message in await take_exactly(subscription, 5)]
+                assert [value for value in values if b"end" not in value] == [b"1", b"2"]
+                assert len([value for value in values if b"end" in value]) == 3
+            await until(lambda: [node.topics["room"].repeated_batches for node in nodes] == [2, 2, 2])
 
     running(test)

@@ -340,6 +340,9 @@ def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewher
             await nodes[3].publish("room", b"question")
             assert await take_values(own, 1) == [b"question"]
             client._whereabouts.learn([nodes[2].address])
+            # The orphan is the last to notice, when the client is at its new broker already.
+            noticing = nodes[3].link_lost
+            nodes[3].link_lost = lambda peer: nodes[3].loop.call_later(0.3, noticing, peer)  # type: ignore[assignment]
             crash(nodes[1])
             await client.publish("room", b"answer")
             assert client.address == nodes[2].address
@@ -368,5 +371,24 @@ def test_a_batch_that_is_handed_in_at_two_nodes_is_delivered_once() -> None:
                 assert [value for value in values if b"end" not in value] == [b"1", b"2"]
                 assert len([value for value in values if b"end" in value]) == 3
             await until(lambda: [node.topics["room"].repeated_batches for node in nodes] == [2, 2, 2])
+
+    running(test)
+
+
+def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_again() -> None:
+    """The client does not know that its message is safe; its new broker finds out by asking."""
+
+    async def test() -> None:
+        async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
+            nodes[1].sessions._look = lambda: None  # type: ignore[method-assign]
+            first = await nodes[3].subscribe("room").ready()
+            await client.publish("room", b"first", order="total", key=b"anna")
+            assert await take_values(first, 1) == [b"first"]
+            late = await nodes[2].subscribe("room").ready()
+            client._whereabouts.learn([nodes[2].address])
+            crash(nodes[1])
+            await client.publish("room", b"second", order="total", key=b"anna")
+            assert client.address == nodes[2].address
+            assert await take_values(first, 1) == await take_values(late, 1) == [b"second"]
 
     running(test)

@@ -49,6 +49,10 @@ class Recent:
         self.begin(0)
         self._since_us = None
 
+    def lost(self, now_us: int) -> None:
+        """The node itself has missed something, and can only speak for what comes."""
+        self._since_us = now_us
+
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
         self.shown.add(batch.author, batch.number)

@@ -51,7 +51,10 @@ def status_of(node: Node) -> dict[str, Any]:
         "unfinished": 0 if process is None else int(process.unfinished()),
         "commits": 0 if node.commit is None else node.commit.commits,
         "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
-        "topics": {topic.name: topic_status(topic) for topic in node.topics.values()},
+        "topics": {
+            topic.name: topic_status(topic) | node.cluster.figures_of(topic.number) for topic in node.topics.values()
+        },
+        **node.cluster.figures(),
     }
 
 
@@ -69,6 +72,7 @@ def topic_status(topic: LiveTopic) -> dict[str, Any]:
         "lag": max((sub.queued for sub in subscriptions), default=0),
         "dropped": sum(sub.dropped for sub in subscriptions),
         "repeated_batches": topic.repeated_batches,
+        "lost_batches": topic.lost_batches,
         "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
@@ -106,6 +110,7 @@ TOPIC_METRICS: Final = {
     "published": CounterMetricFamily,
     "dropped": CounterMetricFamily,
     "repeated_batches": CounterMetricFamily,
+    "lost_batches": CounterMetricFamily,
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,
     "unsent": GaugeMetricFamily,

@@ -62,7 +62,21 @@ def test_the_four_orders_and_keys_pass_through_a_client() -> None:
                 await client.publish("room", order.encode(), order=order, key=b"anna")
             messages = await take(subscription, 4)
             assert [message.order for message in messages] == ["none", "fifo", "causal", "total"]
-            assert {message.key for message in messages} == {b"anna"}
+            assert {(message.key, message.keys) for message in messages} == {(b"anna", (b"anna",))}
+
+    running(test)
+
+
+def test_subscribers_see_all_keys_of_a_message() -> None:
+    async def test() -> None:
+        async with tree(2) as nodes, antiphon.connect(nodes[1].address) as client:
+            subscriptions = [*await subscribed(nodes), await client.subscribe("room").ready()]
+            await client.publish("room", b"a transfer", order="total", keys=["ben", b"anna", 7])
+            await client.publish("room", b"about nothing", order="total")
+            for subscription in subscriptions:
+                transfer, nothing = await take(subscription, 2)
+                assert (transfer.keys, transfer.key) == ((b"7", b"anna", b"ben"), None)
+                assert (nothing.keys, nothing.key) == ((), None)
 
     running(test)
 

@@ -17,6 +17,17 @@ class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 
 
+class MissedMessagesError(PeerError):
+    """A client has changed its node, and messages of a topic may be missing between what came and what comes."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"messages on {topic!r} may be missing here: the client came from another node, and the new one has not "
+            "kept all that was published meanwhile; bring your state up to date, then iterate again to go on"
+        )
+        self.topic = topic
+
+
 class ClosedError(PeerError):
     """The node or client has been closed, or has lost its connection."""
 

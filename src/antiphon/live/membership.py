@@ -205,7 +205,7 @@ class IncomingConnection(FrameReader):
         assert self.transport is not None, "there is a connection when a frame arrives"
         writer = FrameWriter()
         writer.attach(self.transport)
-        self._client = self._node.client_connected(writer)
+        self._client = self._node.client_connected(writer, hello.instance)
 
     def broken(self, error: Exception) -> None:
         """The process may be in no defined state any more: better no node than a wrong one."""

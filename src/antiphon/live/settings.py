@@ -11,6 +11,7 @@ import msgspec
 from antiphon.kernel.errors import UsageError
 from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
+from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
 from antiphon.live.tables import read_table
 from antiphon.live.tree_table import TreeTable, read_tree
@@ -60,6 +61,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retention_seconds: float | None = None
     """How much of each topic the log keeps; None keeps everything. See ``docs/operations.md``."""
 
+    keep: list[str] = []
+    """Topics or patterns of which this node is a member from the start, whoever is here: clients that come from other
+    nodes find what they lack."""
+
     window: int = 64
     """Batches of one topic that are under way from this node before publishers wait. Memory in flight at a subscriber
     is at most window * publishers * 256 KiB; the throughput of one publisher over a round trip of t seconds is at
@@ -94,6 +99,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for address in (self.listen, self.advertise, self.metrics, *self.join):
             if address is not None:
                 split_address(address)
+        for pattern in self.keep:
+            checked_pattern(pattern)
         choose("fabric", self.fabric, FABRICS)
         tree = self._checked_tree()
         gossip = self._checked_gossip()

@@ -6,9 +6,9 @@ the other is lost, and each tries to open them again. When both are open the pro
 What comes over a connection belongs to one time of being together: nothing of an earlier one comes later.
 
 Founders know each other from a table, and a founder may be used when it has heard from all others. Who comes later,
-because it asks to join or because an earlier life of it was a founder, is a newcomer: some broker gives it an identifier
-that nobody has had (:mod:`antiphon.live.roster`), and its process looks for a place in the tree. Everybody tells
-everybody who newcomers are.
+because it asks to join or because an earlier life of it was a founder, is a newcomer: some broker gives it an
+identifier that nobody has had (:mod:`antiphon.live.roster`), and its process looks for a place in the tree. Everybody
+tells everybody who newcomers are.
 
 In a tree without a quorum failures are taken at their word: who is lost stays lost, and is told so.
 """
@@ -73,6 +73,7 @@ class Brokers(Membership):
         # Who is not together with this broker, and whose life is known to be over.
         self._lost: set[int] = set()
         self._over: set[int] = set()
+        self._sent_away: set[str] = set()
         # The connection on which each other broker speaks at present.
         self._heard_on: dict[int, IncomingConnection] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
@@ -201,7 +202,6 @@ class Brokers(Membership):
         self._watched.clear()
         if self._node.environment is not None:
             self._node.environment.cancel_all_timers()
-        self._contacts = [address for address in self._table.brokers if address != self._address]
         self.roster = Roster(self._instance, self._address, 0)
         self._ask(0)
 
@@ -269,7 +269,12 @@ class Brokers(Membership):
         # Whoever lives there now, the one who is known does not.
         self._lose(place)
         self._never_again(place)
-        connection.expel(ANOTHER_LIFE if self._table.quorum else COUNTED_OUT)
+        if not self._table.quorum:
+            connection.expel(COUNTED_OUT)
+        elif hello.instance not in self._sent_away:
+            # When it comes again it is a newcomer.
+            self._sent_away.add(hello.instance)
+            connection.expel(ANOTHER_LIFE)
         return None
 
     # Connections.
@@ -347,6 +352,7 @@ class Brokers(Membership):
             return
         if reason == ANOTHER_LIFE and self._table.quorum:
             if not self._is_in.done() and not self._contacts:
+                self._contacts = [address for address in self._table.brokers if address != self._address]
                 self._node.loop.call_soon(self._start_again)
             return
         error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")

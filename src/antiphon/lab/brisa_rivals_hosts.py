@@ -39,8 +39,8 @@ from antiphon.lab.figures import Axis, Figure, Series
 NODES = 512
 PROCESSES_PER_HOST = 512 / 15
 SERVERS = 2
-COST_MS = 0.8
-FULL_MESSAGES, FEW_MESSAGES = 500, 60
+COST_MS = 0.74
+FULL_MESSAGES, FEW_MESSAGES = 500, 30
 FIRST_TOKEN = 1 << 40
 """Names of the timers of hosts begin here, above those of processes."""
 
@@ -193,9 +193,8 @@ def case_of(plan: Plan, system: str, cost_ms: float) -> HostCase:
 
 
 def cases(plan: Plan) -> list[HostCase]:
-    """All systems on hosts; SimpleGossip, which feels them most, and BRISA also without."""
-    alone = [case_of(plan, system, 0) for system in (SIMPLE_GOSSIP, BRISA)]
-    return [case_of(plan, system, COST_MS) for system in SYSTEMS] + alone
+    """All systems on hosts; SimpleGossip, which feels them most, also without."""
+    return [*(case_of(plan, system, COST_MS) for system in SYSTEMS), case_of(plan, SIMPLE_GOSSIP, 0)]
 
 
 def compare(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -208,16 +207,17 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     overheads, latencies = published().tables["table-4.3/overhead"], published().tables["table-4.3/latency"]
     for row, system in enumerate(overheads.rows):
         overhead = results.sample(case_of(plan, system, COST_MS), seconds).increase_over(base)
-        number = overheads.number("overhead", row) if is_published else None
+        # A short stream is over before the queues of SimpleGossip are as long as they get.
+        is_comparable = is_published and (plan.full or system != SIMPLE_GOSSIP)
+        number = overheads.number("overhead", row) if is_comparable else None
         label = f"over SimpleTree, {system}" + (", chosen" if system == SIMPLE_GOSSIP else "")
         yield Row(label, "%", overhead, number)
     for row, system in enumerate(latencies.rows):
         latency = results.sample(case_of(plan, system, COST_MS), seconds)
         number = latencies.number("latency", row) if is_published and plan.full else None
         yield Row(f"first to last message, {system}", "s", latency, number)
-    for system in (SIMPLE_GOSSIP, BRISA):
-        alone = results.sample(case_of(plan, system, 0), seconds)
-        yield Row(f"first to last message in a network alone, {system}", "s", alone)
+    alone = results.sample(case_of(plan, SIMPLE_GOSSIP, 0), seconds)
+    yield Row("first to last message in a network alone, SimpleGossip", "s", alone)
     plumtree = results.sample(case_of(plan, PLUMTREE, COST_MS), seconds).increase_over(base)
     yield Row("over SimpleTree, Plumtree", "%", plumtree)
     for system in SYSTEMS:

@@ -231,7 +231,7 @@ FIG_4_19: Experiment[RecoveryCase, Recovery] = Experiment(
     name="brisa/fig-4.19",
     document="thesis of M. Matos, Figure 4.19",
     description="BRISA and TAG: recovery of parents, 128 processes, 3 % replaced every minute",
-    default=Plan((NODES,), repetitions=2, large_repetitions=2),
+    default=Plan((NODES,), repetitions=1, large_repetitions=1),
     full=Plan((NODES,), repetitions=20, large_repetitions=20, full=True),
     parameters={**RIVALS_MODEL, "shares_per_minute": [SHARE, MANY], "minutes": CHURN_MINUTES, "messages": MESSAGES},
     cases=cases,

@@ -51,6 +51,24 @@ def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     assert (found["messages"], found["deliveries"]) == (3, 6)
 
 
+def test_a_subscriber_of_a_broker_that_is_told_to_stop_goes_on_elsewhere(command: Command) -> None:
+    with started("up", "--fabric", "tree", "-n", 3, "--port", 0, "--json") as up:
+        nodes = first_line(up)["nodes"]
+        left, right = nodes[1]["address"], nodes[2]["address"]
+        with started("sub", "room", "--servers", left, "--count", 2) as sub:
+            assert sub.stderr is not None
+            assert sub.stderr.readline() == f"antiphon: subscribed to room at {left}\n"
+            assert command("pub", "room", "one", "--servers", left).code == 0
+            os.kill(nodes[1]["pid"], signal.SIGTERM)
+            moved = sub.stderr.readline()
+            assert moved.startswith("antiphon: the node is gone; going on with the one at ") and left not in moved
+            assert command("pub", "room", "two", "--servers", right).code == 0
+            printed, complained = sub.communicate(timeout=SECONDS)
+            assert (sub.returncode, printed, complained) == (0, "one\ntwo\n", "")
+        code, complained = ended(up)
+        assert code == 0 and "exit code 0; the others go on without it" in complained
+
+
 @pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
     from antiphon.live.batch import Message
     from antiphon.live.client import Client
-    from antiphon.live.errors import ClosedError, JoinError, MissedMessagesError, OverloadedError, SlowConsumerError
+    from antiphon.live.errors import (
+        ClosedError,
+        JoinError,
+        MissedMessagesError,
+        NoMajorityError,
+        OverloadedError,
+        SlowConsumerError,
+    )
     from antiphon.live.node import Node
     from antiphon.live.subscription import Subscription
     from antiphon.live.surface import connect, run, start
@@ -29,6 +36,7 @@ __all__ = [
     "JoinError",
     "Message",
     "MissedMessagesError",
+    "NoMajorityError",
     "Node",
     "OverloadedError",
     "PeerError",
@@ -49,6 +57,7 @@ HOMES = {
         "ClosedError",
         "JoinError",
         "MissedMessagesError",
+        "NoMajorityError",
         "OverloadedError",
         "SlowConsumerError",
     ),

@@ -13,6 +13,10 @@ class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
 
 
+class NoMajorityError(PeerError):
+    """A part of a tree that is cut off from a majority of its brokers cannot order totally."""
+
+
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
 

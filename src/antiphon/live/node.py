@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
@@ -27,7 +27,7 @@ from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Publishes, PublishesHeard, RecentIs, SeenIs
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
-from antiphon.live.errors import ClosedError
+from antiphon.live.errors import ClosedError, NoMajorityError
 from antiphon.live.fabrics import new_membership, new_process
 from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
@@ -265,9 +265,16 @@ class Node(NodeCore):
         if outbox is None:
             outbox = self.open_outbox(topic)
         check_order(order, self.orders)
+        if order == "total":
+            self.check_majority()
         if about and "total" not in self.orders:
             raise UsageError(NO_KEYS_HERE)
         return outbox.post_columns(order, about, columns, self.with_receipts, author)
+
+    def check_majority(self) -> None:
+        reason = None if self.process is None else self.process.refusal(TOTAL)
+        if reason is not None:
+            raise NoMajorityError(reason)
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
@@ -476,6 +483,16 @@ class Node(NodeCore):
             self.process.peer_lost(identifier)
         except Exception as error:
             # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
+        self.settle()
+
+    def link_found(self, identifier: int) -> None:
+        """A peer that the process watches, and that was lost, can be reached again."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_found(identifier)
+        except Exception as error:
             self.fail(error)
             return
         self.settle()

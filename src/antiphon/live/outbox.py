@@ -340,6 +340,9 @@ class Publisher:
         """Called for the first message on a topic."""
         raise NotImplementedError
 
+    def check_majority(self) -> None:
+        """Refuse what is to be ordered totally where that is known to be impossible now."""
+
     def publish(
         self,
         topic: str,
@@ -364,6 +367,8 @@ class Publisher:
             outbox = self.open_outbox(topic)
         if order is None:
             order = self.default_order
+        if order == "total":
+            self.check_majority()
         if order != outbox.order:
             check_order(order, self.orders)
             outbox.change(order, outbox.about, outbox.names)

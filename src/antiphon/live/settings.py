@@ -41,11 +41,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
 
     fabric: str = "cube"
-    """How nodes are connected: ``cube``; ``tree``, a tree of brokers that is given by the setting of that name; or
-    ``gossip``, where each node knows some of the others and nodes may fail and come at any time."""
+    """How nodes are connected: ``cube``; ``tree``, a tree of brokers; or ``gossip``, where each node knows some of the
+    others and nodes may fail and come at any time."""
 
     tree: TreeTable | str | None = None
-    """The tree of brokers, or the TOML file in which it is."""
+    """The brokers that found a tree and how brokers behave, or the TOML file that says it; without it a broker founds
+    one by itself, unless it joins others."""
 
     gossip: GossipTable | str | None = None
     """How nodes of the fabric gossip behave, or the TOML file that says it; the defaults if it is not given."""
@@ -116,13 +117,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return msgspec.structs.replace(self, durability=durability, tree=tree, gossip=gossip)
 
     def _checked_tree(self) -> TreeTable | None:
-        if (self.fabric == "tree") != (self.tree is not None):
-            raise UsageError("the fabric 'tree' needs its brokers, and only that one: give both fabric and tree")
-        if self.tree is None:
+        if self.fabric != "tree":
+            if self.tree is not None:
+                raise UsageError("the table tree is for the fabric 'tree': choose that fabric, or leave it out")
             return None
-        if self.join or self.aggregate:
-            raise UsageError("the brokers of a tree know each other from the start: leave out join and aggregate")
-        return (read_tree(Path(self.tree)) if isinstance(self.tree, str) else self.tree).checked()
+        if self.aggregate:
+            raise UsageError("aggregation is for the cube: leave out aggregate, or choose the fabric 'cube'")
+        table = self.tree or TreeTable()
+        checked = (read_tree(Path(table)) if isinstance(table, str) else table).checked()
+        if self.join and not checked.quorum:
+            raise UsageError("nobody joins a tree without a quorum: leave out join, or write quorum = true in [tree]")
+        return checked
 
     def _checked_gossip(self) -> GossipTable | None:
         if self.fabric != "gossip":

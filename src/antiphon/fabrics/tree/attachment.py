@@ -48,6 +48,9 @@ CHANGE: Final[i64] = 4
 GIVE_UP: Final[i64] = 5
 """Names of timers."""
 
+DOUBLINGS_AT_MOST: Final[i64] = 6
+"""So often the time between two questions is doubled while there is no answer."""
+
 NO_EPOCH: Final[i64] = 0
 """A newcomer's: its tree is those whom it may ask for a place in the real one."""
 
@@ -61,6 +64,7 @@ class Attachment(Process):
         self.options: Final[TreeOptions] = options
         # The latest epoch that this broker has heard of, and the one that it has been told to begin.
         self.overlay: Overlay = overlay
+        self.current: Overlay = overlay
         self.epoch: i64 = overlay.epoch
         self.parent: i64 = overlay.parents.get(self.me, NO_NODE)
         self.is_root: bool = overlay.root == self.me
@@ -98,6 +102,9 @@ class Attachment(Process):
         self._tried: set[int] = set()
         self._is_forced: bool = False
         self._patience: i64 = -1
+        # How often its time of waiting for answers has been doubled, and the root's between claims.
+        self._doublings: i64 = 0
+        self._claim_doublings: i64 = 0
         self._is_claiming: bool = False
 
     def start(self) -> None:
@@ -234,6 +241,7 @@ class Attachment(Process):
             self.environment.watch(broker)
         if not self._is_claiming:
             self._is_claiming = True
+            self._claim_doublings = 0
             self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
     def _next_overlay(self, council: Council) -> Overlay:
@@ -253,6 +261,7 @@ class Attachment(Process):
         else:
             self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
         self.overlay = overlay
+        self.current = overlay
         self.epoch = overlay.epoch
         self._highest = max(self._highest, overlay.epoch)
         self.council = self.council.merged(overlay.council)
@@ -272,9 +281,9 @@ class Attachment(Process):
 
     def _give_up_absent(self) -> None:
         """Those who have been away since the epoch began are waited for no longer."""
-        if self.is_root and self.is_complete and self.overlay.absent:
-            self.known.difference_update(self.overlay.absent)
-            self._given_up.update(self.overlay.absent)
+        if self.is_root and self.is_complete and self.current.absent:
+            self.known.difference_update(self.current.absent)
+            self._given_up.update(self.current.absent)
             self._begin_epoch(self._next_overlay(self.council))
 
     # The council.
@@ -295,8 +304,8 @@ class Attachment(Process):
 
     def _change_council(self) -> None:
         """All have begun the epoch: agree on what it proposed, or let some time pass and propose something."""
-        members = set(self.overlay.parents)
-        proposal = self.overlay.council
+        members = set(self.current.parents)
+        proposal = self.current.council
         if proposal.is_exactly(members):
             return
         if sorted(members) in proposal.bodies:
@@ -307,7 +316,7 @@ class Attachment(Process):
 
     def _propose_council(self) -> None:
         """Propose all that are here as the council."""
-        members = set(self.overlay.parents)
+        members = set(self.current.parents)
         is_settled = self.is_root and self.is_complete and self.can_order and members == {int(self.me), *self.reached()}
         if is_settled and sorted(members) not in self.council.bodies:
             self._begin_epoch(self._next_overlay(self.council.proposing(members)))
@@ -329,7 +338,8 @@ class Attachment(Process):
             return
         for broker in self._missing():
             self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
-        self.environment.set_timer(self.options.patience_ticks, CLAIM)
+        self._claim_doublings = min(self._claim_doublings + 1, DOUBLINGS_AT_MOST)
+        self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)
 
     def _receive_claim(self, sender: i64, claim: Claim) -> None:
         if claim.source == self.me or claim.source in self.dead:
@@ -434,7 +444,7 @@ class Attachment(Process):
                 break
         else:
             self._is_forced = True
-        self._patience = self.environment.set_timer(self.options.patience_ticks, PATIENCE)
+        self._patience = self.environment.set_timer(self.options.patience_ticks << self._doublings, PATIENCE)
 
     def _patience_ends(self) -> None:
         self._patience = -1
@@ -443,6 +453,8 @@ class Attachment(Process):
                 self._ask_next()
             else:
                 self._is_forced = True
+                # Answers may take longer than expected, and asking again makes them no faster.
+                self._doublings = min(self._doublings + 1, DOUBLINGS_AT_MOST)
                 self._search()
 
     def _has_room_for(self, orphan: i64) -> bool:
@@ -511,6 +523,7 @@ class Attachment(Process):
         self._stop_asking()
         self._candidates = []
         self._is_forced = False
+        self._doublings = 0
         self._first_attempt = self._attempt + 1
         self.parent = parent
         self.environment.watch(parent)

@@ -188,10 +188,10 @@ class ProcessCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def write_tree(path: Path, count: int, port: int) -> Path:
+def write_tree(path: Path, count: int, port: int, quorum: bool = True) -> Path:
     """The file of a binary tree of brokers on loopback."""
     addresses = ", ".join(f'"{HOST}:{port + index}"' for index in range(count))
-    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\n")
+    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\nquorum = {str(quorum).lower()}\n")
     return path
 
 

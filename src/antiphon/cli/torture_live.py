@@ -4,8 +4,9 @@ The time is filled with rounds. In each a whole cluster is started and nodes are
 subscribe. A killed node leaves no trace; those of the others are judged together. What the dead published may be lost
 with them, but not for some only of those who were there from the beginning to the end: that is *agreement*.
 
-A broker that was killed cannot return: a tree loses most of its brokers and has to go on with the rest. Nodes of a
-gossip cluster are replaced by new ones (:mod:`antiphon.cli.torture_gossip`).
+Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
+has a quorum, as many as leave a majority. Nodes of a gossip cluster are replaced by new ones
+(:mod:`antiphon.cli.torture_gossip`).
 
 The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
 they have written down themselves (:mod:`antiphon.cli.torture_clients`).
@@ -315,25 +316,27 @@ class Round:
 
 
 class TreeRound(Round):
-    """A tree of brokers, most of which are killed."""
+    """A tree of brokers: in every other round most of them are killed, and else a minority of one that has a quorum."""
 
     reconnect_seconds = STUCK_SECONDS
 
     def plan(self, nodes: int, directory: Path) -> Plan:
         port = any_ports(nodes)
-        tree = write_tree(directory / "tree.toml", nodes, port)
+        has_quorum = self.figures.rounds % 2 == 1
+        self._survivors = nodes // 2 + 1 if has_quorum else SURVIVORS
+        tree = write_tree(directory / "tree.toml", nodes, port, has_quorum)
         settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
         return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
 
     async def trouble(self) -> None:
         chance = self.chance
         is_first = True
-        while len(self.standing()) > SURVIVORS:
+        while len(self.standing()) > self._survivors:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
             alive = self.standing()
-            count = 2 if chance.random() < TOGETHER and len(alive) > SURVIVORS + 1 else 1
+            count = 2 if chance.random() < TOGETHER and len(alive) > self._survivors + 1 else 1
             victims = chance.sample(alive, count)
-            if is_first and self.figures.rounds % 2 == 0:
+            if is_first and self.figures.rounds % 4 < 2:
                 # The root is never spared for long.
                 victims[0] = alive[0]
             for victim in set(map(id, victims)):

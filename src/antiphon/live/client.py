@@ -345,8 +345,11 @@ class Client(Publisher):
         self._follows.add(message.topic)
         if message.error:
             error = PeerError(message.error)
-            for kept in self._kept.give_up(message.topic):
+            given_up = self._kept.give_up(message.topic)
+            for kept in given_up:
                 set_exception(kept.receipt, error)
+            accepted = sum(kept.is_accepted for kept in given_up)
+            log.error("what is not known to be safe is given up", topic=message.topic, accepted=accepted, cause=error)
         self._repeat()
 
     def _repeat(self) -> None:

@@ -19,6 +19,7 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
+from antiphon.simulator.connections import Connections
 from antiphon.simulator.events import NEVER, Flight, Life, LinkChange, Timer, Watch
 from antiphon.simulator.links import Links
 from antiphon.simulator.network import Cut, Network
@@ -236,11 +237,8 @@ class Engine:
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.links: Final[Links] = Links()
-        # Where copies do not overtake each other: when the last one leaves and arrives, by link.
-        self._last_departures: dict[i64, i64] = {}
-        # Until when what was on a link during a short partition is held up.
-        self._held: dict[i64, i64] = {}
-        self._last_arrivals: dict[i64, i64] = {}
+        # Where copies do not overtake each other.
+        self._connections: Final[Connections] = Connections(network.detection)
         self.events: i64 = 0
         self.sent: i64 = 0
         # Those that went through an output server, and how long they waited there before their transmission began.
@@ -427,7 +425,7 @@ class Engine:
 
     def _breaks(self, cut: Cut) -> bool:
         """Whether connections do not outlast a partition. Without connections nothing outlasts any."""
-        return not self.network.in_order or cut.end - cut.start >= self.network.detection
+        return not (self.network.in_order and self._connections.outlasts(cut))
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
@@ -514,6 +512,8 @@ class Engine:
             what.run(self)
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
+        if self.network.in_order and isinstance(what, Flight) and self._is_held_up(target, sender, what):
+            return
         if target.state == PAUSED:
             target.wait(sender, what)
             return
@@ -559,28 +559,24 @@ class Engine:
         if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
-            if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
-                if self._breaks(cut):
-                    reason = DROPPED_PARTITION
-                else:
-                    self._held[link_of(sender.identifier, target.identifier)] = cut.end
-        if self.network.in_order and reason == 0 and self._waits(target, sender, flight):
-            return
+            # A connection that breaks takes with it what has not left yet.
+            begun = flight.sent if self.network.in_order else flight.departed
+            if self._breaks(cut) and cut.severs(sender.identifier, target.identifier, begun, flight.arrived):
+                reason = DROPPED_PARTITION
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
         self.dropped += 1
         self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
 
-    def _waits(self, target: Node, sender: Node, flight: Flight) -> bool:
-        """Whether a copy that a connection sends again, because a short partition held it up, has still to wait.
-
-        Whatever comes behind it waits too.
-        """
-        until = self._held.get(link_of(sender.identifier, target.identifier), 0)
-        if self.calendar.now > until or flight.is_late:
+    def _is_held_up(self, target: Node, sender: Node, flight: Flight) -> bool:
+        """Whether a copy on a connection has to wait, because of a short partition; it arrives later then."""
+        if flight.is_late or not self._cuts:
             return False
-        late = Flight(flight.message, flight.departed, flight.arrived, flight.life, True)
+        until = self._connections.held_until(sender.identifier, target.identifier, flight, self._cuts)
+        if self.calendar.now > until:
+            return False
+        late = Flight(flight.message, flight.sent, flight.departed, flight.arrived, flight.life, True)
         self.calendar.schedule(until, target, sender, late)
         return True
 
@@ -615,15 +611,11 @@ class Engine:
         if network.reordering > 0.0 and self._random.chance(network.reordering):
             arrives += self._random.between(0, network.reordering_window)
         if network.in_order:
-            link = link_of(node.identifier, destination)
-            # What is not charged for still leaves after what waits in the output queue, and is lost with it.
-            departs = max(departs, self._last_departures.get(link, 0))
-            self._last_departures[link] = departs
-            arrives = max(arrives, departs, self._last_arrivals.get(link, 0))
-            self._last_arrivals[link] = arrives
+            departs = self._connections.departure(node.identifier, destination, departs)
+            arrives = self._connections.arrival(node.identifier, destination, max(arrives, departs))
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.life)
+            what = Flight(message, self.calendar.now, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
@@ -641,11 +633,6 @@ class Engine:
         """Write a row about a subscription, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_topic(self.calendar.now, event, node, topic)
-
-
-def link_of(sender: i64, receiver: i64) -> i64:
-    """The name of a link."""
-    return (sender << 32) | receiver
 
 
 def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:

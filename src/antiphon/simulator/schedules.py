@@ -283,7 +283,9 @@ class Script:
 
 
 def named_members(scenario: Scenario) -> list[list[int]]:
-    """The first members of a schedule, which are named one by one."""
+    """The first members of a schedule, which are named one by one; without topics everybody."""
+    if not PROTOCOLS[scenario.protocol].has_topics:
+        return [list(range(scenario.nodes))]
     assert scenario.topics is not None and scenario.topics.members is not None, "schedules name their first members"
     members = scenario.topics.members
     return [nodes for nodes in members if isinstance(nodes, list)]
@@ -325,9 +327,10 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
 
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
-    everybody = scenario.nodes if PROTOCOLS[scenario.protocol].outlives_publishers else 0
+    protocol = PROTOCOLS[scenario.protocol]
+    everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
     kept = possible(operations, named_members(scenario), everybody)
-    faults: list[Fault] = []
+    faults: list[Fault] = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
     for operation in kept:
         if operation.kind == PAUSE:
             faults.append(PauseFault(at=operation.at, node=operation.node))

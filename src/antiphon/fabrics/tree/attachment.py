@@ -78,6 +78,7 @@ class Attachment(Process):
         self.dead: set[int] = set()
         # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
         self.known: set[int] = {*overlay.parents, *overlay.absent}
+        self._given_up: set[int] = set()
         self._highest: i64 = overlay.epoch
         self.council: Council = overlay.council
         # Whether total publications are completed in this epoch.
@@ -141,6 +142,9 @@ class Attachment(Process):
         if not self.options.quorum:
             return
         self.dead.discard(peer)
+        if peer in self._given_up:
+            self._given_up.remove(int(peer))
+            self.known.add(int(peer))
         if self.is_root and peer in self.known and peer not in self.reached():
             self.is_complete = False
             self._look_for_missing()
@@ -270,6 +274,7 @@ class Attachment(Process):
         """Those who have been away since the epoch began are waited for no longer."""
         if self.is_root and self.is_complete and self.overlay.absent:
             self.known.difference_update(self.overlay.absent)
+            self._given_up.update(self.overlay.absent)
             self._begin_epoch(self._next_overlay(self.council))
 
     # The council.
@@ -372,7 +377,8 @@ class Attachment(Process):
         """Look for a parent: in the local view first, then among all brokers."""
         overlay = self.overlay
         view = overlay.neighbourhood(self.me, self.options.max_hops, self.options.ancestors_first)
-        others = [broker for broker in sorted(overlay.parents) if broker not in view]
+        everybody = self.known if self.options.quorum else overlay.parents
+        others = [broker for broker in sorted(everybody) if broker not in view]
         mine = self.reached()
         self._candidates = [
             broker for broker in view + others if broker != self.me and broker not in mine and broker not in self.dead
@@ -436,6 +442,7 @@ class Attachment(Process):
             if self._candidates:
                 self._ask_next()
             else:
+                self._is_forced = True
                 self._search()
 
     def _has_room_for(self, orphan: i64) -> bool:

@@ -170,7 +170,7 @@ class Streams(Attachment):
             self._waiting.setdefault(topic.name, {})[child] = join
             self.want(topic)
             return
-        self._waiting.get(topic.name, {}).pop(child, None)
+        self._stop_waiting(topic.name, child)
         was_carried = topic.is_carried
         if not was_carried:
             # The child has more than this broker, which takes all that the child still keeps.
@@ -238,12 +238,19 @@ class Streams(Attachment):
 
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
-        if topic.is_carried and topic.up == OPEN and topic.is_idle():
+        if topic.is_carried and topic.up == OPEN and topic.is_idle() and topic.name not in self._waiting:
             topic.end()
             self.environment.send(self.parent, Leave(self.me, 0, topic.name))
 
+    def _stop_waiting(self, name: i64, child: i64) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.pop(child, None)
+            if not waiting:
+                del self._waiting[name]
+
     def _remove_link(self, topic: Topic, child: i64) -> None:
-        self._waiting.get(topic.name, {}).pop(child, None)
+        self._stop_waiting(topic.name, child)
         if child in topic.children:
             topic.children.remove(int(child))
             self.links_changed(topic)

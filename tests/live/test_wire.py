@@ -251,7 +251,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Report", "Stable", "Carry", "Begun",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
         "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
-        "ShuffleReply",
+        "ShuffleReply", "Parted",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

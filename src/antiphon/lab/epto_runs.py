@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from antiphon.fabrics.gossip.epto import Epto
+from antiphon.fabrics.gossip.epto_dissemination import Listener
 from antiphon.fabrics.gossip.epto_messages import ENTRY_BYTES, Stamped
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_order import Clock, HostClock, LogicalClock
@@ -111,13 +112,12 @@ class RoundPublisher(Epto):
         clock: Clock,
         rate: float,
         payload: bytes,
-        heard: Callable[[int, Stamped], None],
+        listener: Listener,
         is_founder: bool,
     ) -> None:
-        super().__init__(environment, options, clock, is_founder)
+        super().__init__(environment, options, clock, is_founder, 0, listener)
         self._rate = rate
         self._payload = payload
-        self._told = heard
         self.rounds_left = ROUNDS
 
     def start(self) -> None:
@@ -132,9 +132,6 @@ class RoundPublisher(Epto):
 
     def is_idle(self) -> bool:
         return self.rounds_left == 0 and super().is_idle()
-
-    def heard(self, publication: Stamped) -> None:
-        self._told(int(self.me), publication)
 
 
 @dataclass
@@ -162,6 +159,17 @@ class Seen(Application):
         assert isinstance(publication, Stamped), "EpTO delivers nothing else"
         ticks = self.now() - int(publication.timestamp)
         self.delivered_at.setdefault(int(node), []).append((publication, ticks))
+
+
+class Ear(Listener):
+    """Tells what one node hears."""
+
+    def __init__(self, node: int, seen: Seen) -> None:
+        self._node = node
+        self._seen = seen
+
+    def heard(self, publication: Stamped) -> None:
+        self._seen.hears(self._node, publication)
 
 
 class Replacement(Action):
@@ -216,7 +224,8 @@ class EptoRun:
         clock: Clock = LogicalClock() if case.clock == LOGICAL else HostClock(environment)
         is_founder = environment.identifier < case.nodes
         payload = bytes(case.payload_bytes)
-        process = RoundPublisher(environment, self.options, clock, case.rate, payload, self.seen.hears, is_founder)
+        ear = Ear(int(environment.identifier), self.seen)
+        process = RoundPublisher(environment, self.options, clock, case.rate, payload, ear, is_founder)
         process.begin(Everybody(environment, 0, Connections(environment), Neighbourhood(), self.known), [])
         self.processes.append(process)
         return process
@@ -268,11 +277,11 @@ def outcome_of(run: EptoRun) -> Outcome:
         heard = [place_of[event] for event in seen.heard.get(node, {}) if event in place_of]
         similarities.append(longest_ascent(heard) / len(events))
     processes = run.processes
-    rounds = sum(int(process.round) for process in processes)
-    balls = sum(int(process.balls_sent) for process in processes)
-    entries = sum(int(process.entries_sent) for process in processes)
-    copies = sum(int(process.payloads.copies_sent) for process in processes)
-    bytes_sent = sum(int(process.payloads.bytes_sent) for process in processes) + entries * int(ENTRY_BYTES)
+    rounds = sum(int(process.balls.round) for process in processes)
+    balls = sum(int(process.balls.balls_sent) for process in processes)
+    entries = sum(int(process.balls.entries_sent) for process in processes)
+    copies = sum(int(process.balls.payloads.copies_sent) for process in processes)
+    bytes_sent = sum(int(process.balls.payloads.bytes_sent) for process in processes) + entries * int(ENTRY_BYTES)
     return Outcome(
         events=len(events),
         unordered_ticks=seen.heard_ticks / max(1, seen.heard_count),
@@ -282,11 +291,11 @@ def outcome_of(run: EptoRun) -> Outcome:
         disorders=disorders,
         similarities=tuple(similarities),
         entries_per_ball=entries / balls,
-        largest_ball=max(int(process.largest_ball) for process in processes),
+        largest_ball=max(int(process.balls.largest_ball) for process in processes),
         bytes_per_node_and_round=bytes_sent / rounds,
         payload_copies_per_delivery=copies / max(1, count),
         mean_period=statistics.fmean(int(process.period) for process in processes),
-        mean_ttl=statistics.fmean(int(process.ttl) for process in processes),
+        mean_ttl=statistics.fmean(int(process.balls.ttl) for process in processes),
         holes_reported=int(run.engine.lost),
     )
 

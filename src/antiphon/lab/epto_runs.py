@@ -112,19 +112,24 @@ class RoundPublisher(Epto):
         clock: Clock,
         rate: float,
         payload: bytes,
-        listener: Listener,
-        is_founder: bool,
+        listener: Listener | None = None,
+        is_founder: bool = True,
+        rounds: int = ROUNDS,
     ) -> None:
         super().__init__(environment, options, clock, is_founder, 0, listener)
         self._rate = rate
         self._payload = payload
-        self.rounds_left = ROUNDS
+        self.rounds_left = rounds
+        self.watch: Callable[[int], None] | None = None
+        """Told of every round of this node, before it begins."""
 
     def start(self) -> None:
         super().start()
         self.wake()
 
     def round_begins(self) -> None:
+        if self.watch is not None:
+            self.watch(int(self.me))
         if self.rounds_left > 0:
             self.rounds_left -= 1
             if self.environment.random().chance(self._rate):
@@ -143,6 +148,7 @@ class Seen(Application):
     """Each once: what was delivered and forgotten may be heard of again."""
     heard_ticks: int = 0
     heard_count: int = 0
+    heard_at: dict[tuple[int, Stamped], int] = field(default_factory=dict)
     delivered_at: dict[int, list[tuple[Stamped, int]]] = field(default_factory=dict)
 
     def hears(self, node: int, publication: Stamped) -> None:
@@ -151,6 +157,7 @@ class Seen(Application):
         if publication in heard:
             return
         heard[publication] = None
+        self.heard_at[node, publication] = self.now()
         if publication.source != node:
             self.heard_ticks += self.now() - int(publication.timestamp)
             self.heard_count += 1

@@ -14,7 +14,7 @@ NAMES = sorted(
     for path in files("antiphon.lab").joinpath("published").iterdir()
     if path.name.endswith(".toml")
 )
-IN_WORDS = {0.0: "there is no ", 1.0: "one", 4.0: "four"}
+IN_WORDS = {0.0: "there is no ", 0.5: "half", 1.0: "one", 2.0: "two", 3.0: "a third", 4.0: "four", 100.0: "all "}
 
 
 def test_the_documents_are_installed() -> None:
@@ -28,7 +28,7 @@ def test_every_number_stands_in_the_sentence_that_is_quoted_for_it(name: str) ->
         written = (f"{number.value:g}", str(number.value), IN_WORDS.get(number.value, "?"))
         # "A is lower than B" has no number; it bounds their ratio by 1.
         is_ordering = number.tolerance.limit is not None and number.value == 1
-        forms = ("lower", "higher", "faster", "increases") if is_ordering else written
+        forms = ("lower", "higher", "faster", "increases", "more affected") if is_ordering else written
         assert any(form in said for form in forms), key
         assert number.where and number.unit, key
 

@@ -75,7 +75,7 @@ def test_a_wrong_period_is_corrected_by_measuring() -> None:
     for period in (15, 500):
         outcome = measure(EptoCase(16, 0.1, period=period, adapts=True), 1)
         assert 75 < outcome.mean_period < 300
-        assert outcome.mean_ttl >= published_ttl(16)
+        assert outcome.mean_ttl >= int(published_ttl(16))
 
 
 def test_forecasts_are_cautious() -> None:

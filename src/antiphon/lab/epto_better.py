@@ -113,14 +113,14 @@ def compare_better(plan: Plan, results: Results[EptoCase, Improved]) -> Iterator
             copies = of(results, case, "payload_copies_per_delivery")
             yield Row(f"copies of a payload per delivery, {about}", "copies", copies)
             yield Row(f"delay, {about}", "ticks", of(results, case, "ordered_ticks"))
-            yield Row(f"without holes, {about}", "share of nodes", results.sample(case, hole_free))
+            yield Row(f"without holes, {about}", "% of nodes", results.sample(case, hole_free))
         saved = of(results, usual, "bytes_per_node_and_round").over(of(results, digests, "bytes_per_node_and_round"))
         yield Row(f"bytes, published / digests, {nodes} nodes", "times", saved)
         for period in (QUICK, SLOW):
             for adapts in (False, True):
                 case = replace(usual, period=period, adapts=adapts)
                 about = f"period {period}{', adapts' if adapts else ''}, {nodes} nodes"
-                yield Row(f"without holes, {about}", "share of nodes", results.sample(case, hole_free))
+                yield Row(f"without holes, {about}", "% of nodes", results.sample(case, hole_free))
                 yield Row(f"delay, {about}", "ticks", of(results, case, "ordered_ticks"))
                 if adapts:
                     yield Row(f"period at the end, {about}", "ticks", of(results, case, "mean_period"))
@@ -142,7 +142,7 @@ def of(results: Results[EptoCase, Improved], case: EptoCase, name: str) -> Sampl
 
 
 def hole_free(improved: Improved) -> float:
-    """The share of nodes that delivered everything in order."""
+    """The share of nodes that delivered everything in order, in percent."""
     return in_same_order(improved.outcome)
 
 

@@ -33,7 +33,7 @@ from antiphon.simulator.schedules import CRASH, PAUSE, PUBLISH, Operation, pick,
 EPTO_STREAM = 11
 """Names the stream of random numbers; 1 to 10 are those of the simulator and of other schedules."""
 
-EVENT_LIMIT = 5_000_000
+EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
 CALM_ROUND = 1000

@@ -2,7 +2,9 @@
 
 Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
 often it had been relayed when it came last. A ball is built from the slots that are to be relayed, and read into them.
-Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on.
+Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is
+looked at for every entry and in every round lies in flat arrays by slot, and events themselves are touched only when
+something happens to them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 
 NOT_IN_BALL: Final[i64] = -1
+UNBORN: Final[i64] = 1 << 60
+"""Of an event that the ordering component has not been told of."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -58,7 +62,12 @@ class Dissemination:
         # What this node knows of, by slot; a slot is free again when its event is done and in no ball.
         self._slot_of: Final[IntegerMap] = IntegerMap()
         self._known: Final[list[Known | None]] = []
+        self._publications: Final[list[Stamped | None]] = []
+        self._names: vec[i64] = vec[i64]()
+        self._stamps: vec[i64] = vec[i64]()
         self._hops: vec[i64] = vec[i64]()
+        self._born: vec[i64] = vec[i64]()
+        self._is_done: vec[i64] = vec[i64]()
         self._free: Final[list[i64]] = []
         self._in_ball: list[i64] = []
         # Counted for measurements.
@@ -102,8 +111,10 @@ class Dissemination:
                     relayed = self._hops
                 if hops[position] < ttl:
                     self._put_in_ball(slot, hops[position])
-                else:
+                elif self.round + 1 - hops[position] < self._born[slot]:
                     self._offer(slot, self.round + 1 - hops[position])
+                    if self._is_done[slot] != 0 and relayed[slot] == NOT_IN_BALL:
+                        self._forget(slot)
             position += 1
         self.payloads.ask(sender)
 
@@ -116,11 +127,21 @@ class Dissemination:
         if len(self._free) > 0:
             slot = self._free.pop()
             self._known[slot] = event
+            self._publications[slot] = publication
+            self._names[slot] = name
+            self._stamps[slot] = stamp
             self._hops[slot] = NOT_IN_BALL
+            self._born[slot] = UNBORN
+            self._is_done[slot] = 0
         else:
             slot = len(self._known)
             self._known.append(event)
+            self._publications.append(publication)
+            self._names = append(self._names, name)
+            self._stamps = append(self._stamps, stamp)
             self._hops = append(self._hops, NOT_IN_BALL)
+            self._born = append(self._born, UNBORN)
+            self._is_done = append(self._is_done, 0)
         self._slot_of.put(name, slot)
         if publication is not None:
             self.payloads.has(publication)
@@ -137,11 +158,13 @@ class Dissemination:
         self._hops[slot] = hops
 
     def _offer(self, slot: i64, born: i64) -> None:
+        """Tell the ordering component of an event, or that it is older than was known."""
+        self._born[slot] = born
         event = self._known[slot]
         assert event is not None, "a slot in use has an event"
         self.ordering.offer(event, born)
-        if event.state == DONE and self._hops[slot] == NOT_IN_BALL:
-            self._forget(slot)
+        if event.state == DONE:
+            self._is_done[slot] = 1
 
     def _forget(self, slot: i64) -> None:
         event = self._known[slot]
@@ -150,6 +173,7 @@ class Dissemination:
             self.payloads.given_up(event.name)
         self._slot_of.remove(event.name)
         self._known[slot] = None
+        self._publications[slot] = None
         self._hops[slot] = NOT_IN_BALL
         self._free.append(slot)
 
@@ -172,17 +196,15 @@ class Dissemination:
         whole = not self._digests
         latest: i64 = 0
         for slot in self._in_ball:
-            event = self._known[slot]
-            assert event is not None, "a slot in a ball has an event"
             hops = self._hops[slot] + 1
             self._hops[slot] = hops
-            names = append(names, event.name)
-            stamps = append(stamps, event.stamp)
+            names = append(names, self._names[slot])
+            stamps = append(stamps, self._stamps[slot])
             counts = append(counts, hops)
-            latest = max(latest, event.stamp)
+            latest = max(latest, self._stamps[slot])
             # Where balls name events, the payload goes with the first relay, which is the publisher's own.
             if whole or hops == 1:
-                publication = event.publication
+                publication = self._publications[slot]
                 assert publication is not None, "whole balls and own events have their payload"
                 carried.append(publication)
         return Ball(self._me, self._topic, names, stamps, counts, carried, whole, latest)
@@ -201,9 +223,9 @@ class Dissemination:
         relayed = self._in_ball
         self._in_ball = []
         for slot in relayed:
-            event = self._known[slot]
-            assert event is not None, "a slot in a ball has an event"
-            self.ordering.offer(event, self.round - self._hops[slot])
+            born = self.round - self._hops[slot]
+            if born < self._born[slot]:
+                self._offer(slot, born)
         latest_birth = self.round - self._ages * self.ttl - 1
         self._deliver(latest_birth)
         for slot in relayed:
@@ -211,8 +233,7 @@ class Dissemination:
                 self._in_ball.append(slot)
                 continue
             self._hops[slot] = NOT_IN_BALL
-            event = self._known[slot]
-            if event is not None and event.state == DONE:
+            if self._is_done[slot] != 0:
                 self._forget(slot)
 
     def _deliver(self, latest_birth: i64) -> None:
@@ -232,6 +253,7 @@ class Dissemination:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = self._slot_of.get(event.name, -1)
         assert slot >= 0, "an event that waits is known"
+        self._is_done[slot] = 1
         if self._hops[slot] == NOT_IN_BALL:
             self._forget(slot)
 
@@ -248,6 +270,7 @@ class Dissemination:
         event = self._known[slot]
         if event is not None and event.publication is None and event.stamp == publication.stamp:
             event.publication = publication
+            self._publications[slot] = publication
             self.payloads.has(publication)
             self._listener.heard(publication)
 

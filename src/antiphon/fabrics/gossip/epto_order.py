@@ -156,7 +156,7 @@ class Ordering:
         raise NotImplementedError
 
     def next(self) -> Known | None:
-        """What is to be delivered next, if that is certain."""
+        """What keeps all others back, if there is something: the event that is to be delivered next."""
         raise NotImplementedError
 
     def give_up(self, event: Known) -> None:

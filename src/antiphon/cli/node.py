@@ -41,8 +41,9 @@ def node(
     durability: Annotated[
         Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
     ] = None,
-    fabric: Annotated[Word, setting("cube|tree", "How nodes are connected; cube.")] = None,
+    fabric: Annotated[Word, setting("cube|tree|gossip", "How nodes are connected; cube.")] = None,
     tree: Annotated[Word, setting("FILE.toml", "With fabric tree: all its brokers, the same file for each.")] = None,
+    gossip: Annotated[Word, setting("FILE.toml", "With fabric gossip: how nodes behave, unless by default.")] = None,
     order: Annotated[
         Word, setting("none|fifo|causal|total", "For messages that do not name one; the default is causal.")
     ] = None,
@@ -52,6 +53,10 @@ def node(
     retention_bytes: Annotated[Number, setting("BYTES", "How much of each topic is kept; the default is all.")] = None,
     retention_seconds: Annotated[
         Seconds, setting("S", "For how long messages are kept; the default is for ever.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        setting("TOPIC", "A topic or pattern of which the node is a member from the start; repeatable."),
     ] = None,
     window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
     gather_seconds: Annotated[Seconds, setting("S", "How long what is sent waits for more; 0, not at all.")] = None,

@@ -41,10 +41,10 @@ def torture(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
     live: Annotated[
-        bool, typer.Option("--live", help="Real brokers in processes, killed at random; with --fabric tree.")
+        bool, typer.Option("--live", help="Real nodes in processes, killed at random; with --fabric tree or gossip.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: rounds begin for so long.")] = 60.0,
-    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: brokers of a round.")] = 8,
+    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: nodes of a round.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.

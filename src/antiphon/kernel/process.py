@@ -110,10 +110,24 @@ class Process:
         """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
         raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
 
+    def refusal(self, order: i64) -> str | None:
+        """Why a publication in some order cannot be accepted now, and what to do; nothing if it can.
+
+        Hosts ask before they publish. What was accepted is delivered, however long that takes.
+        """
+        return None
+
     def room(self, topic: i64) -> i64:
         """How many publications on a topic would begin at once; further ones queue in the process.
 
         Hosts that can wait hand in no more than that, so that nothing queues without bound.
+        """
+        return UNBOUNDED
+
+    def first_unsettled(self, topic: i64) -> i64:
+        """The number of this node's first publication on a topic that may still be lost with the node.
+
+        It is settled when all members are known to have it. ``UNBOUNDED`` if there is none, or if nobody knows.
         """
         return UNBOUNDED
 

@@ -12,6 +12,14 @@ from antiphon.lab.aggregation_figures import FIG_4_4, FIG_4_5
 from antiphon.lab.aggregation_packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon.lab.aggregation_trees import FIG_4_9
 from antiphon.lab.better import BETTER
+from antiphon.lab.brisa_churn import TABLE_4_1 as BRISA_TABLE_4_1
+from antiphon.lab.brisa_network import FIG_4_10, FIG_4_11, FIG_4_12
+from antiphon.lab.brisa_structure import FIG_4_3 as BRISA_4_3
+from antiphon.lab.brisa_structure import FIG_4_7 as BRISA_4_7
+from antiphon.lab.brisa_structure import FIG_4_8 as BRISA_4_8
+from antiphon.lab.brisa_structure import FIG_4_9 as BRISA_4_9
+from antiphon.lab.brisa_structure import PATHS
+from antiphon.lab.brisa_trees import FIG_4_13, FIG_4_14, FIG_4_15, FIG_4_16
 from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
@@ -28,6 +36,7 @@ from antiphon.lab.experiment import Experiment
 from antiphon.lab.ginger_cost import COST
 from antiphon.lab.ginger_latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
 from antiphon.lab.ginger_reconfiguration import RECONFIGURATION
+from antiphon.lab.gossip_overlays import FAILURES, OVERLAYS
 from antiphon.lab.many_topics import FIG_5_10
 from antiphon.lab.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
@@ -66,6 +75,21 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FAULTS_AND_LATENCY,
     KEYS_AND_LATENCY,
     COST,
+    BRISA_4_3,
+    BRISA_4_7,
+    BRISA_4_8,
+    BRISA_4_9,
+    PATHS,
+    FIG_4_10,
+    FIG_4_11,
+    FIG_4_12,
+    BRISA_TABLE_4_1,
+    FIG_4_13,
+    FIG_4_14,
+    FIG_4_15,
+    FIG_4_16,
+    OVERLAYS,
+    FAILURES,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,

@@ -156,6 +156,11 @@ class FrameWriter:
         self.queued_bytes = 0
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._transport is not None
+
+    @property
     def queued_frames(self) -> int:
         """How many frames wait for the next write."""
         return len(self._queue) // 2
@@ -218,6 +223,7 @@ class OutgoingLink(FrameWriter):
         when_refused: Callable[[OutgoingLink, str, bool], None],
         connect_seconds: float = 0.0,
         silent_seconds: float | None = None,
+        when_opened: Callable[[OutgoingLink], None] | None = None,
     ) -> None:
         super().__init__()
         self.address = address
@@ -227,6 +233,7 @@ class OutgoingLink(FrameWriter):
         self._when_refused = when_refused
         self._connect_seconds = connect_seconds
         self._silent_seconds = silent_seconds
+        self._when_opened = when_opened
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, frame: bytes) -> None:
@@ -258,6 +265,8 @@ class OutgoingLink(FrameWriter):
             limit_silence(transport, self._silent_seconds)
         transport.write(len(self._hello).to_bytes(LENGTH_BYTES, "little") + self._hello)
         self.attach(transport)
+        if self._when_opened is not None:
+            self._when_opened(self)
 
     async def _try(self) -> asyncio.Transport:
         host, port = split_address(self.address)

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
-from antiphon.live.subscription import Subscription
+from antiphon.live.subscription import EmptySubscription, Subscription
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.quantities import quantity
 
@@ -42,6 +42,7 @@ def status_of(node: Node) -> dict[str, Any]:
         "fabric": node.settings.fabric,
         "peers": [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()],
         "clients": len(node.clients),
+        "resumed_clients": node.sessions.resumed,
         "troubles": troubles_of(node),
         "bytes_sent": sum(link.bytes_sent for link in links),
         "frames_sent": sum(link.frames_sent for link in links),
@@ -50,13 +51,18 @@ def status_of(node: Node) -> dict[str, Any]:
         "unfinished": 0 if process is None else int(process.unfinished()),
         "commits": 0 if node.commit is None else node.commit.commits,
         "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
-        "topics": {topic.name: topic_status(topic) for topic in node.topics.values()},
+        "topics": {
+            topic.name: topic_status(topic) | node.cluster.figures_of(topic.number) for topic in node.topics.values()
+        },
+        **node.cluster.figures(),
     }
 
 
 def topic_status(topic: LiveTopic) -> dict[str, Any]:
     """The figures of one topic."""
-    subscriptions = [sink for sink in topic.sinks if isinstance(sink, Subscription)]
+    subscriptions = [
+        sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
+    ]
     outbox = topic.outbox
     return {
         "delivered_messages": topic.delivered_messages,
@@ -65,6 +71,8 @@ def topic_status(topic: LiveTopic) -> dict[str, Any]:
         "subscriptions": len(subscriptions) + topic.readers,
         "lag": max((sub.queued for sub in subscriptions), default=0),
         "dropped": sum(sub.dropped for sub in subscriptions),
+        "repeated_batches": topic.repeated_batches,
+        "lost_batches": topic.lost_batches,
         "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
@@ -86,6 +94,7 @@ def troubles_of(node: Node) -> list[str]:
 NODE_METRICS: Final = {
     "peers": GaugeMetricFamily,
     "clients": GaugeMetricFamily,
+    "resumed_clients": CounterMetricFamily,
     "bytes_sent": CounterMetricFamily,
     "frames_sent": CounterMetricFamily,
     "writes": CounterMetricFamily,
@@ -100,6 +109,8 @@ TOPIC_METRICS: Final = {
     "delivered_bytes": CounterMetricFamily,
     "published": CounterMetricFamily,
     "dropped": CounterMetricFamily,
+    "repeated_batches": CounterMetricFamily,
+    "lost_batches": CounterMetricFamily,
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,
     "unsent": GaugeMetricFamily,

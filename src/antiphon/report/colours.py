@@ -31,6 +31,19 @@ COLOURS = {
     "total order": "orange",
     "Ginger, ours": "green",
     "fault tolerance": "green",
+    "expanded views": "blue",
+    "fixed views": "amber",
+    "BRISA tree": "blue",
+    "BRISA DAG": "purple",
+    "flooding": "orange",
+    "delay-aware": "green",
+    "heavy tail": "orange",
+    "counting": "slate",
+    "HyParView": "blue",
+    "Cyclon": "orange",
+    "Newscast": "purple",
+    "Scamp": "green",
+    "random graph": "slate",
 }
 
 DASHES = ("", "7 4", "2 3.5", "11 3 2 3")

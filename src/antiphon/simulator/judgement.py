@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.lives import changes_lives, evidence_of_lives, failing_nodes, failing_publisher, separate_lives
 from antiphon.simulator.protocols import PROTOCOLS
-from antiphon.simulator.scenario import CrashFault, LeaveFault, PartitionFault, PauseFault, ResumeFault, Scenario
+from antiphon.simulator.scenario import (
+    CrashFault,
+    LeaveFault,
+    PartitionFault,
+    PauseFault,
+    ResumeFault,
+    Scenario,
+    expand_nodes,
+)
 from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.simulator.workload import plan
 from antiphon.trace.oracle import evidence, judge
@@ -124,8 +132,9 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
+    heals = PROTOCOLS[scenario.protocol].needs_connections
     if (scenario.network.loss > 0 and not recovers) or any(
-        isinstance(fault, PartitionFault) for fault in scenario.faults
+        isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
         return True
     return paused_for_ever(scenario)
@@ -177,6 +186,25 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     return complaints
 
 
+def nodes_apart(scenario: Scenario) -> set[int]:
+    """Who may have published on a side of a partition that was not asked when a total publication was completed.
+
+    What they publish in a weaker order is in its place among total publications on their own side only. If the council
+    may follow the partitions, nobody can say from outside which side is asked.
+    """
+    apart: set[int] = set()
+    newcomers = scenario.absent_at_start()
+    for fault in scenario.faults:
+        if isinstance(fault, PartitionFault):
+            group = set(expand_nodes(fault.groups[0], scenario.nodes))
+            others = set(range(scenario.nodes)) - group
+            voices, other_voices = len(group - newcomers), len(others - newcomers)
+            apart |= group if voices < other_voices else others
+            if voices == other_voices or scenario.protocol_options.get("council", 1) > 0:
+                return set(range(scenario.nodes))
+    return apart
+
+
 def publishes_in_two_lives(scenario: Scenario) -> int | None:
     """A node that publishes before and after a crash or a leave, so that two publications have one name."""
     ends: dict[int, list[int]] = {}
@@ -220,7 +248,8 @@ def judge_run(
     mortal = failing_nodes(scenario)
     if mortal:
         table = separate_lives(table, scenario.nodes)
-    circles, circle = judge_total_order(table) if TOTAL_ORDER in promises else (0, None)
+    apart = nodes_apart(scenario)
+    circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
     default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}

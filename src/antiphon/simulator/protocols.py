@@ -7,7 +7,7 @@ answers with what builds its process at one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -76,6 +76,8 @@ class Setting:
     """Per topic, who is a member from the start; nothing for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
+    absent: Collection[int] = ()
+    """Who joins later."""
     loss: float = 0.0
     """The probability that a message is lost."""
     seed: int = 1
@@ -376,8 +378,9 @@ def orders_of_brisa(process: Process) -> list[Order]:
 
 def prepare_tree(setting: Setting) -> Builder:
     """A tree of brokers."""
-    builder = published_tree_builder if isinstance(setting.options, PublishedTreeOptions) else tree_builder
-    return builder(setting.options, setting.nodes, setting.order, setting.members)
+    if isinstance(setting.options, PublishedTreeOptions):
+        return published_tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+    return tree_builder(setting.options, setting.nodes, setting.order, setting.members, absent=setting.absent)
 
 
 def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int) -> Mistake | None:

@@ -125,6 +125,7 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
+        absent = scenario.absent_at_start()
         setting = Setting(
             self.cube,
             scenario.nodes,
@@ -132,6 +133,7 @@ class Simulation:
             options,
             members,
             scenario.mixes_orders(),
+            absent,
             scenario.network.loss,
             scenario.seed,
         )
@@ -145,7 +147,7 @@ class Simulation:
             scenario.seed,
             recorder,
             can_fail=len(scenario.faults) > 0,
-            absent=scenario.absent_at_start(),
+            absent=absent,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)

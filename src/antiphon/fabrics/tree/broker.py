@@ -20,7 +20,7 @@ from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.totals import Totals
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed
-from antiphon.kernel.process import order_name
+from antiphon.kernel.process import UNBOUNDED, order_name
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -50,9 +50,23 @@ class TreeBroker(Totals):
         self._go_on(state)
         return state.published
 
+    def refusal(self, order: i64) -> str | None:
+        chosen = self.options.strength if order == UNSPECIFIED else order
+        if chosen != TOTAL or self.can_order:
+            return None
+        absent = ", ".join(str(broker) for broker in self.current.absent)
+        return (
+            f"this part of the tree cannot order totally: brokers {absent} cannot be reached, and without them there "
+            f"is no majority; publish in another order, or wait until they are back"
+        )
+
     def room(self, topic: i64) -> i64:
         state = self.topic(topic)
         return self.options.window - (state.published - state.settled)
+
+    def first_unsettled(self, topic: i64) -> i64:
+        state = self.topics.get(topic)
+        return UNBOUNDED if state is None else state.first_unsettled()
 
     def subscribe(self, topic: i64) -> None:
         self._wish(self.topic(topic), True)

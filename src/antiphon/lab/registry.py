@@ -14,6 +14,9 @@ from antiphon.lab.aggregation_trees import FIG_4_9
 from antiphon.lab.better import BETTER
 from antiphon.lab.brisa_churn import TABLE_4_1 as BRISA_TABLE_4_1
 from antiphon.lab.brisa_network import FIG_4_10, FIG_4_11, FIG_4_12
+from antiphon.lab.brisa_rivals_figures import FIG_4_17, FIG_4_18
+from antiphon.lab.brisa_rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
+from antiphon.lab.brisa_rivals_recovery import FIG_4_19
 from antiphon.lab.brisa_structure import FIG_4_3 as BRISA_4_3
 from antiphon.lab.brisa_structure import FIG_4_7 as BRISA_4_7
 from antiphon.lab.brisa_structure import FIG_4_8 as BRISA_4_8
@@ -90,6 +93,10 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_16,
     OVERLAYS,
     FAILURES,
+    FIG_4_17,
+    FIG_4_18,
+    BRISA_TABLE_4_3,
+    FIG_4_19,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,

@@ -216,7 +216,8 @@ def two_parents(found: Measured) -> float:
 
 def name_of(case: Stream) -> str:
     """A shape in few words."""
-    return f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
+    text = f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
+    return text if case.strategy == "first-come" else f"{text}, {case.strategy}"
 
 
 def pair_ratios(

@@ -422,7 +422,7 @@ FIG_4_3: Experiment[Stream, Measured] = Experiment(
     name="brisa/fig-4.3",
     document="thesis of M. Matos, Figure 4.3",
     description="floods over HyParView: duplicates by size of the view, 512 processes",
-    default=SMALL,
+    default=Plan((PROCESSES,), repetitions=1, large_repetitions=1),
     full=LARGE,
     parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": FLOOD_VIEWS, "expansion": [2, 1]},
     cases=flood_cases,

@@ -20,6 +20,7 @@ COMPILED = (
     "simulator/actions.py",
     "simulator/calendar.py",
     "simulator/engine.py",
+    "simulator/connections.py",
     "simulator/events.py",
     "simulator/links.py",
     "simulator/network.py",

@@ -263,7 +263,7 @@ def test_sizes_are_counted_by_hand() -> None:
     assert (size_of(proposal, False), size_of(proposal, True)) == (8 * 6 + 5, 8 * 7 + 5)
     closed = Closed(1, 1, 0, 1)
     assert (size_of(closed, False), size_of(closed, True)) == (24, 32)
-    assert size_of(Report(1, 5, {0: {4: 10, 5: 3}, 1: {}}), True) == 8 * (2 + 5 + 1)
+    assert size_of(Report(1, 5, 1, {0: {4: 10, 5: 3}, 1: {}}), True) == 8 * (3 + 5 + 1)
 
 
 def keyed(payload: bytes) -> Keyed:

@@ -13,13 +13,27 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.gossip import hyparview
+from antiphon.fabrics.gossip import messages as gossip
+from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
 from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message
 from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
-from antiphon.live.wire import CUBE_KINDS, ENCLOSED, FIELDS, KINDS, NESTED, TREE_KINDS, Codec, parameters
+from antiphon.live.wire import (
+    CUBE_KINDS,
+    ENCLOSED,
+    FIELDS,
+    GOSSIP_KINDS,
+    KINDS,
+    NESTED,
+    TREE_KINDS,
+    Codec,
+    parameters,
+)
 from antiphon.orders.order import Ordered
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
@@ -46,11 +60,43 @@ keyed = st.builds(
 )
 items = st.builds(tree.Item, sources, sequences, st.integers(0, 2), keyed)
 joins = st.builds(tree.Join, topics, st.none() | frontiers, frontiers, frontiers, st.lists(items, max_size=2))
+bodies = st.lists(st.lists(sources, min_size=1, max_size=4), max_size=2)
+councils = st.builds(Council, sequences, bodies)
+epochs = st.integers(0, MOST)
 overlays = st.builds(
-    lambda epoch, count: Overlay(epoch, 0, {broker: (broker - 1) // 2 if broker else -1 for broker in range(count)}),
-    sequences,
+    lambda epoch, count, absent, council, can_order: Overlay(
+        epoch,
+        0,
+        {broker: (broker - 1) // 2 if broker else -1 for broker in range(count)},
+        absent,
+        council,
+        can_order,
+    ),
+    epochs,
     st.integers(1, 9),
+    st.lists(sources, max_size=3),
+    councils,
+    st.booleans(),
 )
+
+nodes = st.lists(sources, max_size=4).map(array_of)
+positions = st.builds(gossip.Position, nodes, st.integers(-1, 64))
+pairs = st.lists(st.tuples(sources, sequences), max_size=3).map(lambda found: [part for pair in found for part in pair])
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> gossip.Report:
+    """Reports whose lists fit together."""
+    numbers = draw(pairs)
+    floors = numbers[1::2] if draw(st.booleans()) else []
+    places = draw(st.lists(positions, max_size=3))
+    figures = [draw(st.integers(0, MOST)) for _ in range(3)]
+    pulses = draw(pairs)
+    return gossip.Report(
+        array_of(numbers), array_of(floors), array_of([64 * number for number in range(len(places))]), places,
+        array_of(pulses), *figures,
+    )  # fmt: skip
+
 
 FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "source": sources,
@@ -73,9 +119,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "number": sequences,
     "kind": st.integers(0, 2),
     "publication": keyed,
-    "epoch": sequences,
+    "epoch": epochs,
     "root": sources,
-    "champion": st.just(0),
+    "champion": sources,
     "overlay": overlays,
     "parents": st.dictionaries(sources, st.integers(-1, 9), max_size=4),
     "route": st.lists(sources, max_size=4),
@@ -91,16 +137,54 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_forced": st.booleans(),
     "is_granted": st.booleans(),
     "is_settled": st.booleans(),
+    "is_apart": st.booleans(),
+    "is_final": st.booleans(),
+    "can_order": st.booleans(),
+    "absent": st.lists(sources, max_size=3),
+    "council": councils,
+    "bodies": bodies,
+    "key": st.integers(0, (1 << 28) - 1),
+    "path": nodes,
+    "depth": st.integers(-1, 64),
+    "position": positions,
+    "positions": st.lists(positions, max_size=3),
+    "report": reports(),
+    "last": sequences,
+    "numbers": integers,
+    "floors": integers,
+    "pulses": integers,
+    "uptime": st.integers(LEAST, MOST),
+    "load": st.integers(0, MOST),
+    "bandwidth": st.integers(0, MOST),
+    "stamp": st.integers(LEAST, MOST),
+    "echo": st.integers(LEAST, MOST),
+    "held": st.integers(LEAST, MOST),
+    "hops": st.integers(0, 9),
+    "nodes": nodes,
+    "is_upward": st.booleans(),
+    "is_answer": st.booleans(),
+    "is_urgent": st.booleans(),
+    "wants_pulse": st.booleans(),
+}
+SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
+    (gossip.Data, "publication"): ordered,
+    (gossip.Resent, "publication"): ordered,
+    (gossip.Welcome, "frontier"): integers,
 }
 
-any_message = st.sampled_from([kind for kind in KINDS if kind not in ENCLOSED]).flatmap(
-    lambda kind: st.tuples(*(FIELD_VALUES[name] for name in parameters(kind))).map(lambda values: kind(*values))
-)
+
+def values_of(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Messages of a class."""
+    fields = [SPECIAL_VALUES.get((kind, name), FIELD_VALUES[name]) for name in parameters(kind)]
+    return st.tuples(*fields).map(lambda values: kind(*values))
+
+
+any_message = st.sampled_from([kind for kind in KINDS if kind not in ENCLOSED]).flatmap(values_of)
 
 
 def comparable(value: object) -> object:
     """A message, a list or a flat array as plain data that can be compared."""
-    if isinstance(value, (Message, Overlay)):
+    if isinstance(value, (Message, Overlay, Council, gossip.Position, gossip.Report)):
         return (type(value), [comparable(getattr(value, name)) for name in parameters(type(value))])
     if isinstance(value, (int, bytes, bool, dict)) or value is None:
         return value
@@ -143,7 +227,14 @@ def messages_of_the_tree() -> list[type[Message]]:
     return [kind for kind in found if kind not in (Message, tree.Known)]
 
 
-@pytest.mark.parametrize("kind", messages_of_the_cube() + messages_of_the_tree())
+def messages_of_gossip() -> list[type[Message]]:
+    """The classes of BRISA and HyParView that are sent; ``SamplingMessage`` is only what some of them share."""
+    found = [kind for module in (gossip, hyparview) for _, kind in inspect.getmembers(module, inspect.isclass)]
+    sent = [kind for kind in found if issubclass(kind, Message)]
+    return [kind for kind in sent if kind not in (Message, SamplingMessage)]
+
+
+@pytest.mark.parametrize("kind", messages_of_the_cube() + messages_of_the_tree() + messages_of_gossip())
 def test_no_message_of_the_protocol_was_forgotten(kind: type[Message]) -> None:
     assert kind in KINDS
     assert set(parameters(kind)) <= {*FIELDS, *NESTED}
@@ -155,14 +246,18 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
-        "Keyed", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave", "ParentRequest",
-        "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect", "Report",
-        "Stable",
+        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave",
+        "ParentRequest", "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect",
+        "Report", "Stable", "Carry", "Begun",
+        "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
+        "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
+        "ShuffleReply",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
-        "CreditWanted": 105, "Expelled": 106,
+        "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
+        "ContactsAre": 113,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159,
     }  # fmt: skip
@@ -267,6 +362,10 @@ def test_a_fabric_understands_its_own_messages_only() -> None:
     assert isinstance(Codec(CONTROLS, TREE_KINDS).decode(encoded), tree.Install)
     with pytest.raises(ProtocolError):
         Codec(CONTROLS, CUBE_KINDS).decode(encoded)
+    fetch = Codec(CONTROLS, GOSSIP_KINDS).encode(gossip.Fetch(1, 2, array_of([3])))
+    assert isinstance(Codec(CONTROLS, GOSSIP_KINDS).decode(fetch), gossip.Fetch)
+    with pytest.raises(ProtocolError):
+        Codec(CONTROLS, TREE_KINDS).decode(fetch)
 
 
 def test_parts_of_messages_are_no_messages() -> None:
@@ -294,6 +393,26 @@ def test_parents_that_are_no_tree_are_refused(parents: dict[int, int], wrong: st
         Codec().decode(Codec().encode(tree.Install(Overlay(1, 0, parents))))
 
 
-def test_a_champion_from_outside_the_tree_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="not in the tree"):
-        Codec().decode(Codec().encode(tree.Claim(0, 7, Overlay(1, 0, {0: -1}))))
+def report_of(numbers: list[int], floors: list[int], keys: list[int], pulses: list[int]) -> gossip.Report:
+    return gossip.Report(array_of(numbers), array_of(floors), array_of(keys), [], array_of(pulses), 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        report_of([1], [], [], []),
+        report_of([1, 5, 2, 6], [5], [], []),
+        report_of([1, 5], [], [64], []),
+        report_of([1, 5], [], [], [7]),
+        report_of([1 << 22, 5], [], [], []),
+    ],
+    ids=["half a pair", "a floor too few", "no position", "half a pulse", "nobody"],
+)
+def test_a_report_that_does_not_fit_together_is_refused(report: gossip.Report) -> None:
+    with pytest.raises(ProtocolError):
+        Codec().decode(Codec().encode(gossip.Beat(1, 2, report, 3, 4, 5)))
+
+
+def test_a_shuffle_of_impossible_nodes_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        Codec().decode(Codec().encode(hyparview.ShuffleReply(1, 2, array_of([-1]))))

@@ -41,8 +41,9 @@ def node(
     durability: Annotated[
         Word, setting("disk|memory", "When a message is accepted; disk is the default with --data.")
     ] = None,
-    fabric: Annotated[Word, setting("cube|tree", "How nodes are connected; cube.")] = None,
+    fabric: Annotated[Word, setting("cube|tree|gossip", "How nodes are connected; cube.")] = None,
     tree: Annotated[Word, setting("FILE.toml", "With fabric tree: all its brokers, the same file for each.")] = None,
+    gossip: Annotated[Word, setting("FILE.toml", "With fabric gossip: how nodes behave, unless by default.")] = None,
     order: Annotated[
         Word, setting("none|fifo|causal|total", "For messages that do not name one; the default is causal.")
     ] = None,

@@ -45,14 +45,21 @@ class Plan:
     metrics: bool = False
     settings: Sequence[str] = ()
     tree: Path | None = None
+    fabric: str = "cube"
+
+    @property
+    def survives_crashes(self) -> bool:
+        """Whether the others go on when one ends."""
+        return self.fabric != "cube"
 
     def flags(self, index: int, join: str | None) -> list[str]:
         """The flags of one node."""
         flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
         if join is not None:
             flags += ["--join", join]
+        flags += ["--fabric", self.fabric]
         if self.tree is not None:
-            flags += ["--fabric", "tree", "--tree", str(self.tree)]
+            flags += ["--tree", str(self.tree)]
         if self.data is not None:
             flags += ["--data", str(self.data / f"node-{index}")]
         if self.trace is not None:
@@ -108,6 +115,13 @@ class ProcessCluster:
         # They join all at once, so places in the cluster need not follow the order of the processes.
         self.members.sort(key=lambda member: int(member.about["node"]))
         self._tasks += [asyncio.ensure_future(self._watch(member)) for member in self.members]
+
+    async def add(self, join: str) -> Member:
+        """Start one more; done when it is in the cluster."""
+        member = await self._spawn(len(self.members), join)
+        await self._until_ready(member)
+        self._tasks.append(asyncio.ensure_future(self._watch(member)))
+        return member
 
     async def _spawn(self, index: int, join: str | None) -> Member:
         flags = self._plan.flags(index, join)

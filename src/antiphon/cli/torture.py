@@ -26,7 +26,7 @@ MAXIMUM_SHRUNK = 3
 
 
 def torture(
-    fabric: Annotated[str, typer.Option(help="How publications travel.")] = "cube",
+    fabric: Annotated[str, typer.Option(help="How publications travel: cube, gossip, epto or tree.")] = "cube",
     order: Annotated[
         str | None,
         typer.Option(help="none, fifo, causal or mixed; drawn for each schedule if not given.", show_default=False),
@@ -41,10 +41,10 @@ def torture(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
     live: Annotated[
-        bool, typer.Option("--live", help="Real brokers in processes, killed at random; with --fabric tree.")
+        bool, typer.Option("--live", help="Real nodes in processes, killed at random; with --fabric tree or gossip.")
     ] = False,
     seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: rounds begin for so long.")] = 60.0,
-    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: brokers of a round.")] = 8,
+    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: nodes of a round.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -137,6 +137,9 @@ def show(found: dict[str, Any]) -> None:
         mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
         about = f"{found['recovered']:,} by nodes that had lost all parents, in {mean:,.0f} ticks on average"
         table.add_row("repairs", f"{about}, {longest:,} at most")
+    for key, title in (("agreement", "agreement"), ("calm_agreement", "as in theory")):
+        if found[key]:
+            table.add_row(title, agreement_text(found[key]))
     violated = {kind: count for kind, count in found["violations"].items() if count}
     checked = ", ".join(found["violations"])
     table.add_row("violations", counts(violated) if violated else f"none; checked: {checked}")
@@ -145,6 +148,12 @@ def show(found: dict[str, Any]) -> None:
         table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
         table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
     output.console.print(table)
+
+
+def agreement_text(found: dict[str, Any]) -> str:
+    """A rate with its interval, and what theory says."""
+    rate = f"{found['rate']:.4f} of {found['publications']:,} publications, 95 % {found['low']:.4f}-{found['high']:.4f}"
+    return rate if found["theory"] is None else f"{rate}, theory {found['theory']:.4f}"
 
 
 def counts(found: dict[str, int]) -> str:

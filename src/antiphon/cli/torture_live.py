@@ -1,8 +1,11 @@
-"""``antiphon torture --live``: real brokers in processes of their own, killed at random under load, and audited.
+"""``antiphon torture --live``: real nodes in processes of their own, killed at random under load, and audited.
 
-A broker that was killed cannot return, so the time is filled with rounds: in each a whole tree is started, loses most
-of its brokers, and has to go on with the rest. A killed broker leaves no trace; those of the survivors are judged
-together. What the dead published may be lost with them, but not for some of the survivors only: that is *agreement*.
+The time is filled with rounds. In each a whole cluster is started and nodes are killed, while all of them publish and
+subscribe. A killed node leaves no trace; those of the others are judged together. What the dead published may be lost
+with them, but not for some only of those who were there from the beginning to the end: that is *agreement*.
+
+A broker that was killed cannot return: a tree loses most of its brokers and has to go on with the rest. Nodes of a
+gossip cluster are replaced by new ones (:mod:`antiphon.cli.torture_gossip`).
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ AGREEMENT = "agreement"
 STUCK_SECONDS = 30.0
 """Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
 
+QUIET = ["--log-level", "error"]
+"""What all nodes are told."""
+
 
 @dataclass
 class Figures:
@@ -54,7 +60,8 @@ class Figures:
 
     rounds: int = 0
     kills: int = 0
-    roots_killed: int = 0
+    founders_killed: int = 0
+    newcomers: int = 0
     accepted: int = 0
     messages: int = 0
     deliveries: int = 0
@@ -71,21 +78,23 @@ class Figures:
 def torture_live(fabric: str, seconds: float, nodes: int, seed: int, as_json: bool) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
+    from antiphon.cli.torture_gossip import GossipRound
 
-    if fabric != "tree":
-        raise UsageError("only a tree of brokers survives crashes; use --live with --fabric tree")
+    rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
+    if fabric not in rounds:
+        raise UsageError(f"nodes of a {fabric} do not survive crashes; use --live with --fabric {' or '.join(rounds)}")
     if nodes <= SURVIVORS:
-        raise UsageError(f"{SURVIVORS} brokers are left alive in each round; start more of them with --nodes")
+        raise UsageError(f"{SURVIVORS} nodes are left alive in each round; start more of them with --nodes")
     figures = Figures()
     begun = time.perf_counter()
     chance = random.Random(seed)
     while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < seconds):
         with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
-            antiphon.run(Round(figures, chance, nodes, Path(directory)).run())
-            judge(figures, Path(directory) / "traces")
+            stable = antiphon.run(rounds[fabric](figures, chance, nodes, Path(directory)).run())
+            judge(figures, Path(directory) / "traces", stable)
         if not as_json:
             output.errors.print(f"torture: {summary(figures)}", highlight=False)
-    found = {"seconds": time.perf_counter() - begun, "brokers": nodes, **vars(figures)}
+    found = {"seconds": time.perf_counter() - begun, "nodes": nodes, **vars(figures)}
     if as_json:
         output.print_json(found)
     else:
@@ -94,10 +103,10 @@ def torture_live(fabric: str, seconds: float, nodes: int, seed: int, as_json: bo
         raise typer.Exit(1)
 
 
-def judge(figures: Figures, traces: Path) -> None:
-    """Audit the traces of those who survived."""
+def judge(figures: Figures, traces: Path, stable: list[str]) -> None:
+    """Audit the traces of those who survived, and compare those who were there all the time, by the names of files."""
     files = files_in([traces])
-    count_disagreements(figures, files)
+    count_disagreements(figures, [file for file in files if file.stem in stable])
     found = audit_files(files)
     figures.messages += found.messages
     figures.deliveries += found.deliveries
@@ -108,7 +117,7 @@ def judge(figures: Figures, traces: Path) -> None:
 
 
 def count_disagreements(figures: Figures, files: list[Path]) -> None:
-    """Compare what the survivors delivered: all of them were subscribed from before the first message to the end."""
+    """Compare what nodes delivered that were subscribed from before the first message to the end."""
     from antiphon.trace.store import read_trace
 
     sets = []
@@ -127,75 +136,97 @@ def count_disagreements(figures: Figures, files: list[Path]) -> None:
 
 
 class Round:
-    """One tree, from its start to the end of the last broker."""
+    """One cluster, from its start to the end of the last node."""
 
     def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
-        self._figures = figures
-        self._chance = chance
-        port = any_ports(nodes)
-        tree = write_tree(directory / "tree.toml", nodes, port)
+        self.figures = figures
+        self.chance = chance
         (directory / "traces").mkdir()
-        plan = Plan(nodes, port, None, directory / "traces", settings=["--log-level", "error"], tree=tree)
-        self._cluster = ProcessCluster(plan, self._complain, self._ended)
+        self.cluster = ProcessCluster(self.plan(nodes, directory), self._complain, self._ended)
+        # Those that were there from the beginning to the end.
+        self.stable: list[Member] = []
+        self._load: list[asyncio.Task[None]] = []
         self._is_over = asyncio.Event()
         self._subscribers = 0
         self._all_subscribed = asyncio.Event()
 
-    async def run(self) -> None:
-        """Start, load, kill, wait for the survivors, stop."""
-        figures = self._figures
-        await self._cluster.start()
+    # What fabrics do differently.
+
+    def plan(self, nodes: int, directory: Path) -> Plan:
+        """What is started."""
+        raise NotImplementedError
+
+    async def trouble(self) -> None:
+        """Kill some, for as long as the round lasts, and say who is stable."""
+        raise NotImplementedError
+
+    def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
+        """Publish one message of any kind; the answer is to be awaited."""
+        raise NotImplementedError
+
+    async def agree(self, clients: list[Client], nodes: list[int]) -> None:
+        """Let the stable nodes say last words, and wait until all of them have everything."""
+        raise NotImplementedError
+
+    # What they share.
+
+    async def run(self) -> list[str]:
+        """Start, load, kill, wait for the survivors, stop; the names of the traces of those who were always there."""
+        figures = self.figures
+        await self.cluster.start()
         try:
-            load = [asyncio.ensure_future(self._publish(member)) for member in self._cluster.members]
+            for member in self.cluster.members:
+                self.load(member)
             await asyncio.wait(
-                [asyncio.ensure_future(self._all_subscribed.wait()), *load], return_when="FIRST_COMPLETED"
+                [asyncio.create_task(self._until_all_subscribed()), *self._load], return_when="FIRST_COMPLETED"
             )
-            await self._kill_some()
+            await self.trouble()
             self._is_over.set()
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    await asyncio.gather(*load)
-                    await self._agree(self._standing())
+                    await asyncio.gather(*self._load)
+                    await self._end_in_agreement()
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
                 figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
         finally:
-            slow = await self._cluster.stop()
+            slow = await self.cluster.stop()
         if slow:
             figures.stuck += 1
-            figures.examples.append(f"round {figures.rounds}: brokers {slow} could not leave")
+            figures.examples.append(f"round {figures.rounds}: nodes {slow} could not leave")
         figures.rounds += 1
+        return [f"node-{member.index}" for member in self.stable]
 
-    def _standing(self) -> list[Member]:
+    def standing(self) -> list[Member]:
         """Those that nobody has killed; a process that was killed takes a moment to end."""
-        return [member for member in self._cluster.alive if not member.is_expected_to_end]
+        return [member for member in self.cluster.alive if not member.is_expected_to_end]
 
-    async def _kill_some(self) -> None:
-        chance = self._chance
-        is_first = True
-        while len(self._standing()) > SURVIVORS:
-            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            alive = self._standing()
-            count = 2 if chance.random() < TOGETHER and len(alive) > SURVIVORS + 1 else 1
-            victims = chance.sample(alive, count)
-            if is_first and self._figures.rounds % 2 == 0:
-                # The root is never spared for long.
-                victims[0] = alive[0]
-            for victim in set(map(id, victims)):
-                self._kill(next(member for member in alive if id(member) == victim))
-            is_first = False
-
-    def _kill(self, member: Member) -> None:
+    def kill(self, member: Member) -> None:
+        """End one as a machine that loses power would."""
         member.is_expected_to_end = True
-        self._figures.kills += 1
-        self._figures.roots_killed += 1 if member.about["node"] == 0 else 0
+        self.figures.kills += 1
+        self.figures.founders_killed += 1 if member.about["node"] == 0 else 0
         member.process.kill()
 
-    async def _publish(self, member: Member) -> None:
-        """Publish at one broker until the round is over or the broker is gone."""
+    def load(self, member: Member) -> None:
+        """Let a client publish at a node."""
+        self._load.append(asyncio.create_task(self._publish(member)))
+
+    async def _end_in_agreement(self) -> None:
         import antiphon
 
-        chance = random.Random(self._chance.getrandbits(62))
+        clients = [await antiphon.connect(member.address) for member in self.stable]
+        try:
+            await self.agree(clients, [member.about["node"] for member in self.stable])
+        finally:
+            for client in clients:
+                await client.abandon()
+
+    async def _publish(self, member: Member) -> None:
+        """Publish at one node until the round is over or the node is gone."""
+        import antiphon
+
+        chance = random.Random(self.chance.getrandbits(62))
         try:
             async with antiphon.connect(member.address) as client:
                 await self._subscribe(client)
@@ -211,51 +242,73 @@ class Round:
         subscriptions = [client.subscribe(topic, callback=lambda _: None) for topic in TOPICS]
         await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
         self._subscribers += 1
-        if self._subscribers == len(self._cluster.members):
+        if self._subscribers == len(self.cluster.members):
             self._all_subscribed.set()
+        await self._all_subscribed.wait()
+
+    async def _until_all_subscribed(self) -> None:
         await self._all_subscribed.wait()
 
     async def _burst(self, client: Client, chance: random.Random) -> None:
         topic = chance.choice(TOPICS)
-        receipts = []
-        for _ in range(chance.randint(1, BURST_AT_MOST)):
-            keys = chance.sample(KEYS, chance.choice((1, 1, 2)))
-            receipts.append(client.publish(topic, b"x", order=chance.choice(ORDERS), keys=keys))
+        receipts = [self.publish_one(client, topic, chance) for _ in range(chance.randint(1, BURST_AT_MOST))]
         for receipt in receipts:
             await receipt
-            self._figures.accepted += 1
-
-    async def _agree(self, survivors: list[Member]) -> None:
-        """Every survivor publishes last words about all keys and hears those of all."""
-        import antiphon
-
-        clients = [await antiphon.connect(member.address) for member in survivors]
-        try:
-            for topic in TOPICS:
-                heard = [client.subscribe(topic) for client in clients]
-                await asyncio.gather(*(subscription.ready() for subscription in heard))
-                for client, member in zip(clients, survivors, strict=True):
-                    await client.publish(topic, b"last %d" % member.about["node"], order="total", keys=KEYS)
-                orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
-                if any(order != orders[0] for order in orders):
-                    raise PeerError(f"survivors heard last words in different orders: {orders}")
-        finally:
-            for client in clients:
-                await client.abandon()
+            self.figures.accepted += 1
 
     def _complain(self, index: int, line: str) -> None:
-        output.complain(f"broker {index}: {line}")
+        output.complain(f"node {index}: {line}")
 
     def _ended(self, member: Member) -> None:
-        self._figures.stuck += 1
-        self._figures.examples.append(
-            f"round {self._figures.rounds}: broker {member.about['node']} ended by itself with exit code "
+        self.figures.stuck += 1
+        self.figures.examples.append(
+            f"round {self.figures.rounds}: node {member.about['node']} ended by itself with exit code "
             f"{member.process.returncode}"
         )
 
 
+class TreeRound(Round):
+    """A tree of brokers, most of which are killed."""
+
+    def plan(self, nodes: int, directory: Path) -> Plan:
+        port = any_ports(nodes)
+        tree = write_tree(directory / "tree.toml", nodes, port)
+        return Plan(nodes, port, None, directory / "traces", settings=QUIET, tree=tree, fabric="tree")
+
+    async def trouble(self) -> None:
+        chance = self.chance
+        is_first = True
+        while len(self.standing()) > SURVIVORS:
+            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
+            alive = self.standing()
+            count = 2 if chance.random() < TOGETHER and len(alive) > SURVIVORS + 1 else 1
+            victims = chance.sample(alive, count)
+            if is_first and self.figures.rounds % 2 == 0:
+                # The root is never spared for long.
+                victims[0] = alive[0]
+            for victim in set(map(id, victims)):
+                self.kill(next(member for member in alive if id(member) == victim))
+            is_first = False
+        self.stable = self.standing()
+
+    def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
+        keys = chance.sample(KEYS, chance.choice((1, 1, 2)))
+        return client.publish(topic, b"x", order=chance.choice(ORDERS), keys=keys)
+
+    async def agree(self, clients: list[Client], nodes: list[int]) -> None:
+        """Every survivor publishes last words about all keys and hears those of all, in one order."""
+        for topic in TOPICS:
+            heard = [client.subscribe(topic) for client in clients]
+            await asyncio.gather(*(subscription.ready() for subscription in heard))
+            for client, node in zip(clients, nodes, strict=True):
+                await client.publish(topic, b"last %d" % node, order="total", keys=KEYS)
+            orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
+            if any(order != orders[0] for order in orders):
+                raise PeerError(f"survivors heard last words in different orders: {orders}")
+
+
 async def last_words(subscription: Subscription, count: int) -> list[bytes]:
-    """The last words of so many brokers, in the order in which they were heard."""
+    """The last words of so many nodes, in the order in which they were heard."""
     words: list[bytes] = []
     async for message in subscription:
         if message.value.startswith(b"last"):
@@ -270,7 +323,7 @@ def summary(figures: Figures) -> str:
     broken = sum(figures.violations.values()) + figures.stuck
     failed = f"{broken:,} promises broken" if broken else "nothing broken"
     return (
-        f"{figures.rounds} rounds, {figures.kills} brokers killed, {figures.messages:,} messages, "
+        f"{figures.rounds} rounds, {figures.kills} nodes killed, {figures.messages:,} messages, "
         f"{figures.deliveries:,} deliveries, {failed}"
     )
 
@@ -280,8 +333,9 @@ def show(found: dict[str, Any]) -> None:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("rounds", f"{found['rounds']} in {found['seconds']:.0f} s, {found['brokers']} brokers each")
-    table.add_row("killed", f"{found['kills']} brokers, {found['roots_killed']} of them the first root")
+    table.add_row("rounds", f"{found['rounds']} in {found['seconds']:.0f} s, {found['nodes']} nodes each")
+    killed = f"{found['kills']} nodes, {found['founders_killed']} of them the first of all"
+    table.add_row("killed", f"{killed}; {found['newcomers']} new ones came in their places")
     table.add_row("accepted", f"{found['accepted']:,} messages")
     table.add_row("judged", f"{found['messages']:,} messages, {found['deliveries']:,} deliveries")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)

@@ -32,8 +32,11 @@ def up(
         typer.Option(help="When a message is accepted; disk is the default with --data.", show_default=False),
     ] = None,
     fabric: Annotated[
-        Literal["cube", "tree"],
-        typer.Option(help="How they are connected: as a cube, or as a binary tree of brokers that survives crashes."),
+        Literal["cube", "tree", "gossip"],
+        typer.Option(
+            help="How they are connected: as a cube; as a binary tree of brokers, or by gossip, both of which survive "
+            "crashes."
+        ),
     ] = "cube",
     order: Annotated[
         Literal["none", "fifo", "causal", "total"], typer.Option(help="The order of messages that do not name one.")
@@ -77,7 +80,7 @@ def up(
     settings += ["--log-json"] if log_json else []
     with TemporaryDirectory(prefix="antiphon-") as directory:
         tree = write_tree(Path(directory) / "tree.toml", nodes, base) if fabric == "tree" else None
-        plan = Plan(nodes, base, data, trace, metrics, settings, tree)
+        plan = Plan(nodes, base, data, trace, metrics, settings, tree, fabric)
         antiphon.run(keep_up(plan, json, log_json))
 
 
@@ -89,7 +92,7 @@ async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
     def ended(member: Member) -> None:
         output.complain(
             f"node {member.about['node']} at {member.address} ended with exit code {member.process.returncode}; "
-            + ("the others go on without it" if plan.tree is not None else WAIT_IN_VAIN)
+            + ("the others go on without it" if plan.survives_crashes else WAIT_IN_VAIN)
         )
         if not cluster.alive:
             gone.set()

@@ -110,6 +110,13 @@ class Process:
         """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
         raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
 
+    def refusal(self, order: i64) -> str | None:
+        """Why a publication in some order cannot be accepted now, and what to do; nothing if it can.
+
+        Hosts ask before they publish. What was accepted is delivered, however long that takes.
+        """
+        return None
+
     def room(self, topic: i64) -> i64:
         """How many publications on a topic would begin at once; further ones queue in the process.
 

@@ -87,7 +87,7 @@ def size_of(message: Message, tolerates: bool) -> int:
     if isinstance(message, Collect):
         return WORD_BYTES * (3 + len(message.names))
     if isinstance(message, Report):
-        return WORD_BYTES * (2 + frontier_words(message.frontiers))
+        return WORD_BYTES * (3 + frontier_words(message.frontiers))
     assert isinstance(message, Stable), "brokers send each other nothing else while nothing fails"
     return WORD_BYTES * frontier_words(message.frontiers)
 

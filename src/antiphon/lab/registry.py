@@ -25,6 +25,12 @@ from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
 from antiphon.lab.discussion import FIG_5_9
+from antiphon.lab.epto_figures import FIG_5_7 as EPTO_5_7
+from antiphon.lab.epto_figures import FIG_5_8 as EPTO_5_8
+from antiphon.lab.epto_figures import FIG_5_9 as EPTO_5_9
+from antiphon.lab.epto_limits import FIG_5_10A as EPTO_5_10A
+from antiphon.lab.epto_limits import FIG_5_10B as EPTO_5_10B
+from antiphon.lab.epto_limits import FIG_5_11 as EPTO_5_11
 from antiphon.lab.experiment import Experiment
 from antiphon.lab.ginger_cost import COST
 from antiphon.lab.ginger_latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
@@ -83,6 +89,12 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_16,
     OVERLAYS,
     FAILURES,
+    EPTO_5_7,
+    EPTO_5_8,
+    EPTO_5_9,
+    EPTO_5_10A,
+    EPTO_5_10B,
+    EPTO_5_11,
 )
 
 

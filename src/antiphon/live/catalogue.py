@@ -3,6 +3,9 @@
 A node tells all others before it first publishes on a topic, and waits until they have answered. Who has a subscription
 by a pattern that matches answers when it is a member. So a message on a topic that nobody had heard of still reaches
 everybody who subscribed by a pattern before. A newcomer hears from each node on which topics that one publishes.
+
+Where nobody knows everybody, names pass from neighbour to neighbour, all of them when two become neighbours, and nobody
+waits: who subscribed by a pattern gets what is published from the moment it has heard of the topic and joined it.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ class Catalogue:
         # Subscriptions by pattern of this node's own application want it too.
         for subscription in [found for found in self._patterns if matches(found.pattern, name)]:
             await self._node.add_to(subscription, topic)
+        if not self._node.cluster.knows_everybody:
+            self._node.cluster.spread(Publishes([name], False))
+            self._node.settle()
+            return
         others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
         if not others:
             return
@@ -88,6 +95,10 @@ class Catalogue:
 
     def peer_publishes(self, identifier: int, message: Publishes) -> None:
         """A peer publishes on topics, some of which may be new here."""
+        if not self._node.cluster.knows_everybody:
+            fresh = [name for name in message.topics if name not in self.names]
+            if fresh:
+                self._node.cluster.spread(Publishes(fresh, False), identifier)
         for name in message.topics:
             self.names.add(name)
             wanting = [found for found in self._patterns if matches(found.pattern, name)]

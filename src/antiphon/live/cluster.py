@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from antiphon.fabrics.admission import Admission, AdmissionOptions, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
 from antiphon.live.clocks import monotonic_us
-from antiphon.live.controls import Admit
+from antiphon.live.controls import Admit, Control
 from antiphon.live.errors import JoinError
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import Membership
+from antiphon.live.membership import IncomingConnection, Membership
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -79,8 +79,11 @@ class Cluster(Membership):
     def awaited(self) -> list[str]:
         return [f"{peer}" for peer in self.admission.awaited()]
 
-    def admit(self, message: AdmissionMessage) -> None:
-        self.admission.receive(message)
+    def control_received(self, connection: IncomingConnection, message: Control) -> None:
+        if not isinstance(message, Admit):
+            super().control_received(connection, message)
+            return
+        self.admission.receive(message.message)
 
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance; also of one that has left and still answers."""

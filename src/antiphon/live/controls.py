@@ -6,13 +6,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from antiphon.fabrics.admission_messages import AdmissionMessage
+from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -72,4 +73,53 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
 
 
-PEER_CONTROLS: Final = (Hello, Refused, Admit, Publishes, PublishesHeard, CreditWanted, Expelled)
+class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
+    """A newcomer asks for an identifier; who has none to give hands the question on, so many times at most."""
+
+    newcomer: Peer
+    hops: Annotated[int, msgspec.Meta(ge=0, le=64)]
+
+
+class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A contact; of two, the one with the lower number is senior."""
+
+    number: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    contact: Peer
+
+
+class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
+    """The receiver has this identifier, those from ``first`` to below ``end`` to give to others, and these contacts."""
+
+    identifier: Identifier
+    first: Number
+    end: Number
+    contacts: list[Appointment]
+
+
+class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
+    """Who these are and where they live: said of the sender first, and of everybody before it is first spoken of."""
+
+    peers: list[Peer]
+
+
+class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
+    """The contacts that the sender knows of."""
+
+    contacts: list[Appointment]
+
+
+PEER_CONTROLS: Final = (
+    Hello,
+    Refused,
+    Admit,
+    Publishes,
+    PublishesHeard,
+    CreditWanted,
+    Expelled,
+    PlaceWanted,
+    PlaceGiven,
+    Acquaint,
+    ContactsAre,
+)
+MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre)
+"""Those by which nodes find each other; each fabric has its own."""

@@ -25,14 +25,17 @@ from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog
+from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
-from antiphon.live.wire import CUBE_KINDS, TREE_KINDS, Codec
+from antiphon.live.wire import FABRIC_KINDS, Codec
 
 if TYPE_CHECKING:
     from antiphon.live.tracing import LiveTrace
+
+log = logger("core")
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
 CREDIT_SECONDS: Final = 0.004
@@ -53,9 +56,8 @@ class NodeCore(Publisher):
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
-        has_tree = settings.fabric == "tree"
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), TREE_KINDS if has_tree else CUBE_KINDS)
-        self.orders = TREE_ORDERS if has_tree else ORDERS
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
+        self.orders = TREE_ORDERS if settings.fabric == "tree" else ORDERS
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self.process: Process | None = None
@@ -186,7 +188,7 @@ class NodeCore(Publisher):
         self._send(destination, message)
 
     def _send(self, destination: int, message: ProtocolMessage) -> None:
-        link = self.cluster.links.get(destination)
+        link = self.cluster.link_for(destination, message)
         if link is None:
             return
         topic = self._by_number.get(message.topic)
@@ -243,6 +245,12 @@ class NodeCore(Publisher):
             self.commit.soon()
         self._to_show.append((topic, batch))
 
+    def lost(self, number: int, source: int, sequence: int) -> None:
+        """A publication that nobody has kept will never be delivered here."""
+        topic = self._by_number[number]
+        topic.lost_batches += 1
+        log.warning("a batch is lost", topic=topic.name, publisher=source, number=sequence)
+
     def keeps_up(self, number: int) -> bool:
         """Whether the subscribers here, and the disk, take what is delivered on a topic."""
         topic = self._by_number.get(number)
@@ -251,7 +259,10 @@ class NodeCore(Publisher):
 
     def membership_began(self, number: int) -> None:
         """A subscription of the process is effective."""
-        topic = self._by_number[number]
+        topic = self._by_number.get(number)
+        if topic is None:
+            self.cluster.membership_began(number)
+            return
         if self._trace is not None:
             self._trace.subscribed(self.identifier, topic)
         if topic.joined is not None:

@@ -33,6 +33,9 @@ class LiveEnvironment(Environment):
     def deliver(self, publication: Publication) -> None:
         self._node.delivered(publication)
 
+    def lost(self, topic: int, source: int, sequence: int) -> None:
+        self._node.lost(topic, source, sequence)
+
     def subscribed(self, topic: int) -> None:
         self._node.membership_began(topic)
 

@@ -8,10 +8,13 @@ from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.acquaintances import Acquaintances
 from antiphon.live.brokers import Brokers
 from antiphon.live.cluster import Cluster
+from antiphon.live.gossip_table import EVERYBODY, GossipTable
 from antiphon.live.membership import Membership
 from antiphon.live.settings import Settings
 from antiphon.live.tree_table import TreeTable
@@ -25,13 +28,18 @@ def new_membership(node: Node, highest: int) -> Membership:
     tree = node.settings.tree
     if isinstance(tree, TreeTable):
         return Brokers(node, tree)
+    gossip = node.settings.gossip
+    if isinstance(gossip, GossipTable):
+        return Acquaintances(node, gossip, highest)
     return Cluster(node, node.instance, node.address, highest)
 
 
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:
-    """The process of a node that has its place beside these others."""
+    """The process of a node that has its place beside these others; in gossip they are the contacts."""
     if isinstance(settings.tree, TreeTable):
         return TreeBroker(environment, settings.tree.options(settings.order, settings.window), settings.tree.overlay())
+    if isinstance(settings.gossip, GossipTable):
+        return new_gossip(settings, settings.gossip, environment, members)
     everybody = sorted((*members, environment.identifier))
     cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
@@ -40,3 +48,12 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
         # What leaves in one turn for one peer is written at once, so no parcels are needed.
         return AggregatingVCubePs(environment, cube, options)
     return VCubePs(environment, cube, options)
+
+
+def new_gossip(settings: Settings, table: GossipTable, environment: Environment, contacts: list[int]) -> Brisa:
+    """A process that takes part in the overlay of all nodes from its start; the first contact founds it."""
+    process = Brisa(environment, table.options(settings.order, settings.window, contacts))
+    if environment.identifier == contacts[0]:
+        process.begin_as_contact(EVERYBODY, True)
+    process.begin_as_member(EVERYBODY)
+    return process

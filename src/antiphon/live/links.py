@@ -156,6 +156,11 @@ class FrameWriter:
         self.queued_bytes = 0
 
     @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._transport is not None
+
+    @property
     def queued_frames(self) -> int:
         """How many frames wait for the next write."""
         return len(self._queue) // 2

@@ -1,19 +1,19 @@
 """Who else is there: what every way of being a cluster has in common, and the connections that others open.
 
 The cube's nodes admit each other (:mod:`antiphon.live.cluster`); the brokers of a tree know each other from the start
-(:mod:`antiphon.live.brokers`).
+(:mod:`antiphon.live.brokers`); in gossip nobody knows everybody (:mod:`antiphon.live.acquaintances`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
+from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message
-from antiphon.live.controls import PROTOCOL_VERSION, Admit, Control, Expelled, Hello, Refused
+from antiphon.live.controls import MEMBERSHIP_CONTROLS, PROTOCOL_VERSION, Control, Expelled, Hello, Refused
 from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ class Membership:
 
     survives_crashes = False
     """Whether the others go on by themselves when a node is lost."""
+
+    knows_everybody = True
+    """Whether this node can say something to all others and wait for their answers."""
 
     def __init__(self, node: Node, instance: str, address: str) -> None:
         self._node = node
@@ -64,9 +67,32 @@ class Membership:
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
         """A peer has said who it is."""
 
-    def admit(self, message: AdmissionMessage) -> None:
+    def control_received(self, connection: IncomingConnection, message: Control) -> None:
         """A message about who belongs to the cluster."""
-        raise ProtocolError("the brokers of a tree know each other; nobody is admitted")
+        fabric = self._node.settings.fabric
+        raise ProtocolError(f"a {type(message).__name__} has no meaning in the fabric {fabric!r} of this node")
+
+    def spread(self, control: Control, received_from: int = -1) -> None:
+        """Tell those to whom there is a link, except whoever has said it."""
+        for identifier in self.links:
+            if identifier != received_from:
+                self.tell(identifier, control)
+
+    def link_for(self, identifier: int, message: Message) -> OutgoingLink | None:
+        """The link over which a message of the process is to go; None where there is nobody any more."""
+        return self.links.get(identifier)
+
+    def membership_began(self, number: int) -> None:
+        """The process takes part in something that is no topic of applications."""
+        raise ProtocolError(f"the process takes part in topic {number}, for which nobody has asked")
+
+    def figures(self) -> dict[str, Any]:
+        """What the status says besides, in this fabric."""
+        return {}
+
+    def figures_of(self, number: int) -> dict[str, Any]:
+        """The same of a topic."""
+        return {}
 
     def watch(self, identifier: int) -> None:
         """The process wants to know when this peer is lost."""
@@ -141,8 +167,8 @@ class IncomingConnection(FrameReader):
             self._greeted(message)
         elif not self.instance:
             raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
-        elif isinstance(message, Admit):
-            self._node.cluster.admit(message.message)
+        elif isinstance(message, MEMBERSHIP_CONTROLS):
+            self._node.cluster.control_received(self, message)
         else:
             self._node.control_received(self._sender_identifier(), message)
 

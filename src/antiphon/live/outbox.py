@@ -373,8 +373,8 @@ def check_order(order: str, orders: tuple[str, ...]) -> None:
     """Refuse an order that is not to be had."""
     if order == "total" and order not in orders:
         raise UsageError(
-            "there is no total order on a cube; run a tree of brokers (antiphon up --fabric tree), or choose "
-            f"{', '.join(orders)}"
+            "there is no total order on a cube or in gossip; run a tree of brokers (antiphon up --fabric tree), or "
+            f"choose {', '.join(orders)}"
         )
     if order not in orders:
         raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")

@@ -9,11 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import UsageError
+from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
 from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
+from antiphon.live.tables import read_table
 from antiphon.live.tree_table import TreeTable, read_tree
 
-FABRICS: Final = ("cube", "tree")
+FABRICS: Final = ("cube", "tree", "gossip")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
 
@@ -38,10 +40,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
 
     fabric: str = "cube"
-    """How nodes are connected: ``cube``, or ``tree``, a tree of brokers that is given by the setting of that name."""
+    """How nodes are connected: ``cube``; ``tree``, a tree of brokers that is given by the setting of that name; or
+    ``gossip``, where each node knows some of the others and nodes may fail and come at any time."""
 
     tree: TreeTable | str | None = None
     """The tree of brokers, or the TOML file in which it is."""
+
+    gossip: GossipTable | str | None = None
+    """How nodes of the fabric gossip behave, or the TOML file that says it; the defaults if it is not given."""
 
     order: str = "causal"
     """How messages are ordered that do not say it themselves."""
@@ -89,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 split_address(address)
         choose("fabric", self.fabric, FABRICS)
         tree = self._checked_tree()
+        gossip = self._checked_gossip()
         check_order(self.order, ORDERS if tree is None else TREE_ORDERS)
         durability = self.durability or ("disk" if self.data is not None else "memory")
         choose("durability", durability, DURABILITIES)
@@ -99,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:
             raise UsageError(f"gather_seconds is from 0 to {GATHER_SECONDS_AT_MOST}, not {self.gather_seconds}")
-        return msgspec.structs.replace(self, durability=durability, tree=tree)
+        return msgspec.structs.replace(self, durability=durability, tree=tree, gossip=gossip)
 
     def _checked_tree(self) -> TreeTable | None:
         if (self.fabric == "tree") != (self.tree is not None):
@@ -109,6 +116,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if self.join or self.aggregate:
             raise UsageError("the brokers of a tree know each other from the start: leave out join and aggregate")
         return (read_tree(Path(self.tree)) if isinstance(self.tree, str) else self.tree).checked()
+
+    def _checked_gossip(self) -> GossipTable | None:
+        if self.fabric != "gossip":
+            if self.gossip is not None:
+                raise UsageError("the table gossip is for the fabric 'gossip': choose that fabric, or leave it out")
+            return None
+        if self.aggregate:
+            raise UsageError("aggregation is for the cube: leave out aggregate, or choose the fabric 'cube'")
+        table = self.gossip or GossipTable()
+        if isinstance(table, str):
+            table = read_table(Path(table), "gossip", GossipTable, "says how nodes behave")
+        table.options("causal", self.window, [0])
+        return table
 
 
 def choose(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -50,7 +50,10 @@ def status_of(node: Node) -> dict[str, Any]:
         "unfinished": 0 if process is None else int(process.unfinished()),
         "commits": 0 if node.commit is None else node.commit.commits,
         "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
-        "topics": {topic.name: topic_status(topic) for topic in node.topics.values()},
+        "topics": {
+            topic.name: topic_status(topic) | node.cluster.figures_of(topic.number) for topic in node.topics.values()
+        },
+        **node.cluster.figures(),
     }
 
 
@@ -65,6 +68,7 @@ def topic_status(topic: LiveTopic) -> dict[str, Any]:
         "subscriptions": len(subscriptions) + topic.readers,
         "lag": max((sub.queued for sub in subscriptions), default=0),
         "dropped": sum(sub.dropped for sub in subscriptions),
+        "lost_batches": topic.lost_batches,
         "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
@@ -100,6 +104,7 @@ TOPIC_METRICS: Final = {
     "delivered_bytes": CounterMetricFamily,
     "published": CounterMetricFamily,
     "dropped": CounterMetricFamily,
+    "lost_batches": CounterMetricFamily,
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,
     "unsent": GaugeMetricFamily,

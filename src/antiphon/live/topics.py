@@ -43,6 +43,8 @@ class LiveTopic:
         self._behind: set[int] = set()
         self.delivered_messages = 0
         self.delivered_bytes = 0
+        # Batches that nobody had kept when they were asked for.
+        self.lost_batches = 0
 
     def is_member(self) -> bool:
         """Whether the membership is effective."""

@@ -5,9 +5,8 @@ A TOML file with a table ``[tree]``, the same for all brokers; a broker finds it
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +15,7 @@ from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.live.links import split_address
+from antiphon.live.tables import read_table
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -93,16 +93,4 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 def read_tree(path: Path) -> TreeTable:
     """The table ``[tree]`` of a TOML file."""
-    try:
-        values: dict[str, Any] = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; check the name") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
-    if "tree" not in values:
-        raise UsageError(f"{path} has no table [tree]; it names the brokers, as described in docs/operations.md")
-    try:
-        return msgspec.convert(values["tree"], TreeTable)
-    except msgspec.ValidationError as error:
-        known = ", ".join(TreeTable.__struct_fields__)
-        raise UsageError(f"{path}: {error}; the table [tree] has {known}") from error
+    return read_table(path, "tree", TreeTable, "names the brokers")

@@ -22,7 +22,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.gossip import hyparview
+from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.tree import messages as tree
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
@@ -53,6 +56,7 @@ CUBE_KINDS: Final[tuple[type[Any], ...]] = (
 )
 TREE_KINDS: Final[tuple[type[Any], ...]] = (
     Keyed,
+    Council,
     Overlay,
     tree.Item,
     tree.Proposal,
@@ -73,10 +77,38 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Collect,
     tree.Report,
     tree.Stable,
+    tree.Carry,
+    tree.Begun,
 )
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS)
+GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
+    gossip.Position,
+    gossip.Report,
+    gossip.Data,
+    gossip.Resent,
+    gossip.Deactivate,
+    gossip.Activate,
+    gossip.Moved,
+    gossip.Beat,
+    gossip.Comparison,
+    gossip.Fetch,
+    gossip.Gone,
+    gossip.Hello,
+    gossip.Welcome,
+    hyparview.Join,
+    hyparview.ForwardJoin,
+    hyparview.Connected,
+    hyparview.Disconnect,
+    hyparview.Request,
+    hyparview.Refusal,
+    hyparview.Shuffle,
+    hyparview.ShuffleReply,
+)
+GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
+FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
+"""What the nodes of each fabric understand."""
 
-ENCLOSED: Final = frozenset({Keyed, Overlay})
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report})
 """What travels only inside a message; a log holds such publications as they are."""
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -105,7 +137,7 @@ FIELDS: Final[dict[str, Any]] = {
     "origin": Identifier,
     "number": Sequence,
     "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
-    "epoch": Sequence,
+    "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
     "parents": Parents,
@@ -119,26 +151,61 @@ FIELDS: Final[dict[str, Any]] = {
     "is_forced": bool,
     "is_granted": bool,
     "is_settled": bool,
+    "is_apart": bool,
+    "is_final": bool,
+    "can_order": bool,
+    "absent": list[Identifier] | None,
+    "bodies": list[Annotated[list[Identifier], msgspec.Meta(min_length=1)]],
+    "key": Annotated[int, msgspec.Meta(ge=0, lt=1 << (22 + gossip.TREE_BITS))],
+    "path": Integers,
+    "depth": Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
+    "last": Sequence,
+    "numbers": Integers,
+    "floors": Integers,
+    "pulses": Integers,
+    "uptime": Integer,
+    "load": Number,
+    "bandwidth": Number,
+    "stamp": Integer,
+    "echo": Integer,
+    "held": Integer,
+    "hops": Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)],
+    "nodes": Integers,
+    "is_upward": bool,
+    "is_answer": bool,
+    "is_urgent": bool,
+    "wants_pulse": bool,
 }
 """What a field may hold, by its name."""
 
-NARROWER: Final[dict[tuple[type[Any], str], Any]] = {
+SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
+    (gossip.Welcome, "frontier"): Integers,
 }
-"""Where a class allows less than the name does: there is no total order on the cube."""
+"""Where a class means something else than the name does elsewhere: there is a total order on the tree only."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "packet": (Ordered, cube.Bundle),
     "publications": (Ordered,),
     "publication": (Keyed,),
     "overlay": (Overlay,),
+    "council": (Council,),
     "locks": (tree.Item,),
     "history": (tree.Item,),
     "joins": (tree.Join,),
+    "position": (gossip.Position,),
+    "positions": (gossip.Position,),
+    "report": (gossip.Report,),
 }
-"""Fields that hold messages or the tree of brokers."""
+"""Fields that hold messages or parts of them."""
 
-LISTS: Final = frozenset({"publications", "locks", "history", "joins"})
+SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
+    (gossip.Data, "publication"): (Ordered,),
+    (gossip.Resent, "publication"): (Ordered,),
+}
+"""Where a class holds something else under that name than others do."""
+
+LISTS: Final = frozenset({"publications", "locks", "history", "joins", "positions"})
 """Those of them that hold a list."""
 
 
@@ -157,10 +224,11 @@ class Kind:
         self._writers: list[Callable[[Any], Any] | None] = []
         self._readers: list[Callable[[Any], Any] | None] = []
         for name in self.names:
-            held = NESTED.get(name)
+            held = SPECIALLY_NESTED.get((kind, name), NESTED.get(name))
             if held is None:
-                fields.append((name, NARROWER.get((kind, name), FIELDS[name])))
-                integers = FIELDS[name] in (Integers, Integers | None)
+                field = SPECIAL.get((kind, name)) or FIELDS[name]
+                fields.append((name, field))
+                integers = field in (Integers, Integers | None)
                 self._writers.append(list_or_none if integers else None)
                 self._readers.append(vec_or_none if integers else None)
                 continue
@@ -217,13 +285,28 @@ def check_overlay(shape: Any) -> None:
         rooted.update(path)
 
 
-def check_claim(shape: Any) -> None:
-    """Refuse a champion that is not in the tree."""
-    if shape.champion not in shape.overlay.parents:
-        raise ValueError(f"broker {shape.champion} is not in the tree")
+def check_nodes(nodes: list[int]) -> None:
+    """Refuse identifiers that nobody can have."""
+    if any(not 0 <= node < 1 << 22 for node in nodes):
+        raise ValueError("there is no node with such an identifier")
 
 
-CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {Overlay: check_overlay, tree.Claim: check_claim}
+def check_report(shape: Any) -> None:
+    """Refuse lists that do not fit together: who reads one of them finds its place in the others."""
+    count = len(shape.numbers) // 2
+    if 2 * count != len(shape.numbers) or len(shape.floors) not in (0, count) or len(shape.pulses) % 2:
+        raise ValueError("a report has a source, a number and perhaps a floor for each stream, and pulses in pairs")
+    if len(shape.keys) != len(shape.positions):
+        raise ValueError("a report has a position for each structure")
+    check_nodes(shape.numbers[::2])
+
+
+CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
+    Overlay: check_overlay,
+    gossip.Report: check_report,
+    hyparview.Shuffle: lambda shape: check_nodes(shape.nodes),
+    hyparview.ShuffleReply: lambda shape: check_nodes(shape.nodes),
+}
 """What has to hold between the fields of a message."""
 
 

@@ -8,6 +8,7 @@ else. Seeds do not depend on each other: how they are shared out among processes
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,11 +17,12 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
+from antiphon.simulator.epto_schedules import draw_epto_schedule, theory_of
 from antiphon.simulator.gossip_schedules import draw_gossip_schedule
 from antiphon.simulator.judgement import REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import CrashFault, PauseFault, RestartFault, Scenario
+from antiphon.simulator.scenario import CrashFault, PartitionFault, PauseFault, RestartFault, Scenario
 from antiphon.simulator.schedules import MIXED, draw_schedule
 from antiphon.simulator.tree_schedules import draw_tree_schedule
 
@@ -52,8 +54,9 @@ SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
     "cube": draw_schedule,
     "gossip": draw_gossip_schedule,
     "tree": draw_tree_schedule,
+    "epto": draw_epto_schedule,
 }
-"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn."""
+"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn. EpTO stands for itself."""
 
 Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
 """How the portions of a campaign are worked through; the answers come in the order of the portions."""
@@ -70,10 +73,48 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     recovered: int = 0
     recovery_ticks: int = 0
     longest_recovery: int = 0
+    holes: int = 0
+    agreed: int = 0
+    owed: int = 0
+    """Where agreement is probable only: what all delivered, and what any did."""
     violations: dict[str, int] = msgspec.field(default_factory=dict)
     """By kind, those that there were; empty if the schedule was survived."""
     about: str = ""
     """What the violations are, with examples."""
+
+
+class AgreementCount(msgspec.Struct, kw_only=True):
+    """Publications that all nodes delivered that stayed, of those that any did; ``expected`` is what theory says."""
+
+    publications: int = 0
+    agreed: int = 0
+    holes: int = 0
+    expected: float = 0.0
+
+    def add(self, other: AgreementCount) -> None:
+        """Add what was counted elsewhere."""
+        self.publications += other.publications
+        self.agreed += other.agreed
+        self.holes += other.holes
+        self.expected += other.expected
+
+    def as_json(self, theory: bool) -> dict[str, Any] | None:
+        """The rate with its interval of 95 % (Wilson 1927); None if there was nothing."""
+        if self.publications == 0:
+            return None
+        low, high = wilson(self.agreed, self.publications)
+        expected = self.expected / self.publications if theory else None
+        rate = self.agreed / self.publications
+        return {"publications": self.publications, "rate": rate, "low": low, "high": high, "theory": expected}
+
+
+def wilson(successes: int, trials: int, deviations: float = 1.96) -> tuple[float, float]:
+    """The interval in which a probability lies, by how often it came true."""
+    share = successes / trials
+    square = deviations * deviations / trials
+    middle = (share + square / 2) / (1 + square)
+    half = deviations / (1 + square) * math.sqrt(share * (1 - share) / trials + square / (4 * trials))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -93,6 +134,9 @@ class Tally(msgspec.Struct, kw_only=True):
     """How often a node that had lost all parents in a structure got something from a new one."""
     recovery_ticks: int = 0
     longest_recovery: int = 0
+    agreement: AgreementCount = msgspec.field(default_factory=AgreementCount)
+    calm_agreement: AgreementCount = msgspec.field(default_factory=AgreementCount)
+    """Of all schedules, and of those for which there is a theory."""
     violations: dict[str, int] = msgspec.field(default_factory=dict)
     failing: list[Outcome] = msgspec.field(default_factory=list)
 
@@ -107,15 +151,29 @@ class Tally(msgspec.Struct, kw_only=True):
         self.recovery_ticks += outcome.recovery_ticks
         self.longest_recovery = max(self.longest_recovery, outcome.longest_recovery)
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
-        kinds = {"pause": PauseFault, "crash": CrashFault, "restart": RestartFault}
+        kinds = {
+            "pause": PauseFault,
+            "crash": CrashFault,
+            "restart": RestartFault,
+            "partition": PartitionFault,
+        }
         met = {name: sum(isinstance(fault, kind) for fault in scenario.faults) for name, kind in kinds.items()}
         # Where nodes never fail nothing is said about it.
         add_up(self.faults, {**changes, **{name: count for name, count in met.items() if count > 0}})
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
         add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)
+        self._count_agreement(scenario, outcome)
         if outcome.violations:
             self.failing.append(outcome)
+
+    def _count_agreement(self, scenario: Scenario, outcome: Outcome) -> None:
+        theory = theory_of(scenario) if scenario.protocol == "epto" else None
+        count = AgreementCount(publications=outcome.owed, agreed=outcome.agreed, holes=outcome.holes)
+        self.agreement.add(count)
+        if theory is not None:
+            count.expected = theory * outcome.owed
+            self.calm_agreement.add(count)
 
     def add(self, other: Tally) -> None:
         """Add the schedules of another tally."""
@@ -123,6 +181,8 @@ class Tally(msgspec.Struct, kw_only=True):
             mine, more = getattr(self, field.name), getattr(other, field.name)
             if isinstance(mine, dict):
                 add_up(mine, more)
+            elif isinstance(mine, AgreementCount):
+                mine.add(more)
             elif field.name == "longest_recovery":
                 self.longest_recovery = max(mine, more)
             else:
@@ -142,6 +202,9 @@ class Tally(msgspec.Struct, kw_only=True):
             "recovered": self.recovered,
             "recovery_ticks_mean": self.recovery_ticks / self.recovered if self.recovered else None,
             "recovery_ticks_longest": self.longest_recovery if self.recovered else None,
+            "holes": self.agreement.holes,
+            "agreement": self.agreement.as_json(False),
+            "calm_agreement": self.calm_agreement.as_json(True),
             "violations": {kind: self.violations.get(kind, 0) for kind in KINDS if kind != STUCK},
             "stuck": self.violations.get(STUCK, 0),
             "failing_seeds": [outcome.seed for outcome in self.failing],
@@ -246,6 +309,9 @@ def run_schedule(scenario: Scenario) -> Outcome:
         recovered=result.recovered,
         recovery_ticks=result.recovery_ticks,
         longest_recovery=result.longest_recovery,
+        holes=result.lost,
+        agreed=result.agreed or 0,
+        owed=result.owed or 0,
         violations=violations,
         about=about,
     )
@@ -255,6 +321,7 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    orders = (*PROTOCOLS["broker-tree" if fabric == "tree" else "vcube-ps"].orders, MIXED)
+    protocols = {"tree": "broker-tree", "epto": "epto"}
+    orders = (*PROTOCOLS[protocols.get(fabric, "vcube-ps")].orders, *(() if fabric == "epto" else (MIXED,)))
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

@@ -19,6 +19,7 @@ from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
+from antiphon.simulator.connections import Connections
 from antiphon.simulator.events import NEVER, Flight, Life, LinkChange, Timer, Watch
 from antiphon.simulator.links import Links
 from antiphon.simulator.network import Cut, Network
@@ -236,8 +237,8 @@ class Engine:
         self._random: Final[RandomStream] = RandomStream(seed, NETWORK_STREAM)
         self._cuts: list[Cut] = []
         self.links: Final[Links] = Links()
-        # Where copies do not overtake each other: when the last one arrives, by link.
-        self._last_arrivals: dict[i64, i64] = {}
+        # Where copies do not overtake each other.
+        self._connections: Final[Connections] = Connections(network.detection)
         self.events: i64 = 0
         self.sent: i64 = 0
         # Those that went through an output server, and how long they waited there before their transmission began.
@@ -245,6 +246,8 @@ class Engine:
         self.queue_ticks: i64 = 0
         self.dropped: i64 = 0
         self.published: i64 = 0
+        # Publications that processes did not accept.
+        self.refused: i64 = 0
         self.deliveries: i64 = 0
         self.own_deliveries: i64 = 0
         # From the application's call to the start of a publication, added up over those that have started.
@@ -285,9 +288,12 @@ class Engine:
         order: i64 = UNSPECIFIED,
         keys: list[int] | None = None,
     ) -> bool:
-        """Let a node publish, about some keys if it names any; false if it is not up."""
+        """Let a node publish, about some keys if it names any; false if it is not up, or refuses."""
         process = self._ready_process(identifier)
         if process is None:
+            return False
+        if process.refusal(order) is not None:
+            self.refused += 1
             return False
         self.published += 1
         if self._recorder is not None:
@@ -365,8 +371,9 @@ class Engine:
         """Partition the network for the time that the cut names."""
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
         self._cuts.append(cut)
+        # Over a connection something may have been lost, even if the other end can be reached again by then.
         for watch in self.links.all():
-            self._look_around(watch, cut)
+            self._look_around(watch, cut, self.network.in_order)
 
     def _in_state(self, identifier: i64, event: i64, one: i64, other: i64) -> Node:
         assert self.can_fail, "an engine that may meet faults is created with can_fail=True"
@@ -406,15 +413,19 @@ class Engine:
         if self.nodes[peer].process is None:
             self._look_later(watch, False)
         for cut in self._cuts:
-            self._look_around(watch, cut)
+            self._look_around(watch, cut, False)
 
-    def _look_around(self, watch: Watch, cut: Cut) -> None:
+    def _look_around(self, watch: Watch, cut: Cut, breaks: bool) -> None:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
         now = self.calendar.now
-        if cut.is_between(watch.watcher, watch.peer, now):
-            self._look_later(watch, False)
+        if self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now):
+            self._look_later(watch, breaks)
             if cut.end < NEVER:
                 self._look_later(watch, False, cut.end - now)
+
+    def _breaks(self, cut: Cut) -> bool:
+        """Whether connections do not outlast a partition. Without connections nothing outlasts any."""
+        return not (self.network.in_order and self._connections.outlasts(cut))
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
@@ -429,7 +440,7 @@ class Engine:
         if self.nodes[watch.peer].process is None:
             return False
         now = self.calendar.now
-        return not any(cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
+        return not any(self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
 
     def _change_link(self, change: LinkChange) -> None:
         watch = change.watch
@@ -501,6 +512,8 @@ class Engine:
             what.run(self)
             return
         assert isinstance(target, Node) and isinstance(sender, Node), "messages and timers belong to nodes"
+        if self.network.in_order and isinstance(what, Flight) and self._is_held_up(target, sender, what):
+            return
         if target.state == PAUSED:
             target.wait(sender, what)
             return
@@ -546,13 +559,26 @@ class Engine:
         if flight.departed > flight.life.crashed_at:
             reason = DROPPED_SENDER_DOWN
         for cut in self._cuts:
-            if cut.severs(sender.identifier, target.identifier, flight.departed, flight.arrived):
+            # A connection that breaks takes with it what has not left yet.
+            begun = flight.sent if self.network.in_order else flight.departed
+            if self._breaks(cut) and cut.severs(sender.identifier, target.identifier, begun, flight.arrived):
                 reason = DROPPED_PARTITION
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
         self.dropped += 1
         self.record(DROP, target.identifier, sender.identifier, flight.message, reason)
+
+    def _is_held_up(self, target: Node, sender: Node, flight: Flight) -> bool:
+        """Whether a copy on a connection has to wait, because of a short partition; it arrives later then."""
+        if flight.is_late or not self._cuts:
+            return False
+        until = self._connections.held_until(sender.identifier, target.identifier, flight, self._cuts)
+        if self.calendar.now > until:
+            return False
+        late = Flight(flight.message, flight.sent, flight.departed, flight.arrived, flight.life, True)
+        self.calendar.schedule(until, target, sender, late)
+        return True
 
     def transmit(self, node: Node, destination: i64, message: Message) -> None:
         """The general way of a copy: output server, trace, loss, delay, duplication."""
@@ -585,12 +611,11 @@ class Engine:
         if network.reordering > 0.0 and self._random.chance(network.reordering):
             arrives += self._random.between(0, network.reordering_window)
         if network.in_order:
-            link = (node.identifier << 32) | destination
-            arrives = max(arrives, self._last_arrivals.get(link, 0))
-            self._last_arrivals[link] = arrives
+            departs = self._connections.departure(node.identifier, destination, departs)
+            arrives = self._connections.arrival(node.identifier, destination, max(arrives, departs))
         what: object = message
         if self.can_fail:
-            what = Flight(message, departs, arrives, node.life)
+            what = Flight(message, self.calendar.now, departs, arrives, node.life)
         self.calendar.schedule(arrives + network.processing, self.nodes[destination], node, what)
 
     def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:

@@ -32,10 +32,15 @@ class Life:
 class Flight:
     """A copy on its way, where it may still be lost: by a partition, or because its sender died before it left."""
 
-    def __init__(self, message: Message, departed: i64, arrived: i64, life: Life) -> None:
+    def __init__(
+        self, message: Message, sent: i64, departed: i64, arrived: i64, life: Life, is_late: bool = False
+    ) -> None:
         self.message: Final[Message] = message
+        self.sent: Final[i64] = sent
         self.departed: Final[i64] = departed
         self.arrived: Final[i64] = arrived
+        # Whether a partition has held it up.
+        self.is_late: Final[bool] = is_late
         self.life: Final[Life] = life
 
 

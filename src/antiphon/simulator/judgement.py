@@ -14,8 +14,17 @@ import pyarrow.compute as pc
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.lives import changes_lives, evidence_of_lives, failing_nodes, failing_publisher, separate_lives
 from antiphon.simulator.protocols import PROTOCOLS
-from antiphon.simulator.scenario import PartitionFault, PauseFault, ResumeFault, Scenario
+from antiphon.simulator.scenario import (
+    CrashFault,
+    LeaveFault,
+    PartitionFault,
+    PauseFault,
+    ResumeFault,
+    Scenario,
+    expand_nodes,
+)
 from antiphon.simulator.subscriptions import changes_by_time, first_members
+from antiphon.simulator.workload import plan
 from antiphon.trace.oracle import evidence, judge
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
@@ -87,6 +96,9 @@ def why_not_judged(scenario: Scenario) -> str | None:
         return "the level of the trace is counts"
     if scenario.order not in PROMISES:
         return f"{scenario.order} promises nothing"
+    if changes_lives(scenario) and PROTOCOLS[scenario.protocol].agrees_probably:
+        twice = publishes_in_two_lives(scenario)
+        return None if twice is None else f"node {twice} publishes in two lives, and counts from 1 in each"
     if changes_lives(scenario):
         if not PROTOCOLS[scenario.protocol].recovers:
             return "what is promised to nodes that crash, join or leave is not defined"
@@ -102,6 +114,9 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
     promises = PROMISES[strongest(scenario)]
     if PROTOCOLS[scenario.protocol].has_topics:
         promises += ("membership",)
+    if PROTOCOLS[scenario.protocol].agrees_probably:
+        # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
     if stopped == "finished" and not loses(scenario):
         promises += ("completeness", REQUESTS)
         # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
@@ -117,10 +132,16 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
+    heals = PROTOCOLS[scenario.protocol].needs_connections
     if (scenario.network.loss > 0 and not recovers) or any(
-        isinstance(fault, PartitionFault) for fault in scenario.faults
+        isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
         return True
+    return paused_for_ever(scenario)
+
+
+def paused_for_ever(scenario: Scenario) -> bool:
+    """Whether a node does not go on after its last pause."""
     paused: set[int] = set()
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PauseFault | ResumeFault):
@@ -132,9 +153,16 @@ def loses(scenario: Scenario) -> bool:
 def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[str]:
     """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
     complaints = []
-    started = starts_in(table).num_rows
+    starts = starts_in(table)
+    if PROTOCOLS[scenario.protocol].agrees_probably:
+        # Who stays delivers its own: the validity of the thesis.
+        stays = pa.array(sorted(set(range(scenario.nodes)) - failing_nodes(scenario)), pa.int64())
+        starts = starts.filter(pc.is_in(starts["node"].cast(pa.int64()), stays))
+        asked_for = table.filter(pc.equal(table["event"], "publish"))
+        published = pc.sum(pc.is_in(asked_for["node"].cast(pa.int64()), stays)).as_py() or 0
+    started = starts.num_rows
     # What is asked for where a node fails may never start.
-    if started != published and not changes_lives(scenario):
+    if started != published and (PROTOCOLS[scenario.protocol].agrees_probably or not changes_lives(scenario)):
         complaints.append(f"{published} publications were asked for, and {started} started")
     if not PROTOCOLS[scenario.protocol].has_topics:
         return complaints
@@ -158,6 +186,55 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     return complaints
 
 
+def nodes_apart(scenario: Scenario) -> set[int]:
+    """Who may have published on a side of a partition that was not asked when a total publication was completed.
+
+    What they publish in a weaker order is in its place among total publications on their own side only. If the council
+    may follow the partitions, nobody can say from outside which side is asked.
+    """
+    apart: set[int] = set()
+    newcomers = scenario.absent_at_start()
+    for fault in scenario.faults:
+        if isinstance(fault, PartitionFault):
+            group = set(expand_nodes(fault.groups[0], scenario.nodes))
+            others = set(range(scenario.nodes)) - group
+            voices, other_voices = len(group - newcomers), len(others - newcomers)
+            apart |= group if voices < other_voices else others
+            if voices == other_voices or scenario.protocol_options.get("council", 1) > 0:
+                return set(range(scenario.nodes))
+    return apart
+
+
+def publishes_in_two_lives(scenario: Scenario) -> int | None:
+    """A node that publishes before and after a crash or a leave, so that two publications have one name."""
+    ends: dict[int, list[int]] = {}
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, CrashFault | LeaveFault):
+            for node in fault.targets(scenario.nodes):
+                ends.setdefault(node, []).append(fault.at)
+    lives: dict[int, set[int]] = {}
+    for planned in plan(scenario):
+        if planned.node in ends:
+            lives.setdefault(planned.node, set()).add(sum(end <= planned.at for end in ends[planned.node]))
+    return next((node for node, found in lives.items() if len(found) > 1), None)
+
+
+def agreement(scenario: Scenario, witness: Witness) -> tuple[int | None, int | None]:
+    """Publications that all nodes delivered that stay, and those that any of them did; nothing if it is promised."""
+    table = witness.table()
+    if table is None or not PROTOCOLS[scenario.protocol].agrees_probably:
+        return None, None
+    failing = failing_nodes(scenario)
+    deliveries = table.filter(pc.equal(table["event"], "deliver"))
+    delivered: dict[tuple[int, int], set[int]] = {}
+    columns = (deliveries[name].to_pylist() for name in ("node", "source", "sequence"))
+    for node, source, sequence in zip(*columns, strict=True):
+        if node not in failing:
+            delivered.setdefault((source, sequence), set()).add(node)
+    stay = scenario.nodes - len(failing)
+    return sum(len(nodes) == stay for nodes in delivered.values()), len(delivered)
+
+
 def judge_run(
     scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int
 ) -> tuple[dict[str, int] | None, str]:
@@ -171,7 +248,8 @@ def judge_run(
     mortal = failing_nodes(scenario)
     if mortal:
         table = separate_lives(table, scenario.nodes)
-    circles, circle = judge_total_order(table) if TOTAL_ORDER in promises else (0, None)
+    apart = nodes_apart(scenario)
+    circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
     default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}

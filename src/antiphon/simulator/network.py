@@ -73,6 +73,34 @@ class NormalDelay(Delay):
         return self._lowest + bisect_right(self._cumulative, random.word())
 
 
+class QuantileDelay(Delay):
+    """Given by points of its distribution: shares of copies, ascending from 0 to 1, and the delays they do not exceed.
+
+    Between two points all delays are equally likely. Drawn anew for every copy.
+    """
+
+    def __init__(self, points: list[tuple[float, int]]) -> None:
+        shares = [share for share, _ in points]
+        ticks = [delay for _, delay in points]
+        if len(points) < 2 or shares[0] != 0 or shares[-1] != 1 or sorted(set(shares)) != shares:
+            raise UsageError(
+                "a distribution needs ascending shares from 0 to 1; for example: [[0, 1], [0.5, 125], [1, 800]]"
+            )
+        if ticks[0] < 0 or sorted(ticks) != ticks:
+            raise UsageError("the delays of a distribution are not negative and ascend; check their order")
+        self._words: Final[vec[i64]] = vec[i64]([round(4294967296 * share) for share in shares])
+        self._ticks: Final[vec[i64]] = vec[i64](ticks)
+
+    def draw(self, sender: i64, receiver: i64, random: RandomStream) -> i64:
+        word = random.word()
+        place: i64 = 1
+        while self._words[place] <= word:
+            place += 1
+        low, high = self._ticks[place - 1], self._ticks[place]
+        width = self._words[place] - self._words[place - 1]
+        return low + ((word - self._words[place - 1]) * (high - low) + width // 2) // width
+
+
 class LinkDelay(Delay):
     """Drawn once per link from another law and then kept; symmetric unless told otherwise.
 

@@ -7,7 +7,7 @@ answers with what builds its process at one node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -37,6 +37,8 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
+from antiphon.simulator.epto_protocol import EptoTableOptions, check_epto, epto_builder
+from antiphon.simulator.epto_protocol import no_orders as no_orders_in_epto
 from antiphon.simulator.protocol_options import (
     AggregationTableOptions,
     BrisaTableOptions,
@@ -50,6 +52,7 @@ from antiphon.simulator.protocol_options import (
     VCubePsOptions,
 )
 from antiphon.simulator.published_tree_protocol import PublishedTreeOptions, published_tree_builder
+from antiphon.simulator.scenario import NetworkTable
 from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
 from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
@@ -73,6 +76,11 @@ class Setting:
     """Per topic, who is a member from the start; nothing for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
+    absent: Collection[int] = ()
+    """Who joins later."""
+    loss: float = 0.0
+    """The probability that a message is lost."""
+    seed: int = 1
 
 
 Builder = Callable[[Environment], Process]
@@ -94,6 +102,8 @@ class Protocol:
     """The options that name a node, which must exist."""
     mistake: Callable[[Any, int], Mistake | None] | None = None
     """Finds what the types of the options cannot exclude in a system of so many nodes."""
+    misfit: Callable[[Any, int, NetworkTable], Mistake | None] | None = None
+    """Finds options by which a system of so many nodes cannot work on a network."""
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
@@ -105,6 +115,8 @@ class Protocol:
     """Whether what a node published that fails is known to all who stay, or to nobody."""
     recovers: bool = False
     """Whether nodes that stay get everything although copies are lost and others fail."""
+    agrees_probably: bool = False
+    """Whether nodes get everything with high probability only, and order never breaks whatever fails."""
 
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
@@ -366,14 +378,29 @@ def orders_of_brisa(process: Process) -> list[Order]:
 
 def prepare_tree(setting: Setting) -> Builder:
     """A tree of brokers."""
-    builder = published_tree_builder if isinstance(setting.options, PublishedTreeOptions) else tree_builder
-    return builder(setting.options, setting.nodes, setting.order, setting.members)
+    if isinstance(setting.options, PublishedTreeOptions):
+        return published_tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+    return tree_builder(setting.options, setting.nodes, setting.order, setting.members, absent=setting.absent)
 
 
 def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int) -> Mistake | None:
     """Parents form a tree."""
     wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
     return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
+
+
+def prepare_epto(setting: Setting) -> Builder:
+    """Total order by gossip."""
+    return epto_builder(setting.options, setting.nodes, setting.loss, setting.seed)
+
+
+def misfit_of_epto(options: EptoTableOptions, nodes: int, network: NetworkTable) -> Mistake | None:
+    """Events reach everybody, and not after they were taken for stable."""
+    try:
+        check_epto(options, nodes, network)
+    except UsageError as error:
+        return Mistake((), str(error))
+    return None
 
 
 FABRICS = ("cube", "gossip", "tree")
@@ -464,4 +491,13 @@ PROTOCOLS = {
     "broker-tree": BROKER_TREE,
     "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
     "flooding": replace(BRISA, options=FloodingOptions),
+    "epto": Protocol(
+        "gossip",
+        EptoTableOptions,
+        prepare_epto,
+        no_orders_in_epto,
+        ("total",),
+        misfit=misfit_of_epto,
+        agrees_probably=True,
+    ),
 }

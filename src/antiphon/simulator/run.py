@@ -12,13 +12,23 @@ import msgspec
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
-from antiphon.simulator.judgement import Witness, judge_run, why_not_judged
-from antiphon.simulator.network import ConstantDelay, Cut, Delay, LinkDelay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
+from antiphon.simulator.network import (
+    ConstantDelay,
+    Cut,
+    Delay,
+    LinkDelay,
+    MatrixDelay,
+    Network,
+    NormalDelay,
+    QuantileDelay,
+)
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -31,6 +41,7 @@ from antiphon.simulator.scenario import (
     NormalLaw,
     PartitionFault,
     PauseFault,
+    QuantileLaw,
     RestartFault,
     ResumeFault,
     Scenario,
@@ -75,6 +86,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: int
     expected_deliveries: int | None
     """Each publication at each node; unknown where nodes crash, join or leave."""
+    lost: int
+    """Deliveries that a node has given up, and said so: publications that nobody kept, or that came too late."""
+    agreed: int | None
+    owed: int | None
+    """Where agreement is probable only: publications that all nodes that stay delivered, and that any of them did."""
     latency_mean: float | None
     """Of deliveries at other nodes than the publisher's; unknown if there are none."""
     latency_max: int | None
@@ -109,7 +125,18 @@ class Simulation:
         self._protocol = PROTOCOLS[scenario.protocol]
         options = msgspec.convert(scenario.protocol_options, self._protocol.options)
         members = first_members(scenario) if self._protocol.has_topics else []
-        setting = Setting(self.cube, scenario.nodes, scenario.order, options, members, scenario.mixes_orders())
+        absent = scenario.absent_at_start()
+        setting = Setting(
+            self.cube,
+            scenario.nodes,
+            scenario.order,
+            options,
+            members,
+            scenario.mixes_orders(),
+            absent,
+            scenario.network.loss,
+            scenario.seed,
+        )
         self._build = self._protocol.prepare(setting)
         # Every process there ever was; what it counted outlives its node's crash.
         self._processes: list[Process] = []
@@ -120,13 +147,15 @@ class Simulation:
             scenario.seed,
             recorder,
             can_fail=len(scenario.faults) > 0,
-            absent=scenario.absent_at_start(),
+            absent=absent,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
         self.planned = 0
         for at, node, payload, topic, order, keys in plan(scenario):
-            self.engine.at(at, actions.Publish(node, payload, topic, order, list(keys) if keys else None))
+            # Traces say so: what is total starts when it is asked for, and not when its publisher delivers it.
+            chosen = int(TOTAL) if order == UNSPECIFIED and scenario.order == ORDER_NAMES[TOTAL] else order
+            self.engine.at(at, actions.Publish(node, payload, topic, chosen, list(keys) if keys else None))
             self.planned += 1
 
     def _build_process(self, environment: Environment) -> Process:
@@ -182,6 +211,9 @@ class Simulation:
             refused=engine.unwanted,
             deliveries=engine.deliveries,
             expected_deliveries=engine.published * scenario.nodes if members_stay else None,
+            lost=engine.lost,
+            agreed=None,
+            owed=None,
             latency_mean=int(engine.latency_sum) / elsewhere if elsewhere > 0 else None,
             latency_max=engine.latency_maximum if elsewhere > 0 else None,
             held_total=sum(order.held_total for order in orders),
@@ -242,7 +274,8 @@ def timed(
     if witness is None:
         return result
     violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck())
-    return msgspec.structs.replace(result, violations=violations, judgement=judgement)
+    agreed, owed = agreement(scenario, witness)
+    return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
 
 def build_cube(scenario: Scenario) -> Cube:
@@ -274,7 +307,7 @@ def build_network(scenario: Scenario) -> Network:
     )
 
 
-def build_delay(law: ConstantLaw | NormalLaw | LinkLaw | MatrixLaw, seed: int) -> Delay:
+def build_delay(law: ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw, seed: int) -> Delay:
     """The delays that a law describes."""
     if isinstance(law, ConstantLaw):
         return ConstantDelay(law.ticks)
@@ -282,6 +315,8 @@ def build_delay(law: ConstantLaw | NormalLaw | LinkLaw | MatrixLaw, seed: int) -
         return NormalDelay(law.mean, law.deviation)
     if isinstance(law, MatrixLaw):
         return MatrixDelay(law.rows)
+    if isinstance(law, QuantileLaw):
+        return QuantileDelay(law.points)
     # A seed of their own keeps the links' streams apart from those that the engine names by the same small numbers.
     stream = RandomStream(seed, LINK_STREAM)
     return LinkDelay(build_delay(law.of, seed), stream.word() << 32 | stream.word(), law.symmetric)

@@ -65,11 +65,23 @@ class NormalLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="normal")
     ]
 
 
+class QuantileLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="quantiles"):
+    """A measured distribution, as points of a share of the copies and the delay that they do not exceed."""
+
+    points: Annotated[
+        list[tuple[Probability, DrawnTicks]],
+        Meta(
+            description="a list of points, each a share from 0 to 1 and a delay in ticks",
+            examples=[[[0, 1], [0.5, 125], [1, 800]]],
+        ),
+    ]
+
+
 class LinkLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="link"):
     """Each link draws its delay once and keeps it."""
 
     of: Annotated[
-        ConstantLaw | NormalLaw,
+        ConstantLaw | NormalLaw | QuantileLaw,
         Meta(description="the law that links draw from", examples=[{"law": "normal", "mean": 100, "deviation": 20}]),
     ]
     symmetric: Flag = True
@@ -88,7 +100,7 @@ class MatrixLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="matrix")
 
 
 DelayLaw = Annotated[
-    ConstantLaw | NormalLaw | LinkLaw | MatrixLaw,
+    ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw,
     Meta(description="a law of delays", examples=[{"law": "constant", "ticks": 100}]),
 ]
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
+from antiphon.simulator.network import QuantileDelay
 from antiphon.simulator.protocols import FABRICS, ORDERS, PROTOCOLS
 from antiphon.simulator.scenario import (
+    LinkLaw,
     MatrixLaw,
     OnceWorkload,
     PartitionFault,
+    QuantileLaw,
     RateWorkload,
     Scenario,
     Targeted,
@@ -113,6 +116,9 @@ def check_names(scenario: Scenario, document: Document) -> None:
     mistake = None if protocol.mistake is None else protocol.mistake(options, scenario.nodes)
     if mistake is not None:
         raise document.error(("protocol-options", *mistake.place), mistake.complaint)
+    misfit = None if protocol.misfit is None else protocol.misfit(options, scenario.nodes, scenario.network)
+    if misfit is not None:
+        raise document.error(("protocol-options", *misfit.place), misfit.complaint)
 
 
 def check_own_orders(scenario: Scenario, document: Document) -> None:
@@ -167,6 +173,12 @@ def check_network(scenario: Scenario, document: Document) -> None:
             raise document.error(
                 ("network", "delay", "rows"), "a matrix needs a row; for example: rows = [[1, 80], [80, 1]]"
             )
+    points = delay.of if isinstance(delay, LinkLaw) else delay
+    if isinstance(points, QuantileLaw):
+        try:
+            QuantileDelay(points.points)
+        except UsageError as error:
+            raise document.error(("network", "delay"), str(error)) from error
     if network.reordering > 0 and network.reordering_window == 0:
         raise document.error(
             ("network", "reordering"),

@@ -7,6 +7,8 @@ from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     ANY_TOPIC,
     CrashFault,
+    JoinFault,
+    PartitionFault,
     PauseFault,
     ResumeFault,
     Scenario,
@@ -108,7 +110,7 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
 
 
 def check_connections(scenario: Scenario, document: Document) -> None:
-    """Links behave like connections; nodes crash or pause, and do not come back or come late."""
+    """Links behave like connections; nodes crash or pause, and do not come back under the same number."""
     network = scenario.network
     if not network.in_order:
         raise document.error(
@@ -117,12 +119,34 @@ def check_connections(scenario: Scenario, document: Document) -> None:
     for key, share in (("loss", network.loss), ("duplication", network.duplication)):
         if share > 0:
             raise document.error(("network", key), f"{scenario.protocol} runs over connections; leave this out")
+    joins = scenario.protocol == "broker-tree"
     for number, fault in enumerate(scenario.faults):
-        if not isinstance(fault, CrashFault | PauseFault | ResumeFault):
+        if isinstance(fault, CrashFault | PauseFault | ResumeFault) or (joins and isinstance(fault, JoinFault)):
+            continue
+        if not joins:
+            complaint = f"{scenario.protocol} survives crashes and pauses, and nothing else; leave this out"
+        elif isinstance(fault, PartitionFault):
+            if scenario.protocol_options.get("quorum", False):
+                continue
+            complaint = "without a quorum brokers take a partition for crashes; write: protocol-options.quorum = true"
+        else:
+            complaint = "a broker that returns is a new one, under a number of its own; let another node join"
+        raise document.error(("fault", number), complaint)
+    check_newcomers(scenario, document)
+
+
+def check_newcomers(scenario: Scenario, document: Document) -> None:
+    """Who joins a tree asks somebody who is there from the start."""
+    absent = scenario.absent_at_start()
+    parents = scenario.protocol_options.get("parents")
+    if not absent or not isinstance(parents, list):
+        return
+    for node, parent in enumerate(parents):
+        if parent in absent or (node in absent and parent < 0):
             raise document.error(
-                ("fault", number),
-                f"{scenario.protocol} survives crashes and pauses; joining, returning and partitions are not part of "
-                "it yet: leave this out",
+                ("protocol-options", "parents"),
+                f"node {parent if parent in absent else node} joins later, so it is neither root nor parent; its own "
+                "parent is whom it asks for a place",
             )
 
 

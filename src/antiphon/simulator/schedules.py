@@ -23,11 +23,13 @@ from antiphon.simulator.scenario import (
     ConstantLaw,
     CrashFault,
     Fault,
+    JoinFault,
     LimitsTable,
     LinkLaw,
     MatrixLaw,
     NetworkTable,
     NormalLaw,
+    PartitionFault,
     PauseFault,
     PublishTable,
     RestartFault,
@@ -35,6 +37,7 @@ from antiphon.simulator.scenario import (
     Scenario,
     SubscriptionTable,
     TopicsTable,
+    expand_nodes,
 )
 
 SCHEDULE_STREAM = 6
@@ -50,8 +53,8 @@ LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
-PAUSE, CRASH, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(5)
-"""What a node can be told; at the same tick this is the order."""
+PART, JOIN, PAUSE, CRASH, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(7)
+"""What a node can be told, or what happens to it; at the same tick this is the order."""
 
 LONG_AFTER = 100_000
 """Ticks after which nearly everything has settled."""
@@ -63,7 +66,10 @@ Move = Callable[[int], None]
 
 
 class Operation(NamedTuple):
-    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart; 0 is never."""
+    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart; 0 is never.
+
+    A partition cuts the nodes ``keys`` off from all others.
+    """
 
     at: int
     kind: int
@@ -277,7 +283,9 @@ class Script:
 
 
 def named_members(scenario: Scenario) -> list[list[int]]:
-    """The first members of a schedule, which are named one by one."""
+    """The first members of a schedule, which are named one by one; without topics everybody."""
+    if not PROTOCOLS[scenario.protocol].has_topics:
+        return [list(range(scenario.nodes))]
     assert scenario.topics is not None and scenario.topics.members is not None, "schedules name their first members"
     members = scenario.topics.members
     return [nodes for nodes in members if isinstance(nodes, list)]
@@ -289,14 +297,16 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     With ``nodes`` everybody may crash for good, one of so many excepted; without it only who does nothing else.
     """
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
-    away_until: dict[int, int] = {}
-    kept = []
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
+    kept = [operation for operation in in_order if operation.kind in (PART, JOIN)]
+    away_until = {operation.node: operation.at for operation in kept if operation.kind == JOIN}
     # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
     immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
     crashed: set[int] = set()
     for operation in in_order:
         at, kind, node, topic, until = operation[:5]
+        if kind in (PART, JOIN):
+            continue
         if at < away_until.get(node, 0) or (kind == CRASH and node in immortal):
             continue
         if kind == CRASH and nodes:
@@ -312,14 +322,15 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
         elif kind == UNSUBSCRIBE:
             subscribed.remove((node, topic))
         kept.append(operation)
-    return kept
+    return sorted(kept, key=lambda one: (one.at, one.kind))
 
 
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
-    everybody = scenario.nodes if PROTOCOLS[scenario.protocol].outlives_publishers else 0
+    protocol = PROTOCOLS[scenario.protocol]
+    everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
     kept = possible(operations, named_members(scenario), everybody)
-    faults: list[Fault] = []
+    faults: list[Fault] = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
     for operation in kept:
         if operation.kind == PAUSE:
             faults.append(PauseFault(at=operation.at, node=operation.node))
@@ -328,6 +339,10 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
             faults.append(CrashFault(at=operation.at, node=operation.node))
             if operation.until > 0:
                 faults.append(RestartFault(at=operation.until, node=operation.node))
+        elif operation.kind == JOIN:
+            faults.append(JoinFault(at=operation.at, node=operation.node))
+        elif operation.kind == PART:
+            faults.append(PartitionFault(at=operation.at, until=operation.until, groups=[list(operation.keys)]))
 
     def changes(kind: int) -> list[SubscriptionTable]:
         return [
@@ -364,6 +379,12 @@ def operations_of(scenario: Scenario) -> list[Operation]:
             if isinstance(fault, begins) and fault.node is not None:
                 back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
                 found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
+    for fault in scenario.faults:
+        if isinstance(fault, JoinFault) and fault.node is not None:
+            found.append(Operation(fault.at, JOIN, fault.node))
+        elif isinstance(fault, PartitionFault):
+            group = expand_nodes(fault.groups[0], scenario.nodes)
+            found.append(Operation(fault.at, PART, 0, 0, fault.until or 0, None, tuple(group)))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
     found += [

@@ -16,7 +16,14 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError, ScenarioError
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
-from antiphon.simulator.scenario import ConstantLaw, LimitsTable, NetworkTable, Scenario, TopicsTable
+from antiphon.simulator.scenario import (
+    ConstantLaw,
+    LimitsTable,
+    NetworkTable,
+    PartitionFault,
+    Scenario,
+    TopicsTable,
+)
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import PAUSE, SUBSCRIBE, Operation, named_members, operations_of, with_operations
 
@@ -49,6 +56,7 @@ class Shrinker:
             self._fewer_topics,
             self._fewer_nodes,
             self._fewer_operations,
+            self._no_partitions,
             self._fewer_subscriptions,
             self._fewer_members,
             self._simpler_orders,
@@ -99,6 +107,11 @@ class Shrinker:
             size //= 2
         return smaller
 
+    def _no_partitions(self) -> bool:
+        """Leave the network whole."""
+        kept = [fault for fault in self.scenario.faults if not isinstance(fault, PartitionFault)]
+        return self._accept(msgspec.structs.replace(self.scenario, faults=kept))
+
     def _fewer_topics(self) -> bool:
         """Leave topics out, or make one of two."""
         smaller = False
@@ -124,6 +137,8 @@ class Shrinker:
         return with_operations(self._with_members([sorted(nodes) for nodes in members]), kept)
 
     def _with_members(self, members: list[list[int]]) -> Scenario:
+        if self.scenario.topics is None:
+            return self.scenario
         topics = TopicsTable(count=len(members), members=list(members))
         return msgspec.structs.replace(self.scenario, topics=topics)
 
@@ -152,7 +167,8 @@ class Shrinker:
             if not start <= operation.node < end
         ]
         fewer = msgspec.structs.replace(self._with_members(members), nodes=self.scenario.nodes - (end - start))
-        return with_operations(fewer, kept)
+        whole = [fault for fault in fewer.faults if not isinstance(fault, PartitionFault)]
+        return with_operations(msgspec.structs.replace(fewer, faults=whole), kept)
 
     def _fewer_subscriptions(self) -> bool:
         """Let somebody be a member from the start instead of subscribing."""
@@ -244,7 +260,7 @@ def simpler_networks(network: NetworkTable) -> Iterator[dict[str, object]]:
         yield {"reordering": usual.reordering, "reordering_window": usual.reordering_window}
     if not isinstance(network.delay, ConstantLaw):
         yield {"delay": usual.delay}
-    for key in ("delay", "transmission", "processing", "charge_control"):
+    for key in ("delay", "transmission", "processing", "charge_control", "loss", "duplication"):
         if getattr(network, key) != getattr(usual, key):
             yield {key: getattr(usual, key)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Annotated
 
@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.overlay import Overlay, regular_parents
+from antiphon.fabrics.tree.council import NOBODY, Council
+from antiphon.fabrics.tree.overlay import Overlay, overlay_of_newcomer, regular_parents
 from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -41,12 +42,34 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Ticks between two times that the root finds out what all have got and need not be kept."""
     strict_session: Flag = True
     """Whether what a publisher publishes in order waits for its own total publications before it."""
+    quorum: Flag = False
+    """Whether who is lost may come back, so that total order needs a majority; else failures are crashes."""
+    council: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[20_000])] = 20_000
+    """Ticks after a change of the tree until those who are there become the council, which votes; 0: never."""
+    absence: Positive = 1_000_000
+    """Ticks for which what those who are lost lack is kept for them."""
 
 
-def overlay_of(options: TreeTableOptions, nodes: int) -> Overlay:
-    """The tree that options describe."""
-    parents = options.parents or regular_parents(nodes, options.fan_out)
-    return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
+def overlay_of(options: TreeTableOptions, nodes: int, absent: Collection[int] = ()) -> Overlay:
+    """The tree that options describe, without those who join later."""
+    listed = options.parents or regular_parents(nodes, options.fan_out)
+    parents = {node: parent for node, parent in enumerate(listed) if node not in absent}
+    council = Council(1, [sorted(parents)]) if options.quorum else NOBODY
+    return Overlay(1, listed.index(int(NO_NODE)), parents, [], council)
+
+
+def carriers(overlay: Overlay, members: Sequence[int]) -> dict[int, set[int]]:
+    """The brokers that carry a topic, each with the children through which it reaches subscribers.
+
+    The root carries everything.
+    """
+    reaches: dict[int, set[int]] = {int(overlay.root): set()}
+    for member in members:
+        path = overlay.path_of(member)
+        reaches.setdefault(path[0], set())
+        for child, parent in pairwise(path):
+            reaches.setdefault(parent, set()).add(child)
+    return reaches
 
 
 def tree_builder(
@@ -55,10 +78,12 @@ def tree_builder(
     order: str,
     topics: Sequence[Sequence[int]],
     make: Callable[[Environment, TreeOptions, Overlay], TreeBroker] | None = None,
+    absent: Collection[int] = (),
 ) -> Callable[[Environment], Process]:
     """What builds the broker at one node; those that are subscribers from the start are known to all.
 
-    ``make`` is for experiments whose brokers note more than others do.
+    Who is ``absent`` at first asks its parent for a place when it joins. ``make`` is for experiments whose brokers note
+    more than others do.
     """
     options = TreeOptions(
         order,
@@ -68,22 +93,23 @@ def tree_builder(
         chosen.patience,
         chosen.collect,
         chosen.strict_session,
+        quorum=chosen.quorum,
+        council_ticks=chosen.council,
+        absence_ticks=chosen.absence,
     )
-    overlay = overlay_of(chosen, nodes)
-    # Per topic, the children through which each broker reaches subscribers; the root carries everything.
-    carried: list[dict[int, set[int]]] = []
-    for members in topics:
-        reaches: dict[int, set[int]] = {int(overlay.root): set()}
-        for member in members:
-            path = overlay.path_of(member)
-            reaches.setdefault(path[0], set())
-            for child, parent in pairwise(path):
-                reaches.setdefault(parent, set()).add(child)
-        carried.append(reaches)
+    overlay = overlay_of(chosen, nodes, absent)
+    listed = chosen.parents or regular_parents(nodes, chosen.fan_out)
+    carried = [carriers(overlay, [member for member in members if member not in absent]) for members in topics]
 
     def build(environment: Environment) -> TreeBroker:
-        broker = (make or TreeBroker)(environment, options, overlay)
         me = int(environment.identifier)
+        if me in absent:
+            newcomer = (make or TreeBroker)(environment, options, overlay_of_newcomer(me, [listed[me]]))
+            for topic, members in enumerate(topics):
+                if me in members:
+                    newcomer.subscribe(topic)
+            return newcomer
+        broker = (make or TreeBroker)(environment, options, overlay)
         for topic, reaches in enumerate(carried):
             if me in reaches:
                 broker.begin(topic, me in topics[topic], sorted(reaches[me]))

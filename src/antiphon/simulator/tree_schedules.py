@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
     CRASH,
+    JOIN,
     MIXED,
+    PART,
     PUBLISH,
+    SUBSCRIBE,
     Operation,
     Script,
     draw_members,
@@ -59,7 +64,61 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
         draw_kind(operation, order, weights, keys, random) if operation.kind == PUBLISH else operation
         for operation in operations
     ]
-    return with_operations(scenario, drawn)
+    if random.below(2) == 0:
+        return with_operations(scenario, drawn)
+    return draw_with_quorum(scenario, drawn, random)
+
+
+def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: RandomStream) -> Scenario:
+    """The same with brokers that join, and partitions that heal; a majority lives.
+
+    Where the council follows partitions nobody crashes: that could take the majority of a small council with it.
+    """
+    founders = scenario.nodes
+    joiners = range(founders, founders + pick(random, (0, 1, 2)))
+    contacts = {joiner: int(random.below(founders)) for joiner in joiners}
+    is_parted = random.below(3) > 0
+    council = 0 if is_parted and random.below(2) == 0 else pick(random, (100, 3000))
+    end = max((operation.at for operation in operations), default=0) + 1
+    added = [draw_partition(founders, end, random) for _ in range(pick(random, (1, 1, 2, 4)))] if is_parted else []
+    for joiner in joiners:
+        added += draw_newcomer(joiner, end, random)
+    mortal = (founders - 1) // 2 if council == 0 or not is_parted else 0
+    crashed: set[int] = set()
+    for operation in operations:
+        if operation.kind == CRASH and operation.node not in crashed:
+            if len(crashed) >= mortal or operation.node in contacts.values():
+                continue
+            crashed.add(operation.node)
+        added.append(operation)
+    options = {
+        **scenario.protocol_options,
+        "parents": scenario.protocol_options["parents"] + [contacts[joiner] for joiner in joiners],
+        "quorum": True,
+        "council": council,
+    }
+    return with_operations(
+        msgspec.structs.replace(scenario, nodes=founders + len(joiners), protocol_options=options), added
+    )
+
+
+def draw_partition(nodes: int, end: int, random: RandomStream) -> Operation:
+    """Some are cut off from the others, for a moment or for long."""
+    share = random.between(1, 3)
+    group = tuple(node for node in range(nodes) if random.below(4) < share)
+    start = int(random.below(end))
+    lasts = pick(random, (10, 400, 3000, 10_000, 40_000))
+    return Operation(start, PART, 0, 0, start + lasts, None, group[: nodes - 1] or (0,))
+
+
+def draw_newcomer(node: int, end: int, random: RandomStream) -> list[Operation]:
+    """A broker joins, subscribes and publishes."""
+    start = int(random.below(end))
+    found = [Operation(start, JOIN, node), Operation(start + int(random.below(2000)), SUBSCRIBE, node)]
+    for number in range(pick(random, (0, 2, 5))):
+        order = pick(random, ORDER_NAMES)
+        found.append(Operation(start + 2000 + 500 * number, PUBLISH, node, 0, 0, order, (0,)))
+    return found
 
 
 def draw_kind(

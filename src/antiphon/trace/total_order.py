@@ -9,7 +9,7 @@ Publications that name no key are taken together. This knows no protocol and sha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -83,14 +83,19 @@ def pairs_of(lane: Iterable[tuple[Name, bool]]) -> Iterator[tuple[Name, Name]]:
             since.append(name)
 
 
-def judge_total_order(table: pa.Table) -> tuple[int, str | None]:
-    """On how many topics and keys there is no single order, and an example. Rows are those of a trace."""
+def judge_total_order(table: pa.Table, apart: Collection[int] = ()) -> tuple[int, str | None]:
+    """On how many topics and keys there is no single order, and an example. Rows are those of a trace.
+
+    Of sources that were ``apart``, in a partition, only total publications count.
+    """
     rows = table.filter(pc.equal(table["event"], "deliver"))
     if "total" not in pc.unique(rows["order"].cast(pa.string())).to_pylist():
         return 0, None
     lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
     columns = (rows[name].to_pylist() for name in ("node", "topic", "source", "sequence", "order", "keys"))
     for node, topic, source, sequence, order, keys in zip(*columns, strict=True):
+        if source in apart and order != "total":
+            continue
         for key in keys or (None,):
             lane = lanes.setdefault((topic, key), {}).setdefault(node, [])
             lane.append(((source, sequence), order == "total"))

@@ -81,3 +81,10 @@ def run(scenario: Scenario) -> Simulation:
     simulation = Simulation(scenario)
     assert simulation.run() == "finished"
     return simulation
+
+
+def run_until(scenario: Scenario, tick: int) -> Simulation:
+    """Run a scenario up to a moment in the middle of it."""
+    simulation = Simulation(scenario)
+    simulation.engine.run(until=tick)
+    return simulation

@@ -20,13 +20,17 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.group import Asked, Group
+from antiphon.fabrics.gossip.contacts import Contacts
+from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.hyparview import Join
+from antiphon.fabrics.gossip.messages import Comparison
 from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message
-from antiphon.kernel.process import Environment, Process, order_name
+from antiphon.kernel.process import UNBOUNDED, Environment, Process, order_name
 from antiphon.orders.order import Order
 
 
@@ -42,7 +46,8 @@ class Brisa(Process):
         self._published: Final[dict[i64, i64]] = {}
         self._past: Final[dict[i64, vec[i64]]] = {}
         self._barriers: Final[dict[i64, vec[i64]]] = {}
-        self._is_contact: Final[bool] = self.me in options.contacts
+        self._contacts: Final = Contacts(self.me, options.contacts)
+        self._held: Final[list[i64]] = []
 
     # Before the start.
 
@@ -58,12 +63,38 @@ class Brisa(Process):
 
     def start(self) -> None:
         window = self._options.join_window
-        if self._is_contact:
-            for contact in self._options.contacts:
-                if contact != self.me:
-                    self._connections.hold(contact)
+        self._hold_contacts()
         for group in self._groups.values():
-            group.begin(0 if self._is_contact else self.environment.random().below(window + 1))
+            group.begin(0 if self._contacts.includes_me else self.environment.random().below(window + 1))
+
+    def contacts_are(self, contacts: list[i64]) -> None:
+        """Where nodes come and go: these are the contacts from now on, by seniority."""
+        before = list(self._contacts.others)
+        self._contacts.become(contacts)
+        self._hold_contacts()
+        found = [contact for contact in self._contacts.others if contact not in before]
+        if len(found) > 0:
+            for group in self._groups.values():
+                group.contact_found()
+                if self._contacts.is_first():
+                    group.invite(found)
+
+    def _found(self, group: Group) -> None:
+        """Begin a topic; all contacts are to take part in it, since each of them may be the first one day."""
+        group.found()
+        group.invite(self._contacts.others)
+
+    def _hold_contacts(self) -> None:
+        """Contacts watch each other."""
+        wanted = list(self._contacts.others) if self._contacts.includes_me else []
+        for contact in wanted:
+            if contact not in self._held:
+                self._held.append(contact)
+                self._connections.hold(contact)
+        for contact in list(self._held):
+            if contact not in wanted:
+                self._held.remove(contact)
+                self._connections.release(contact)
 
     # What the application does.
 
@@ -88,8 +119,15 @@ class Brisa(Process):
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         if group is None:
             group = self._open(topic)
+            if self._contacts.is_first():
+                # Whoever asks for a topic asks this node in the end: nobody has yet.
+                self._found(group)
             group.begin(0)
         group.ask(Asked(0, 0, None, UNSPECIFIED))
+
+    def room(self, topic: i64) -> i64:
+        group = self._groups.get(topic)
+        return UNBOUNDED if group is None else group.room()
 
     def unsubscribe(self, topic: i64) -> None:
         group = self._groups.get(topic)
@@ -108,7 +146,8 @@ class Brisa(Process):
     def _open(self, topic: i64) -> Group:
         group = self._groups.get(topic)
         if group is None:
-            group = Group(self.environment, topic, self._options, self._connections, self.environment.now())
+            now = self.environment.now()
+            group = Group(self.environment, topic, self._options, self._connections, self._contacts, now)
             self._groups[topic] = group
             if topic in self._past:
                 group.start_from(self._past.pop(topic), self._barriers.pop(topic))
@@ -118,8 +157,17 @@ class Brisa(Process):
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
-        if group is not None:
-            group.receive(sender, message)
+        if group is None:
+            if not self._contacts.includes_me or not isinstance(message, (Join, Comparison)):
+                return
+            # A topic of which this contact had not heard: it becomes part of it.
+            group = self._open(message.topic)
+            if self._contacts.is_first():
+                self._found(group)
+            else:
+                group.sampling.join(self._contacts.first)
+            group.begin(0)
+        group.receive(sender, message)
 
     def expire(self, name: i64) -> None:
         group = self._groups.get(name)
@@ -151,6 +199,10 @@ class Brisa(Process):
     def groups(self) -> list[Group]:
         """The topics that this node takes part in."""
         return list(self._groups.values())
+
+    def takes_part(self, topic: i64) -> bool:
+        """Whether this node is part of the overlay of a topic, subscribed or not."""
+        return topic in self._groups
 
     def group(self, topic: i64) -> Group:
         """One of the topics that this node takes part in."""

@@ -8,7 +8,8 @@ missing, and hands on what it gets. So what any node of a connected overlay has,
 **Silence.** A topic on which nothing happens costs nothing: after some periods without news a node compares what it has
 with a contact, and stops its timer when nothing is missing. Anything new wakes it up. The comparison is also what
 finds an overlay that has fallen into parts, which no neighbour could tell: where the two differ they become
-neighbours. Contacts compare with each other.
+neighbours. Contacts compare with each other. Parts that differ in nothing are found by pulses
+(:mod:`antiphon.fabrics.gossip.contacts`).
 
 **Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
 is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
@@ -30,6 +31,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.gossip.contacts import RELAY_PERIODS, Contacts, Pulses, waiting_periods
 from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.messages import (
     TREE_BITS,
@@ -49,10 +51,10 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import MOST_FETCHED, Missed, Stream
+from antiphon.fabrics.gossip.stream import MOST_FETCHED, Asked, Missed, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
-from antiphon.kernel.process import Environment
+from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
 from antiphon.orders.order import Order, Ordered, merged_frontiers
 
 MOST_ATTEMPTS: Final = 64
@@ -64,12 +66,6 @@ GAP_PATIENCE: Final = 2
 UNHEARD_PERIODS: Final = 3
 """So many periods a newcomer whom no neighbour answers waits before it turns to a contact again."""
 
-LONGEST_WAIT: Final = 8
-"""So many periods at most lie between two attempts; each wait is twice as long as the one before.
-
-A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
-"""
-
 HOPELESS: Final = 4
 """So many times the patience a node waits before it passes over what all whom it asked have not kept."""
 
@@ -78,22 +74,17 @@ FETCH_AFTER: Final = 1
 
 
 @final
-class Asked:
-    """What the application asked for before the node was part of the overlay: a publication, or to come or go."""
-
-    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64) -> None:
-        self.sequence: Final[i64] = sequence
-        self.timestamp: Final[i64] = timestamp
-        self.payload: Final[bytes | None] = payload
-        self.order: Final[i64] = order
-
-
-@final
 class Group(Neighbourhood):
     """One topic at one node, from the moment it joins the overlay of the topic until it has left."""
 
     def __init__(
-        self, environment: Environment, topic: i64, options: BrisaOptions, connections: Connections, born: i64
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        connections: Connections,
+        contacts: Contacts,
+        born: i64,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
@@ -102,10 +93,9 @@ class Group(Neighbourhood):
         self._born: Final[i64] = born
         self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
         self._neighbours: Final[list[i64]] = self.sampling.neighbours()
-        self._is_contact: Final[bool] = self._me in options.contacts
-        self._contacts: Final[list[i64]] = (
-            [contact for contact in options.contacts if contact != self._me] if self._is_contact else options.contacts
-        )
+        self._all_contacts: Final[Contacts] = contacts
+        self._contacts: Final[list[i64]] = contacts.others
+        self._pulses: Final = Pulses(self._me, contacts)
         self.streams: Final[dict[i64, Stream]] = {}
         self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
         self.order: Final[Order] = options.new_order(self._me)
@@ -116,6 +106,7 @@ class Group(Neighbourhood):
         self._is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
+        self._unheard: i64 = 0
         # Periods until the next attempt to enter; how quiet it must be for the next comparison.
         self._enter_after: i64 = 0
         self._compare_after: i64 = 0
@@ -169,7 +160,13 @@ class Group(Neighbourhood):
     def _publish(self, asked: Asked, payload: bytes) -> None:
         dependencies = self.order.stamp(asked.sequence, asked.order)
         publication = Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self.topic, asked.order)
-        self.stream(self._me).take(publication)
+        own = self.stream(self._me)
+        own.take(publication)
+        if self._options.window > 0:
+            # Who has said nothing yet counts as ready for what came before this.
+            for peer in self._neighbours:
+                if peer not in own.floors:
+                    own.floors[peer] = asked.sequence - 1
         self._environment.deliver(publication)
         self.trees.begin(publication)
 
@@ -193,7 +190,22 @@ class Group(Neighbourhood):
         self.trees.neighbour_down(peer)
         for stream in self.streams.values():
             stream.has.pop(peer, None)
+            stream.floors.pop(peer, None)
+        self._pulses.doubt()
         self._wake()
+
+    def contact_found(self) -> None:
+        """There is a contact that was none before, perhaps apart from here: try again what was given up."""
+        self._attempts = 0
+        self._enter_after = 0
+        if self._all_contacts.includes_me:
+            self._pulses.doubt()
+        self._wake()
+
+    def invite(self, contacts: list[i64]) -> None:
+        """Let contacts that may not know of this topic take part in it."""
+        for contact in contacts:
+            self._environment.send(contact, Comparison(self._me, self.topic, self._report(0), False, False))
 
     def peer_found(self, peer: i64) -> None:
         """A contact is back: make sure that it is part of the same overlay."""
@@ -302,6 +314,8 @@ class Group(Neighbourhood):
         if not self.is_synchronised:
             return
         report = beat.report
+        if link is not None and self._pulses.heard(report.pulses):
+            self._stir()
         if self._options.rules.watches_positions:
             position: i64 = 0
             while position < len(report.keys):
@@ -320,6 +334,8 @@ class Group(Neighbourhood):
             number = numbers[position + 1]
             position += 2
             stream.has[sender] = number
+            if position <= 2 * len(report.floors) and sender in self.trees.links:
+                stream.floors[sender] = report.floors[position // 2 - 1]
             if number <= stream.complete:
                 if number < stream.complete and stream.quiet > self._options.patience:
                     # It lacks something that was not spoken of for long; say again that it is here.
@@ -363,12 +379,8 @@ class Group(Neighbourhood):
         """Nobody nearby has what is missing: the source or a contact may. If it is gone there too, pass it over."""
         if stream.stuck_for > HOPELESS * self._options.patience:
             gone = stream.gone_up_to(self._neighbours, self._contacts)
-            number = stream.complete + 1
-            while number <= gone:
-                if number not in stream.beyond and number > stream.complete:
-                    stream.skip(number)
-                    self._release(Missed(stream.source, number, self.topic))
-                number += 1
+            for missed in stream.pass_over(gone, self.topic):
+                self._release(missed)
         if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:
             asked = stream.source
             if stream.asked_further % 2 == 1 and len(self._contacts) > 0:
@@ -405,11 +417,16 @@ class Group(Neighbourhood):
     # The periodic part.
 
     def _wake(self) -> None:
-        """Something has happened: go on telling neighbours."""
+        """Something has happened: go on telling neighbours, and compare again before falling silent."""
         self._quiet = 0
         self._comparisons = 0
         self._compare_after = 0
         self._has_compared = False
+        self._stir()
+
+    def _stir(self) -> None:
+        """There is a pulse to tell the neighbours of: speak a few times before falling silent."""
+        self._quiet = min(self._quiet, max(0, self._options.patience + 1 - RELAY_PERIODS))
         if not self._is_ticking:
             self._is_ticking = True
             self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)
@@ -420,6 +437,15 @@ class Group(Neighbourhood):
         self.sampling.tick()
         if len(self._neighbours) == 0:
             self._enter()
+        missed = self._pulses.missed(self._options.patience)
+        if missed != NO_NODE:
+            # This node is apart from the contact, or so far away that it should be nearer.
+            self.sampling.join(missed)
+            self._wake()
+        if not self.is_synchronised and self._all_contacts.is_first():
+            self._unheard += 1
+            # Whoever was to found the topic did not live to do so.
+            self.is_synchronised = self._unheard > 2 * self._options.patience
         if self.is_synchronised:
             self._serve()
             self.trees.tick()
@@ -433,7 +459,7 @@ class Group(Neighbourhood):
                 self._enter()
         if self._may_fall_silent():
             self._is_ticking = False
-            if not self.is_member and not self._is_contact and len(self.queue) == 0:
+            if not self.is_member and not self._all_contacts.includes_me and len(self.queue) == 0:
                 self.sampling.leave()
                 self.is_gone = True
         else:
@@ -444,7 +470,7 @@ class Group(Neighbourhood):
         if self._enter_after > 0:
             self._enter_after -= 1
         elif len(self._contacts) > 0 and self._attempts < MOST_ATTEMPTS:
-            self.sampling.join(self._contacts[(self._me + self._attempts) % len(self._contacts)])
+            self.sampling.join(self._all_contacts.to_ask(self._attempts))
             self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
@@ -474,23 +500,34 @@ class Group(Neighbourhood):
                 if stream.fetches < MOST_ATTEMPTS and has_hope:
                     stream.quiet = 0
                     self._quiet = 0
+            elif self._options.window > 0 and stream.floor < stream.complete:
+                # Somebody waits to hear that this node is ready for more.
+                stream.quiet = 0
+                self._quiet = 0
             self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)
 
     def _report(self, patience: i64) -> Report:
         """What there is that was new in the last periods."""
         numbers = vec[i64]()
+        floors = vec[i64]()
+        window = self._options.window
+        keeps_up = window > 0 and self._environment.keeps_up(self.topic)
         keys = vec[i64]()
         positions: list[Position] = []
         for stream in self.streams.values():
             if stream.quiet <= patience:
                 numbers = append(numbers, stream.source)
                 numbers = append(numbers, stream.complete)
+                if window > 0:
+                    floors = append(floors, stream.ready_for(window, keeps_up))
         for structure in self.trees.structures.values():
             if structure.quiet <= patience:
                 keys = append(keys, structure.key)
                 positions.append(structure.position)
         uptime = self._environment.now() - self._born
-        return Report(numbers, keys, positions, uptime, self.trees.load(), self._options.bandwidth_of(self._me))
+        bandwidth = self._options.bandwidth_of(self._me)
+        pulses = self._pulses.as_pairs()
+        return Report(numbers, floors, keys, positions, pulses, uptime, self.trees.load(), bandwidth)
 
     # Falling silent.
 
@@ -498,45 +535,67 @@ class Group(Neighbourhood):
         """Whether nothing has happened for long and a contact has nothing that this node lacks."""
         if not self.is_synchronised or (len(self._neighbours) == 0 and len(self._contacts) > 0):
             return self._attempts >= MOST_ATTEMPTS
-        if self._quiet <= self._options.patience:
+        if self._quiet <= self._options.patience or self._pulses.is_waiting():
             return False
-        if self._has_compared or len(self._contacts) == 0 or not self._options.rules.recovers:
+        has_asked = self._has_compared and not self._pulses.is_in_doubt
+        if has_asked or len(self._contacts) == 0 or not self._options.rules.recovers:
             return True
-        if self._comparisons >= MOST_ATTEMPTS:
-            return True
-        if self._quiet < self._compare_after:
+        if self._quiet >= self._compare_after and self._comparisons < MOST_ATTEMPTS:
+            self._compare()
             return False
-        contact = self._contacts[(self._me + self._comparisons) % len(self._contacts)]
+        return self._comparisons >= MOST_ATTEMPTS
+
+    def _compare(self) -> None:
+        """Ask a contact what it has, and for a pulse if that is in doubt."""
+        contact = self._all_contacts.to_ask(self._comparisons)
         self._compare_after = self._quiet + waiting_periods(self._comparisons)
         self._comparisons += 1
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
-        self._environment.send(contact, Comparison(self._me, self.topic, report, False))
-        return False
+        self._environment.send(contact, Comparison(self._me, self.topic, report, False, self._pulses.is_in_doubt))
 
     def _compared(self, sender: i64, message: Comparison) -> None:
         """Somebody compares what it has with this contact, or the contact answers."""
         if not self.is_synchronised:
+            # Who asks is part of the overlay, and this contact is not yet.
+            self.sampling.wanted(sender)
             return
         is_behind = self._learn(sender, message.report, 0)
         if not message.is_answer:
+            if message.wants_pulse:
+                oldest = max(1, self._options.patience // 2) * self._options.period
+                if self._pulses.asked(sender, self._environment.now(), oldest) or self._pulses.is_in_doubt:
+                    self._stir()
             report = self._report(1 << 40)
-            self._environment.send(sender, Comparison(self._me, self.topic, report, True))
-        elif not is_behind:
-            self._has_compared = True
+            self._environment.send(sender, Comparison(self._me, self.topic, report, True, False))
+        else:
+            self._pulses.promise(sender, message.report.pulses)
+            if not is_behind:
+                self._has_compared = True
         if is_behind:
             self._wake()
             self.sampling.wanted(sender)
 
+    def room(self) -> i64:
+        """How many publications may begin here now."""
+        window = self._options.window
+        if window == 0:
+            return UNBOUNDED
+        if not self.is_synchronised:
+            return 0
+        own = self.streams.get(self._me)
+        ahead: i64 = 0 if own is None else own.complete - own.lowest_floor()
+        return max(0, window - ahead - len(self.queue))
+
     def unfinished(self) -> i64:
-        """What waits: in the order, in the queue, or for ever because it is gone."""
+        """What waits: in the order, in the queue, for neighbours that lack it, or for ever because it is gone."""
         waiting: i64 = self.order.waiting() + len(self.queue)
+        own = self.streams.get(self._me)
+        if own is not None and self._options.window > 0:
+            for peer in self._neighbours:
+                if own.has.get(peer, own.complete) < own.complete:
+                    waiting += 1
         for stream in self.streams.values():
             if stream.is_missing():
                 waiting += 1
         return waiting if self.is_synchronised else waiting + 1
-
-
-def waiting_periods(attempts: i64) -> i64:
-    """So many periods pass between an attempt, of which there were so many before, and the next one."""
-    return LONGEST_WAIT if attempts > 3 else 1 << attempts

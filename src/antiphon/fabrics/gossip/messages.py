@@ -101,13 +101,28 @@ class Moved(Message):
 @final
 @mypyc_attr(acyclic=True)
 class Report:
-    """What a node has and where it is, the same for all whom it tells: pairs of source and number, and positions."""
+    """What a node has and where it is, the same for all whom it tells.
+
+    ``numbers`` are pairs of a source and the number up to which the sender has everything; ``floors``, if publishers
+    are slowed, how far it is ready to go on with each of these sources. ``keys`` are structures, ``positions`` its
+    places in them. ``pulses`` are pairs of a contact and the last pulse that came from there over neighbours.
+    """
 
     def __init__(
-        self, numbers: vec[i64], keys: vec[i64], positions: list[Position], uptime: i64, load: i64, bandwidth: i64
+        self,
+        numbers: vec[i64],
+        floors: vec[i64],
+        keys: vec[i64],
+        positions: list[Position],
+        pulses: vec[i64],
+        uptime: i64,
+        load: i64,
+        bandwidth: i64,
     ) -> None:
         self.numbers: Final[vec[i64]] = numbers
+        self.floors: Final[vec[i64]] = floors
         self.keys: Final[vec[i64]] = keys
+        self.pulses: Final[vec[i64]] = pulses
         self.positions: Final[list[Position]] = positions
         self.uptime: Final[i64] = uptime
         self.load: Final[i64] = load
@@ -131,12 +146,16 @@ class Beat(Message):
 
 @mypyc_attr(acyclic=True)
 class Comparison(Message):
-    """Before it falls silent a node compares what it has with a contact; ``is_answer`` if the contact speaks."""
+    """Before it falls silent a node compares what it has with a contact; ``is_answer`` if the contact speaks.
 
-    def __init__(self, source: i64, topic: i64, report: Report, is_answer: bool) -> None:
+    ``wants_pulse`` if the sender has lost a neighbour and wants to know whether it is still connected with the contact.
+    """
+
+    def __init__(self, source: i64, topic: i64, report: Report, is_answer: bool, wants_pulse: bool) -> None:
         super().__init__(source, 0, topic)
         self.report: Final[Report] = report
         self.is_answer: Final[bool] = is_answer
+        self.wants_pulse: Final[bool] = wants_pulse
 
 
 @mypyc_attr(acyclic=True)

@@ -63,6 +63,8 @@ class BrisaOptions:
     of the root of somebody else's tree it uses that one instead (0: never). Every ``period`` ticks a node tells its
     neighbours what it has; after ``patience`` periods without news it compares with a contact and falls silent.
     ``keep`` publications of each source are kept for others, more while a neighbour lacks them, at most ``buffer``.
+    A publisher is at most ``window`` publications ahead of those who are slow, for each hop between them (0: it never
+    waits).
     ``join_window`` spreads the joins at the start over so many ticks. ``floods`` leaves every link active.
     ``bandwidths`` are those of the nodes, one after the other and from the beginning again. No node is deeper than
     ``deepest``.
@@ -87,6 +89,7 @@ class BrisaOptions:
         bandwidths: Sequence[int] = (),
         deepest: i64 = 64,
         rules: Rules | None = None,
+        window: i64 = 0,
     ) -> None:
         chosen = HyParViewOptions() if view is None else view
         check_structures(chosen, parents, trees, reuse_depth)
@@ -99,6 +102,11 @@ class BrisaOptions:
             raise UsageError("nobody can join without a contact; name at least one node, for example contacts = [0]")
         if buffer < keep:
             raise UsageError(f"a buffer of {buffer} cannot keep {keep} publications; choose at least {keep}")
+        if not 0 <= window <= buffer:
+            raise UsageError(
+                f"a window of {window} lets publishers be further ahead than a buffer of {buffer} holds; choose a "
+                f"window from 0 to {buffer}"
+            )
         if join_window < 0:
             raise UsageError(f"join_window is a number of ticks and cannot be negative, not {join_window}")
         self.view: Final[HyParViewOptions] = chosen
@@ -119,6 +127,7 @@ class BrisaOptions:
         self.floods: Final[bool] = floods
         self.bandwidths: Final[list[i64]] = [i64(bandwidth) for bandwidth in bandwidths]
         self.deepest: Final[i64] = deepest
+        self.window: Final[i64] = window
         self.rules: Final[Rules] = Rules() if rules is None else rules
 
     def new_order(self, me: i64) -> Order:

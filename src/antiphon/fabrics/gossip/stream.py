@@ -3,6 +3,10 @@
 A publication is kept while a neighbour is not known to have it, and the last ``keep`` in any case, for neighbours to
 come. There is a hard bound beyond which the oldest go; who asks for one of these is told that it is gone. If nobody
 has it any more it is passed over (:class:`Missed`).
+
+**Slowing publishers.** With a ``window``, nodes tell how far they are ready to go on with each source: as far as they
+have everything, unless their application is behind, and no more than a window beyond any neighbour. A publisher is no
+more than a window beyond its neighbours either. So somebody ``d`` hops away is at most ``d`` windows behind.
 """
 
 from __future__ import annotations
@@ -27,6 +31,17 @@ class Missed(Ordered):
 
     def __init__(self, source: i64, sequence: i64, topic: i64) -> None:
         super().__init__(source, sequence, 0, b"", NO_DEPENDENCIES, topic, FIFO)
+
+
+@final
+class Asked:
+    """What the application asked for before the node was part of the overlay: a publication, or to come or go."""
+
+    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64) -> None:
+        self.sequence: Final[i64] = sequence
+        self.timestamp: Final[i64] = timestamp
+        self.payload: Final[bytes | None] = payload
+        self.order: Final[i64] = order
 
 
 @final
@@ -56,6 +71,9 @@ class Stream:
         self.came_beyond: i64 = 0
         # Up to which number neighbours have everything; up to which number somebody has not kept it.
         self.has: Final[dict[i64, i64]] = {}
+        # How far neighbours are ready to go on, and how far this node was when it last said so.
+        self.floors: Final[dict[i64, i64]] = {}
+        self.floor: i64 = 0
         self.gone_at: Final[dict[i64, i64]] = {}
 
     def take(self, publication: Ordered) -> bool:
@@ -131,6 +149,33 @@ class Stream:
                 has_asked = True
                 lowest = min(lowest, gone)
         return lowest if has_asked and lowest >= following else 0
+
+    def ready_for(self, window: i64, keeps_up: bool) -> i64:
+        """How far this node is ready to go on: not beyond what it has, nor more than a window beyond a neighbour."""
+        if keeps_up:
+            floor = self.complete
+            for other in self.floors.values():
+                floor = min(floor, other + window)
+            self.floor = max(self.floor, floor)
+        return self.floor
+
+    def lowest_floor(self) -> i64:
+        """How far all neighbours are ready to go on."""
+        floor = self.complete
+        for other in self.floors.values():
+            floor = min(floor, other)
+        return floor
+
+    def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
+        """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
+        passed: list[Missed] = []
+        number = self.complete + 1
+        while number <= gone:
+            if number not in self.beyond and number > self.complete:
+                self.skip(number)
+                passed.append(Missed(self.source, number, topic))
+            number += 1
+        return passed
 
     def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:
         """Forget publications that all neighbours have; answers how many went that somebody may still lack."""

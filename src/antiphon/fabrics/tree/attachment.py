@@ -22,8 +22,10 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import (
     Attached,
+    Begun,
     Claim,
     Goodbye,
     Hello,
@@ -34,7 +36,7 @@ from antiphon.fabrics.tree.messages import (
     ParentRequest,
     Ready,
 )
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -42,7 +44,12 @@ from antiphon.kernel.process import NO_NODE, Environment, Process
 PATIENCE: Final[i64] = 1
 COLLECT: Final[i64] = 2
 CLAIM: Final[i64] = 3
+CHANGE: Final[i64] = 4
+GIVE_UP: Final[i64] = 5
 """Names of timers."""
+
+NO_EPOCH: Final[i64] = 0
+"""A newcomer's: its tree is those whom it may ask for a place in the real one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -67,7 +74,20 @@ class Attachment(Process):
         self._unready: dict[i64, Attached] = {}
         self._news: list[Attached] = []
         self._must_say_ready: bool = False
+        # Who cannot be reached: found out here, or, where failures are taken at their word, heard of.
         self.dead: set[int] = set()
+        # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
+        self.known: set[int] = {*overlay.parents, *overlay.absent}
+        self._given_up: set[int] = set()
+        self._highest: i64 = overlay.epoch
+        self.council: Council = overlay.council
+        # Whether total publications are completed in this epoch.
+        self.can_order: bool = overlay.can_order
+        # The timers that run out when the council is to be changed, and when those who are absent are given up.
+        self._change: i64 = -1
+        self._give_up: i64 = -1
+        # The children that have begun this epoch, with all below them.
+        self._begun: set[int] = set()
         # As root: whether all living brokers have a way here, in the current epoch.
         self.is_complete: bool = True
         # The search for a parent: who was asked, and who is left to be asked.
@@ -85,6 +105,9 @@ class Attachment(Process):
             self.environment.watch(self.parent)
         for child in self.children:
             self.environment.watch(child)
+        if self.overlay.epoch == NO_EPOCH:
+            # A newcomer knows nothing but whom to ask.
+            self._search()
 
     # What the parts above add.
 
@@ -114,6 +137,19 @@ class Attachment(Process):
 
     # Failures.
 
+    def peer_found(self, peer: i64) -> None:
+        """Somebody can be reached again, after a partition; where failures are taken at their word it is too late."""
+        if not self.options.quorum:
+            return
+        self.dead.discard(peer)
+        if peer in self._given_up:
+            self._given_up.remove(int(peer))
+            self.known.add(int(peer))
+        if self.is_root and peer in self.known and peer not in self.reached():
+            self.is_complete = False
+            self._look_for_missing()
+            self.environment.send(peer, Claim(self.me, self._champion(), self.overlay))
+
     def peer_lost(self, peer: i64) -> None:
         self.dead.add(peer)
         if peer in self.children:
@@ -136,10 +172,18 @@ class Attachment(Process):
         self._unready.pop(child, None)
         # The root must know before it hears anything that is said without this child.
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, Lost(child, self._out_of_reach(below)))
+            self.environment.send(self.parent, self._lost(child, [int(child), *(below or {})]))
         elif self.is_root:
             self.is_complete = False
         self.child_gone(child)
+
+    def _lost(self, child: i64, gone: list[int]) -> Lost:
+        """Of those who are gone, the ones that have not found another way here before that was known."""
+        reached = self.reached()
+        if not self.options.quorum:
+            # Who has failed may have been accepted elsewhere shortly before.
+            reached.pop(child, None)
+        return Lost(child, sorted(broker for broker in gone if broker not in reached))
 
     def _receive_lost(self, sender: i64, lost: Lost) -> None:
         below = self.children.get(sender)
@@ -148,22 +192,15 @@ class Attachment(Process):
             below = unready.parents
         if below is None:
             return
-        self.dead.add(lost.source)
-        for broker in [int(lost.source), *lost.orphans]:
+        if not self.options.quorum:
+            self.dead.add(lost.source)
+        for broker in lost.orphans:
             below.pop(broker, None)
         if self.parent != NO_NODE:
-            orphans = dict.fromkeys(lost.orphans, int(lost.source))
-            self.environment.send(self.parent, Lost(lost.source, self._out_of_reach(orphans)))
+            self.environment.send(self.parent, self._lost(lost.source, lost.orphans))
         elif self.is_root:
             self.is_complete = False
             self._look_for_missing()
-
-    def _out_of_reach(self, orphans: dict[int, int] | None) -> list[int]:
-        """Those who have not found another way here before their parent was known to have failed."""
-        if not orphans:
-            return []
-        reached = self.reached()
-        return [broker for broker in sorted(orphans) if broker not in reached]
 
     # The root: who is missing, and when an epoch begins.
 
@@ -178,9 +215,10 @@ class Attachment(Process):
 
     def _missing(self) -> list[int]:
         reached = self.reached()
+        awaited = self.known if self.options.quorum else self.overlay.parents
         return [
             broker
-            for broker in self.overlay.parents
+            for broker in sorted(awaited)
             if broker != self.me and broker not in reached and broker not in self.dead
         ]
 
@@ -190,8 +228,7 @@ class Attachment(Process):
             return
         missing = self._missing()
         if not missing:
-            parents = {int(self.me): int(NO_NODE), **self.reached()}
-            self._begin_epoch(Overlay(self.overlay.epoch + 1, self.me, parents))
+            self._begin_epoch(self._next_overlay(self.council))
             return
         for broker in missing:
             self.environment.watch(broker)
@@ -199,16 +236,91 @@ class Attachment(Process):
             self._is_claiming = True
             self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
+    def _next_overlay(self, council: Council) -> Overlay:
+        """The tree as it is now, in an epoch that nobody else begins."""
+        parents = {int(self.me): int(NO_NODE), **self.reached()}
+        if not self.options.quorum:
+            return Overlay(self.overlay.epoch + 1, self.me, parents)
+        members = set(parents)
+        self.known |= members
+        epoch = (((self._highest >> ROOT_BITS) + 1) << ROOT_BITS) + self.me
+        absent = sorted(self.known - members)
+        return Overlay(epoch, self.me, parents, absent, council, council.is_held_by(members))
+
     def _begin_epoch(self, overlay: Overlay) -> None:
-        for broker in self.overlay.parents:
-            if broker not in overlay.parents:
-                self.dead.add(broker)
+        if self.options.quorum:
+            self.known = {*overlay.parents, *overlay.absent}
+        else:
+            self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
         self.overlay = overlay
         self.epoch = overlay.epoch
+        self._highest = max(self._highest, overlay.epoch)
+        self.council = self.council.merged(overlay.council)
+        self.can_order = overlay.can_order
         self.is_complete = True
+        self._begun = set()
         for child in self.children:
             self.environment.send(child, Install(overlay))
         self.began_epoch()
+        if self.options.quorum:
+            self._say_begun()
+        if self.is_root and overlay.absent:
+            for broker in overlay.absent:
+                self.environment.watch(broker)
+            self.environment.cancel_timer(self._give_up)
+            self._give_up = self.environment.set_timer(self.options.absence_ticks, GIVE_UP)
+
+    def _give_up_absent(self) -> None:
+        """Those who have been away since the epoch began are waited for no longer."""
+        if self.is_root and self.is_complete and self.overlay.absent:
+            self.known.difference_update(self.overlay.absent)
+            self._given_up.update(self.overlay.absent)
+            self._begin_epoch(self._next_overlay(self.council))
+
+    # The council.
+
+    def _receive_begun(self, child: i64, begun: Begun) -> None:
+        if begun.epoch == self.epoch and child in self.children:
+            self._begun.add(int(child))
+            self._say_begun()
+
+    def _say_begun(self) -> None:
+        """Tell the root when all below have begun the epoch; the root then changes the council if it has to."""
+        if any(below is not None and child not in self._begun for child, below in self.children.items()):
+            return
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, Begun(self.epoch))
+        elif self.is_root and self.is_complete and self.can_order:
+            self._change_council()
+
+    def _change_council(self) -> None:
+        """All have begun the epoch: agree on what it proposed, or let some time pass and propose something."""
+        members = set(self.overlay.parents)
+        proposal = self.overlay.council
+        if proposal.is_exactly(members):
+            return
+        if sorted(members) in proposal.bodies:
+            self._begin_epoch(self._next_overlay(proposal.followed_by(members)))
+        elif self.options.council_ticks > 0:
+            self.environment.cancel_timer(self._change)
+            self._change = self.environment.set_timer(self.options.council_ticks, CHANGE)
+
+    def _propose_council(self) -> None:
+        """Propose all that are here as the council."""
+        members = set(self.overlay.parents)
+        is_settled = self.is_root and self.is_complete and self.can_order and members == {int(self.me), *self.reached()}
+        if is_settled and sorted(members) not in self.council.bodies:
+            self._begin_epoch(self._next_overlay(self.council.proposing(members)))
+
+    def _learn(self, overlay: Overlay, council: Council) -> None:
+        """Take over what another broker knows of the tree, if it is later than what is known here."""
+        if self.options.quorum:
+            self.known.update(overlay.parents)
+            self.known.update(overlay.absent)
+            self.council = self.council.merged(council)
+            self._highest = max(self._highest, overlay.epoch)
+        if overlay.is_later_than(self.overlay):
+            self.overlay = overlay
 
     def _claim(self) -> None:
         """Tell those who have not come that somebody is there."""
@@ -219,7 +331,7 @@ class Attachment(Process):
             self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
         self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
-    def _receive_claim(self, claim: Claim) -> None:
+    def _receive_claim(self, sender: i64, claim: Claim) -> None:
         if claim.source == self.me or claim.source in self.dead:
             return
         if self.parent != NO_NODE:
@@ -231,7 +343,7 @@ class Attachment(Process):
         elif self._gives_way_to(claim):
             self.is_root = False
             # Else this broker would still think that nobody else can be the root.
-            self.overlay = claim.overlay
+            self._learn(claim.overlay, claim.overlay.council)
             self.parent_gone()
             self._search()
             self._candidates.insert(0, int(claim.source))
@@ -243,10 +355,13 @@ class Attachment(Process):
 
         Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
         """
-        if claim.sequence != self.overlay.epoch:
-            return claim.sequence > self.overlay.epoch
+        if claim.overlay.epoch != self.overlay.epoch:
+            return claim.overlay.is_later_than(self.overlay)
         successors = self.overlay.successors(self.options.total_degree)
-        return successors.index(int(claim.champion)) < successors.index(self._champion())
+        places = {broker: place for place, broker in enumerate(successors)}
+        mine, other = self._champion(), int(claim.champion)
+        # After a partition neither need be in the tree that both have heard of.
+        return (places.get(other, len(places)), other) < (places.get(mine, len(places)), mine)
 
     def _champion(self) -> int:
         """The first of the successors that is this broker or below it."""
@@ -262,14 +377,15 @@ class Attachment(Process):
         """Look for a parent: in the local view first, then among all brokers."""
         overlay = self.overlay
         view = overlay.neighbourhood(self.me, self.options.max_hops, self.options.ancestors_first)
-        others = [broker for broker in sorted(overlay.parents) if broker not in view]
+        everybody = self.known if self.options.quorum else overlay.parents
+        others = [broker for broker in sorted(everybody) if broker not in view]
         mine = self.reached()
         self._candidates = [
             broker for broker in view + others if broker != self.me and broker not in mine and broker not in self.dead
         ]
         self._asked = NO_NODE
         self._tried = set()
-        if overlay.root not in self.dead:
+        if overlay.root != NO_NODE and overlay.root not in self.dead:
             self.environment.watch(overlay.root)
         if not self._consider_succession():
             self._ask_next()
@@ -277,6 +393,8 @@ class Attachment(Process):
     def _consider_succession(self) -> bool:
         """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
         mine = self.reached()
+        if self.overlay.epoch == NO_EPOCH:
+            return False
         for broker in self.overlay.successors(self.options.total_degree):
             if broker == self.me or broker in mine:
                 self._become_root()
@@ -324,6 +442,7 @@ class Attachment(Process):
             if self._candidates:
                 self._ask_next()
             else:
+                self._is_forced = True
                 self._search()
 
     def _has_room_for(self, orphan: i64) -> bool:
@@ -375,8 +494,7 @@ class Attachment(Process):
             return
         if sender in self.dead:
             return
-        if answer.overlay.epoch > self.overlay.epoch:
-            self.overlay = answer.overlay
+        self._learn(answer.overlay, answer.overlay.council)
         # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
         is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
         if answer.is_granted:
@@ -399,7 +517,8 @@ class Attachment(Process):
         # Those below that the root has not heard of go with this broker.
         self._news = []
         self._must_say_ready = True
-        self.environment.send(parent, Hello(self.me, attempt, self.reached(), self.overlay, self.joins()))
+        hello = Hello(self.me, attempt, self.reached(), self.overlay, self.council, self._highest, self.joins())
+        self.environment.send(parent, hello)
         self.pass_on_news()
 
     # News from below and above.
@@ -410,7 +529,8 @@ class Attachment(Process):
             return
         for join in hello.joins:
             self.handle_join(child, join)
-        self._unready[child] = Attached({int(child): int(self.me), **hello.parents}, hello.overlay)
+        parents = {int(child): int(self.me), **hello.parents}
+        self._unready[child] = Attached(parents, hello.overlay, hello.council, hello.epoch)
 
     def _receive_attached(self, child: i64, attached: Attached) -> None:
         below = self.children.get(child)
@@ -439,8 +559,8 @@ class Attachment(Process):
             self._must_say_ready = False
             self.environment.send(self.parent, Ready(self.me, 0))
         for attached in news:
-            if attached.overlay.epoch > self.overlay.epoch:
-                self.overlay = attached.overlay
+            self._learn(attached.overlay, attached.council)
+            self._highest = max(self._highest, attached.epoch)
             if self.parent != NO_NODE:
                 self.environment.send(self.parent, attached)
             elif self.is_root:
@@ -468,7 +588,9 @@ class Attachment(Process):
         elif isinstance(message, Install):
             self._receive_install(sender, message)
         elif isinstance(message, Claim):
-            self._receive_claim(message)
+            self._receive_claim(sender, message)
+        elif isinstance(message, Begun):
+            self._receive_begun(sender, message)
         else:
             assert isinstance(message, Goodbye), "brokers send each other nothing else"
             self._receive_goodbye(sender, message)
@@ -483,6 +605,10 @@ class Attachment(Process):
             self._patience_ends()
         elif name == CLAIM:
             self._claim()
+        elif name == CHANGE:
+            self._propose_council()
+        elif name == GIVE_UP:
+            self._give_up_absent()
 
     def unfinished(self) -> i64:
         searching = 1 if self.parent == NO_NODE and not self.is_root else 0

@@ -50,6 +50,16 @@ class TreeBroker(Totals):
         self._go_on(state)
         return state.published
 
+    def refusal(self, order: i64) -> str | None:
+        chosen = self.options.strength if order == UNSPECIFIED else order
+        if chosen != TOTAL or self.can_order:
+            return None
+        absent = ", ".join(str(broker) for broker in self.overlay.absent)
+        return (
+            f"this part of the tree cannot order totally: brokers {absent} cannot be reached, and without them there "
+            f"is no majority; publish in another order, or wait until they are back"
+        )
+
     def room(self, topic: i64) -> i64:
         state = self.topic(topic)
         return self.options.window - (state.published - state.settled)

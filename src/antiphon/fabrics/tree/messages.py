@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.message import Keyed, Message
 
@@ -99,7 +100,8 @@ class Joined(Known):
     """The parent's answer; from now on the link carries the topic both ways.
 
     ``history`` is what a child that begins with nothing must keep for others, though it came too late to deliver it.
-    Unless the parent ``is_settled`` it may still skip what all brokers of the topic have, and will say so.
+    Unless the parent ``is_settled`` it may still skip what all brokers of the topic have, and will say so. If it
+    ``is_apart`` the topic began on this side of a partition, and what was there before is nobody's loss.
     """
 
     def __init__(
@@ -111,10 +113,12 @@ class Joined(Known):
         locks: list[Item],
         history: list[Item],
         is_settled: bool,
+        is_apart: bool,
     ) -> None:
         super().__init__(topic, frontier, base, completed, locks)
         self.history: Final[list[Item]] = history
         self.is_settled: Final[bool] = is_settled
+        self.is_apart: Final[bool] = is_apart
 
 
 @mypyc_attr(acyclic=True)
@@ -156,15 +160,24 @@ class ParentAnswer(Message):
 class Hello(Message):
     """The first words of a child, the source, to its new parent: who is below it, and the topics that it needs.
 
-    ``sequence`` is the attempt that the parent granted.
+    ``sequence`` is the attempt that the parent granted, ``epoch`` the highest that the child has heard of.
     """
 
     def __init__(
-        self, source: i64, sequence: i64, parents: dict[int, int], overlay: Overlay, joins: list[Join]
+        self,
+        source: i64,
+        sequence: i64,
+        parents: dict[int, int],
+        overlay: Overlay,
+        council: Council,
+        epoch: i64,
+        joins: list[Join],
     ) -> None:
         super().__init__(source, sequence)
+        self.epoch: Final[i64] = epoch
         self.parents: Final[dict[int, int]] = parents
         self.overlay: Final[Overlay] = overlay
+        self.council: Final[Council] = council
         self.joins: Final[list[Join]] = joins
 
 
@@ -180,17 +193,22 @@ class Goodbye(Message):
 
 @mypyc_attr(acyclic=True)
 class Attached(Message):
-    """Brokers that had no way to the root have one again, through the sender; ``parents`` says who is below whom."""
+    """Brokers that had no way to the root have one again, through the sender; ``parents`` says who is below whom.
 
-    def __init__(self, parents: dict[int, int], overlay: Overlay) -> None:
+    ``overlay``, ``council`` and the highest ``epoch`` are what the uppermost of them knows.
+    """
+
+    def __init__(self, parents: dict[int, int], overlay: Overlay, council: Council, epoch: i64) -> None:
         super().__init__(0, 0)
+        self.epoch: Final[i64] = epoch
         self.parents: Final[dict[int, int]] = parents
         self.overlay: Final[Overlay] = overlay
+        self.council: Final[Council] = council
 
 
 @mypyc_attr(acyclic=True)
 class Lost(Message):
-    """The broker ``source``, a child of somebody below the sender, has failed; ``orphans`` were below it."""
+    """The broker ``source``, a child of somebody below the sender, is lost; ``orphans`` have no way here any more."""
 
     def __init__(self, source: i64, orphans: list[int]) -> None:
         super().__init__(source, 0)
@@ -233,15 +251,31 @@ class Collect(Message):
 class Report(Message):
     """What everybody below the sender has got, by topic; topics that it does not carry are left out."""
 
-    def __init__(self, source: i64, sequence: i64, frontiers: dict[int, Frontier]) -> None:
+    def __init__(self, source: i64, sequence: i64, epoch: i64, frontiers: dict[int, Frontier]) -> None:
         super().__init__(source, sequence)
+        self.epoch: Final[i64] = epoch
         self.frontiers: Final[dict[int, Frontier]] = frontiers
 
 
 @mypyc_attr(acyclic=True)
 class Stable(Message):
-    """What all brokers have got, by topic: nobody will ask for it any more."""
+    """What all brokers of the epoch have got, by topic; unless others are waited for, nobody will ask for it."""
 
-    def __init__(self, frontiers: dict[int, Frontier]) -> None:
+    def __init__(self, frontiers: dict[int, Frontier], is_final: bool) -> None:
         super().__init__(0, 0)
         self.frontiers: Final[dict[int, Frontier]] = frontiers
+        self.is_final: Final[bool] = is_final
+
+
+@mypyc_attr(acyclic=True)
+class Carry(Message):
+    """A child is to carry a topic, although nobody there or below has asked: it is to know of total publications."""
+
+
+@mypyc_attr(acyclic=True)
+class Begun(Message):
+    """The sender and all below it have begun an epoch."""
+
+    def __init__(self, epoch: i64) -> None:
+        super().__init__(0, 0)
+        self.epoch: Final[i64] = epoch

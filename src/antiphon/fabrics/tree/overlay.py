@@ -13,12 +13,21 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.tree.council import NOBODY, Council
 from antiphon.kernel.process import NO_NODE
+
+ROOT_BITS: Final = 22
+"""Room for the number of the root in that of an epoch."""
 
 
 def regular_parents(count: int, fan_out: int) -> list[int]:
     """The parent of each of so many brokers if each has ``fan_out`` children, until there are no more."""
     return [int(NO_NODE), *((broker - 1) // fan_out for broker in range(1, count))]
+
+
+def overlay_of_newcomer(me: int, contacts: Sequence[int]) -> Overlay:
+    """What a broker knows that wants to join: whom it may ask."""
+    return Overlay(0, NO_NODE, dict.fromkeys([me, *contacts], int(NO_NODE)), can_order=False)
 
 
 def wrong_parents(parents: Sequence[int], count: int) -> str | None:
@@ -43,11 +52,30 @@ def wrong_parents(parents: Sequence[int], count: int) -> str | None:
 class Overlay:
     """Who is whose parent in an epoch. Never changed."""
 
-    def __init__(self, epoch: i64, root: i64, parents: dict[int, int]) -> None:
+    def __init__(
+        self,
+        epoch: i64,
+        root: i64,
+        parents: dict[int, int],
+        absent: list[int] | None = None,
+        council: Council = NOBODY,
+        can_order: bool = True,
+    ) -> None:
         self.epoch: Final[i64] = epoch
         self.root: Final[i64] = root
         # The parent of every broker, NO_NODE for the root; the keys are the members.
         self.parents: Final[dict[int, int]] = parents
+        # Brokers that nobody can reach and that are waited for: what they lack is kept.
+        self.absent: Final[list[int]] = absent or []
+        # Whose majorities were needed, and whether they were there: total publications are completed if so.
+        self.council: Final[Council] = council
+        self.can_order: Final[bool] = can_order
+
+    def is_later_than(self, other: Overlay) -> bool:
+        """Which of two trees counts: the one that can order, and of two that can or cannot, the later one."""
+        if self.can_order != other.can_order:
+            return self.can_order
+        return self.epoch > other.epoch
 
     def children_of(self, broker: i64) -> list[int]:
         """The children of a broker, lowest first."""

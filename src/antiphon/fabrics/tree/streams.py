@@ -20,6 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import COLLECT, Attachment
 from antiphon.fabrics.tree.messages import (
+    Carry,
     Collect,
     Frontier,
     Item,
@@ -35,8 +36,6 @@ from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
-
-EPOCH_SHIFT: Final = 24
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -128,6 +127,8 @@ class Streams(Attachment):
 
     def _settle(self, topic: Topic) -> None:
         """The topic is here, and nothing of it will be skipped any more: tell those who wait for it."""
+        if not topic.is_carried:
+            topic.is_apart = len(self.overlay.absent) > 0
         topic.is_carried = True
         topic.is_settled = True
         if topic.children:
@@ -151,7 +152,7 @@ class Streams(Attachment):
         return wanted
 
     def _is_asked_for(self, topic: Topic) -> bool:
-        return topic.is_wanted or len(topic.requests) > 0 or topic.name in self._waiting
+        return topic.is_wanted or topic.is_needed or len(topic.requests) > 0 or topic.name in self._waiting
 
     def is_joining(self) -> bool:
         return len(self._joining) > 0
@@ -169,19 +170,21 @@ class Streams(Attachment):
             self._waiting.setdefault(topic.name, {})[child] = join
             self.want(topic)
             return
-        self._waiting.get(topic.name, {}).pop(child, None)
+        self._stop_waiting(topic.name, child)
         was_carried = topic.is_carried
         if not was_carried:
             # The child has more than this broker, which takes all that the child still keeps.
             topic.begin_at(join)
         elif join.frontier is not None:
-            topic.skip_to(join)
+            self._skip_to(topic, join)
         topic.is_carried = True
         topic.children.add(child)
         base, completed, locks = topic.known()
         history = list(topic.items) if join.frontier is None else []
-        joined = Joined(topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled)
-        self.environment.send(child, joined)
+        self.environment.send(
+            child,
+            Joined(topic.name, dict(topic.frontier), base, completed, locks, history, topic.is_settled, topic.is_apart),
+        )
         if join.frontier is not None:
             for item in topic.missing_at(join.frontier):
                 self.environment.send(child, item)
@@ -197,13 +200,14 @@ class Streams(Attachment):
         frontier = joined.frontier
         assert frontier is not None, "who carries a topic knows how far"
         if topic.is_carried:
-            topic.skip_to(joined)
+            self._skip_to(topic, joined)
             for item in joined.history:
                 self._receive_item(self.parent, item)
             for item in topic.missing_at(frontier):
                 self.environment.send(self.parent, item)
         else:
             topic.begin_at(joined)
+            topic.is_apart = joined.is_apart
             topic.remember(joined.history)
         self._joining.discard(topic.name)
         if joined.is_settled and not topic.is_settled:
@@ -215,9 +219,16 @@ class Streams(Attachment):
     def _receive_settled(self, settled: Settled) -> None:
         topic = self.topic(settled.topic)
         if topic.up == OPEN:
-            topic.skip_to(settled)
+            self._skip_to(topic, settled)
             if not topic.is_settled:
                 self._settle(topic)
+
+    def _skip_to(self, topic: Topic, known: Known) -> None:
+        """Go on without what another broker will not send, and say so where somebody would have got it."""
+        for origin, first, last in topic.missed(known):
+            for number in range(first, last + 1):
+                self.environment.lost(topic.name, origin, number)
+        topic.skip_to(known)
 
     def settle_all(self) -> None:
         """As root, when all living brokers are there: nothing will be skipped any more."""
@@ -227,12 +238,19 @@ class Streams(Attachment):
 
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
-        if topic.is_carried and topic.up == OPEN and topic.is_idle():
+        if topic.is_carried and topic.up == OPEN and topic.is_idle() and topic.name not in self._waiting:
             topic.end()
             self.environment.send(self.parent, Leave(self.me, 0, topic.name))
 
+    def _stop_waiting(self, name: i64, child: i64) -> None:
+        waiting = self._waiting.get(name)
+        if waiting is not None:
+            waiting.pop(child, None)
+            if not waiting:
+                del self._waiting[name]
+
     def _remove_link(self, topic: Topic, child: i64) -> None:
-        self._waiting.get(topic.name, {}).pop(child, None)
+        self._stop_waiting(topic.name, child)
         if child in topic.children:
             topic.children.remove(int(child))
             self.links_changed(topic)
@@ -240,6 +258,7 @@ class Streams(Attachment):
 
     def child_gone(self, child: i64) -> None:
         for topic in self.topics.values():
+            topic.told.discard(int(child))
             self._remove_link(topic, child)
         # Those who were below the child have not been asked.
         self._round = 0
@@ -255,6 +274,11 @@ class Streams(Attachment):
 
     def began_epoch(self) -> None:
         self._round = 0
+        if not self.overlay.absent:
+            for topic in self.topics.values():
+                topic.is_apart = False
+        if self.is_root and not self._collects:
+            self._collect_later()
 
     # What everybody has got.
 
@@ -264,15 +288,18 @@ class Streams(Attachment):
 
     def _start_round(self) -> None:
         self._collects = False
-        names = [int(topic.name) for topic in self.topics.values() if topic.items]
+        # While somebody is waited for nothing is forgotten, and what everybody else has got is known.
+        is_final = not self.overlay.absent
+        names = [
+            int(topic.name) for topic in self.topics.values() if topic.items and (is_final or not topic.is_agreed())
+        ]
         if not self.is_root or not names:
             return
         self._collect_later()
         # A round that cannot end because somebody has failed is given up when the next epoch begins.
         if self.is_complete and self._round == 0:
             self._rounds += 1
-            # Unlike the numbers of any other root.
-            self._begin_round(Collect(self.me, (self.epoch << EPOCH_SHIFT) + self._rounds, self.epoch, names))
+            self._begin_round(Collect(self.me, self._rounds, self.epoch, names))
 
     def _begin_round(self, collect: Collect) -> None:
         self._round = collect.sequence
@@ -289,7 +316,8 @@ class Streams(Attachment):
         self._report_if_complete()
 
     def _receive_report(self, sender: i64, report: Report) -> None:
-        if report.sequence != self._round or sender not in self._reporters:
+        is_expected = report.sequence == self._round and report.epoch == self.epoch
+        if not is_expected or sender not in self._reporters:
             return
         self._reporters.remove(int(sender))
         for name, frontier in list(self._reported.items()):
@@ -308,9 +336,9 @@ class Streams(Attachment):
         number = self._round
         self._round = 0
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, Report(self.me, number, self._reported))
+            self.environment.send(self.parent, Report(self.me, number, self.epoch, self._reported))
         elif self.is_root and self.is_complete:
-            self._spread_stable(Stable(self._reported))
+            self._spread_stable(Stable(self._reported, not self.overlay.absent))
 
     def _spread_stable(self, stable: Stable) -> None:
         for child in self.children:
@@ -318,19 +346,21 @@ class Streams(Attachment):
         for name, frontier in stable.frontiers.items():
             topic = self.topics.get(name)
             if topic is not None and topic.is_carried:
-                topic.forget(frontier)
-                self.leave_if_idle(topic)
+                topic.settle(frontier)
+                if stable.is_final:
+                    topic.forget(frontier)
+                    self.leave_if_idle(topic)
 
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Item):
             self._receive_item(sender, message)
-        elif sender == self.parent and isinstance(message, (Joined, Settled, Collect, Stable)):
+        elif sender == self.parent and isinstance(message, (Joined, Settled, Collect, Stable, Carry)):
             self._receive_from_parent(message)
         elif sender in self.children and isinstance(message, (Join, Leave, Report)):
             self._receive_from_child(sender, message)
-        elif not isinstance(message, (Known, Collect, Stable, Leave, Report)):
+        elif not isinstance(message, (Known, Collect, Stable, Leave, Report, Carry)):
             super().receive(sender, message)
 
     def _receive_from_parent(self, message: Message) -> None:
@@ -343,6 +373,10 @@ class Streams(Attachment):
                 self._begin_round(message)
         elif isinstance(message, Stable):
             self._spread_stable(message)
+        elif isinstance(message, Carry):
+            topic = self.topic(message.topic)
+            topic.is_needed = True
+            self.want(topic)
 
     def _receive_from_child(self, sender: i64, message: Message) -> None:
         if isinstance(message, Join):

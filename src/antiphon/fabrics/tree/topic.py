@@ -29,6 +29,11 @@ class TreeOptions:
     that buffers can be emptied. With ``strict_session`` what a publisher publishes in order after a total publication
     waits for it; without, as in the document, it may overtake it. ``window`` is how many publications of one broker on
     a topic may be under way before hosts that can wait do so; under way is what not all are known to have.
+
+    With ``quorum`` who is lost may come back: a part of the tree without a majority of the council does not order
+    totally. ``council_ticks`` is how long after a change of the tree its brokers are proposed as the council, never
+    if 0, and ``absence_ticks`` how long what those who are lost have not got is kept for them. Without, failures are
+    crashes, and the last broker that lives goes on.
     """
 
     def __init__(
@@ -41,6 +46,9 @@ class TreeOptions:
         collect_ticks: i64 = 5000,
         strict_session: bool = True,
         window: i64 = UNBOUNDED,
+        quorum: bool = False,
+        council_ticks: i64 = 20_000,
+        absence_ticks: i64 = 1_000_000,
     ) -> None:
         if order not in ORDER_NAMES:
             raise UsageError(f"the broker tree orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
@@ -52,8 +60,8 @@ class TreeOptions:
             raise UsageError(
                 f"with a view of {max_hops} hops a broker knows nobody whom it could ask for a new parent; at least 2"
             )
-        if patience_ticks < 1 or collect_ticks < 1:
-            raise UsageError("patience and the interval of collecting are at least one tick")
+        if patience_ticks < 1 or collect_ticks < 1 or council_ticks < 0 or absence_ticks < 1:
+            raise UsageError("patience, collecting and absence take at least one tick, and no time is negative")
         self.strength: Final[i64] = ORDER_NAMES.index(order)
         self.total_degree: Final[i64] = total_degree
         self.max_hops: Final[i64] = max_hops
@@ -62,6 +70,9 @@ class TreeOptions:
         self.collect_ticks: Final[i64] = collect_ticks
         self.strict_session: Final[bool] = strict_session
         self.window: Final[i64] = window
+        self.quorum: Final[bool] = quorum
+        self.council_ticks: Final[i64] = council_ticks
+        self.absence_ticks: Final[i64] = absence_ticks
 
 
 @final
@@ -93,10 +104,17 @@ class Topic:
         self.is_settled: bool = False
         self.up: i64 = SHUT
         self.children: set[int] = set()
+        # Whether this broker carries the topic for the sake of total publications, and which children are told to.
+        self.is_needed: bool = False
+        self.told: set[int] = set()
+        # Whether nothing was known of the topic here when it began, while somebody was absent who may have known more.
+        self.is_apart: bool = False
         # The stream: what came, in that order, as far as not everybody has got it.
         self.items: list[Item] = []
         self.frontier: Frontier = {}
         self.base: Frontier = {}
+        # What all brokers of the epoch are known to have got.
+        self.agreed: Frontier = {}
         self.injected: i64 = 0
         # Total publications.
         self.locks: dict[i64, Lock] = {}
@@ -106,8 +124,9 @@ class Topic:
         self.base_completed: Frontier = {}
         # What the application published: numbers, and what has to wait.
         self.published: i64 = 0
-        # How many of them all brokers of the topic have got.
+        # How many of them all brokers of the topic have got, and those of which that is not known.
         self.settled: i64 = 0
+        self.unsettled: deque[Item] = deque()
         # What it asked for and has not got: publications, or else to be (True) or not to be (False) a subscriber.
         self.requests: deque[object] = deque()
         self.is_publishing: bool = False
@@ -121,6 +140,7 @@ class Topic:
         """Stop carrying the topic; what was known of it is out of date when it is carried again."""
         self.is_carried = False
         self.is_settled = False
+        self.is_apart = False
         self.up = SHUT
         self.frontier = {}
         self.base = {}
@@ -143,10 +163,26 @@ class Topic:
         """Keep a new item."""
         self.frontier[item.origin] = item.number
         self.items.append(item)
+        if item.kind != LOCK and item.source == self.owner:
+            self.unsettled.append(item)
 
     def missing_at(self, frontier: Frontier) -> list[Item]:
         """What is kept here and beyond somebody's frontier, in the order in which it came."""
         return [item for item in self.items if item.number > frontier.get(item.origin, 0)]
+
+    def missed(self, known: Known) -> list[tuple[int, int, int]]:
+        """What a subscriber here will never get, because nobody keeps it: origins, with first and last number.
+
+        That happens only to who was away for so long that it was given up. What was there before the topic began here
+        is not missed.
+        """
+        if not self.is_subscribed or self.is_apart:
+            return []
+        return [
+            (origin, self.frontier.get(origin, 0) + 1, number)
+            for origin, number in sorted(known.base.items())
+            if self.frontier.get(origin, 0) < number
+        ]
 
     def begin_at(self, known: Known) -> None:
         """Begin with nothing but what another broker will not send."""
@@ -157,10 +193,9 @@ class Topic:
         self.skip_to(known)
 
     def skip_to(self, known: Known) -> None:
-        """Count what another broker will not send as got. Nothing is skipped where the application is subscribed."""
+        """Count what another broker will not send as got."""
         for origin, number in known.base.items():
             if self.frontier.get(origin, 0) < number:
-                assert not self.is_subscribed, f"a subscriber of topic {self.name} would miss something of {origin}"
                 self.frontier[origin] = number
                 self.base[origin] = number
         for source, sequence in known.completed.items():
@@ -168,6 +203,11 @@ class Topic:
                 self.base_completed[source] = sequence
             if self.completed.get(source, 0) < sequence:
                 self.completed[source] = sequence
+        # What is skipped may be the completion of something that had come before.
+        for name, lock in list(self.locks.items()):
+            if lock.publication.sequence <= self.completed.get(lock.publication.source, 0):
+                self.remove_lock(name)
+        self.items = [item for item in self.items if item.number > self.base.get(item.origin, 0)]
         for item in known.locks:
             self.add_lock(item)
 
@@ -187,6 +227,17 @@ class Topic:
         locks = [lock.item for lock in self.locks.values() if lock.item.number <= base.get(lock.item.origin, 0)]
         return dict(base), dict(self.base_completed), locks
 
+    def settle(self, stable: Frontier) -> None:
+        """Note what everybody has got, and count the publications of this broker among it."""
+        self.agreed = stable
+        while self.unsettled and self.unsettled[0].number <= stable.get(self.unsettled[0].origin, 0):
+            self.unsettled.popleft()
+            self.settled += 1
+
+    def is_agreed(self) -> bool:
+        """Whether everybody is known to have got everything."""
+        return all(number <= self.agreed.get(origin, 0) for origin, number in self.frontier.items())
+
     def forget(self, stable: Frontier) -> None:
         """Drop what everybody has got."""
         if not any(self.base.get(origin, 0) < number for origin, number in stable.items()):
@@ -198,8 +249,6 @@ class Topic:
                 continue
             if item.kind == COMPLETION:
                 self.base_completed[item.source] = item.sequence
-            if item.kind != LOCK and item.source == self.owner:
-                self.settled += 1
         self.items = kept
         for origin, number in stable.items():
             if self.base.get(origin, 0) < number:
@@ -262,7 +311,9 @@ class Topic:
     def is_idle(self) -> bool:
         """Whether nobody here needs the topic: no subscriber, no child, nothing that others may still ask for."""
         waiting = len(self.items) + len(self.requests) + self.in_progress()
-        return not self.is_wanted and not self.is_subscribed and not self.children and waiting == 0
+        return (
+            not self.is_needed and not self.is_wanted and not self.is_subscribed and not self.children and waiting == 0
+        )
 
     def unfinished(self) -> i64:
         """What waits: publications, total ones among them, and the wish to subscribe."""

@@ -29,7 +29,7 @@ from typing import final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Closed, Item, Proposal
+from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Carry, Closed, Item, Proposal
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.streams import Streams
 from antiphon.fabrics.tree.topic import OPEN, Lock, Topic, TreeOptions
@@ -154,6 +154,9 @@ class Totals(Streams):
 
     def _complete(self, topic: Topic, publication: Keyed) -> None:
         name = publication_key(publication.source, publication.sequence)
+        if publication.sequence <= topic.completed.get(publication.source, 0):
+            # Two roots have completed it, on the two sides of a partition, after everybody had closed.
+            return
         topic.remove_lock(name)
         topic.completed[publication.source] = publication.sequence
         topic.proposed.pop(name, None)
@@ -168,6 +171,8 @@ class Totals(Streams):
 
     def _close(self, topic: Topic, name: i64) -> None:
         """Say that everything below is closed for a total publication, once in an epoch, when it is."""
+        if self.options.quorum:
+            self._let_all_carry(topic)
         lock = topic.locks.get(name)
         if lock is None or not self._is_closed(topic, lock):
             return
@@ -183,7 +188,20 @@ class Totals(Streams):
         """Whether all children are closed for a total publication in this epoch, and that is news."""
         if lock.said_in == self.epoch:
             return False
+        if self.options.quorum and any(
+            below is not None and child not in topic.children for child, below in self.children.items()
+        ):
+            # Whoever orders after a partition needs a majority, of which somebody has to know of this one.
+            return False
         return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)
+
+    def _let_all_carry(self, topic: Topic) -> None:
+        """With total publications a topic goes to all brokers."""
+        topic.is_needed = True
+        for child, below in self.children.items():
+            if below is not None and child not in topic.children and child not in topic.told:
+                topic.told.add(int(child))
+                self.environment.send(child, Carry(self.me, 0, topic.name))
 
     def _receive_closed(self, sender: i64, closed: Closed) -> None:
         topic = self.topic(closed.topic)
@@ -211,7 +229,7 @@ class Totals(Streams):
 
     def _decide(self, topic: Topic, source: i64) -> None:
         """Complete the publications of a source for which everybody is closed, one after the other."""
-        while self.is_complete:
+        while self.is_complete and self.can_order:
             publication = self._sequencer(topic).next_locked(source)
             if publication is None:
                 return
@@ -223,7 +241,7 @@ class Totals(Streams):
 
     def _lock_ready(self, topic: Topic, keys: vec[i64]) -> None:
         """Lock those at the heads of the queues of some keys, and what these let come forward."""
-        if not self.is_complete:
+        if not (self.is_complete and self.can_order):
             return
         sequencer = self._sequencer(topic)
         left = list(keys)
@@ -239,7 +257,7 @@ class Totals(Streams):
     def _receive_proposal(self, proposal: Proposal) -> None:
         if self.parent != NO_NODE:
             self.environment.send(self.parent, proposal)
-        elif self.is_root and self.is_complete and proposal.epoch == self.epoch:
+        elif self.is_root and self.is_complete and self.can_order and proposal.epoch == self.epoch:
             topic = self.topic(proposal.topic)
             self._queue(topic, proposal.publication)
             self._lock_ready(topic, proposal.publication.keys)

@@ -1,0 +1,158 @@
+"""The contacts, as one node knows them, and how it finds out whether it is still connected with them.
+
+Contacts are nodes through whom others enter; they belong to the overlay of every topic. They are listed by seniority,
+the same way at all nodes. The first founds topics. Where nodes are given once and for all, so are the contacts; where
+nodes come and go the host says who they are (:meth:`Contacts.become`).
+
+**Pulses.** An overlay may fall into parts that have the same. Comparing what there is does not show it, and what is
+published later stays in one part. So whoever has lost a neighbour is in *doubt*. Before it falls silent it asks a
+contact for a pulse, a number that the contact raises and that travels in periodic messages, from neighbour to neighbour
+and in no other way. If the pulse comes, neighbours connect the node with the contact. If not, it enters the overlay
+again through the contact. One pulse serves all who doubt at that time.
+
+A part of the overlay that has come off holds somebody who lost a neighbour, so somebody in it doubts. If there is a
+contact in it too, that one is asked. A contact that is asked by somebody who is none doubts itself and asks the
+contacts before it in the list of all; the first never doubts. So every part in which somebody doubts is connected with
+the first contact in the end.
+
+*Why a pulse is new enough.* Who lost a neighbour asks ``patience`` periods later at the earliest. A contact answers
+with a pulse that is younger than half of that. It was raised after the neighbour was lost, and came over what was left.
+Pulses are times of the contact's clock, so that those of a new life of it are higher than those of an old one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.kernel.process import NO_NODE
+
+LONGEST_WAIT: Final = 8
+"""So many periods at most lie between two attempts; each wait is twice as long as the one before.
+
+A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
+"""
+
+RELAY_PERIODS: Final = 3
+"""So many periods a node that has nothing else to say tells its neighbours of a pulse."""
+
+PULSE_PATIENCE: Final = 2
+"""So many times the patience a pulse that was promised may take."""
+
+
+@final
+class Contacts:
+    """The contacts, shared by all topics of one node."""
+
+    def __init__(self, me: i64, contacts: list[i64]) -> None:
+        self._me: Final[i64] = me
+        # All except this node itself.
+        self.others: Final[list[i64]] = []
+        self.first: i64 = NO_NODE
+        self.includes_me: bool = False
+        self.become(contacts)
+
+    def become(self, contacts: list[i64]) -> None:
+        """These are the contacts from now on."""
+        self.others.clear()
+        for contact in contacts:
+            if contact != self._me:
+                self.others.append(contact)
+        self.first = contacts[0] if len(contacts) > 0 else NO_NODE
+        self.includes_me = self._me in contacts
+
+    def to_ask(self, attempt: i64) -> i64:
+        """Whom to turn to: contacts ask their seniors first, others spread their questions."""
+        return self.others[(attempt if self.includes_me else self._me + attempt) % len(self.others)]
+
+    def is_first(self) -> bool:
+        """Whether this node is the senior contact."""
+        return self.first == self._me
+
+
+@final
+class Pulses:
+    """What one node knows about pulses in one topic."""
+
+    def __init__(self, me: i64, contacts: Contacts) -> None:
+        self._me: Final[i64] = me
+        self._contacts: Final[Contacts] = contacts
+        self._heard: Final[dict[i64, i64]] = {}
+        self.is_in_doubt: bool = False
+        self._promised_by: i64 = NO_NODE
+        self._promised: i64 = 0
+        self._waited: i64 = 0
+
+    def doubt(self) -> None:
+        """A neighbour has gone, or somebody who doubts has asked; what was promised before proves nothing."""
+        if not self._contacts.is_first():
+            self.is_in_doubt = True
+            self._promised_by = NO_NODE
+
+    def asked(self, sender: i64, now: i64, oldest: i64) -> bool:
+        """Somebody asks this contact for a pulse; true if a new one begins."""
+        if sender not in self._contacts.others and self._promised_by == NO_NODE:
+            self.doubt()
+        if now - self._heard.get(self._me, -oldest) < oldest:
+            return False
+        self._heard[self._me] = now
+        return True
+
+    def as_pairs(self) -> vec[i64]:
+        """What is told to neighbours, and to who asks."""
+        pairs = vec[i64]()
+        for contact, pulse in self._heard.items():
+            pairs = append(append(pairs, contact), pulse)
+        return pairs
+
+    def heard(self, pairs: vec[i64]) -> bool:
+        """A neighbour tells of pulses; true if one of them is new."""
+        is_new = False
+        position: i64 = 0
+        while position < len(pairs):
+            contact = pairs[position]
+            if contact != self._me and pairs[position + 1] > self._heard.get(contact, -1):
+                self._heard[contact] = pairs[position + 1]
+                is_new = True
+            position += 2
+        if is_new:
+            self._look()
+        return is_new
+
+    def promise(self, contact: i64, pairs: vec[i64]) -> None:
+        """A contact has answered: its pulse is on its way, or has come."""
+        position: i64 = 0
+        while position < len(pairs):
+            if pairs[position] == contact and self.is_in_doubt:
+                self._promised_by = contact
+                self._promised = pairs[position + 1]
+                self._waited = 0
+                self._look()
+            position += 2
+
+    def _look(self) -> None:
+        if self._promised_by != NO_NODE and self._heard.get(self._promised_by, -1) >= self._promised:
+            self._promised_by = NO_NODE
+            self.is_in_doubt = False
+
+    def is_waiting(self) -> bool:
+        """Whether a pulse was promised and has not come."""
+        return self._promised_by != NO_NODE
+
+    def missed(self, patience: i64) -> i64:
+        """A period has passed: the contact whose pulse has not come for so long that it never will, or NO_NODE."""
+        if self._promised_by == NO_NODE:
+            return NO_NODE
+        self._waited += 1
+        if self._waited <= PULSE_PATIENCE * patience:
+            return NO_NODE
+        contact = self._promised_by
+        self._promised_by = NO_NODE
+        return contact
+
+
+def waiting_periods(attempts: i64) -> i64:
+    """So many periods pass between an attempt, of which there were so many before, and the next one."""
+    return LONGEST_WAIT if attempts > 3 else 1 << attempts

@@ -1,0 +1,277 @@
+"""The ordering component of EpTO: events wait until they are old enough, and leave in the order of their keys.
+
+Thesis of M. Matos, section 5.2.4, Algorithm 5. The **key** of an event is (stamp, source, sequence): no two events have
+the same, and all nodes compare them alike. What is known and not delivered waits in a heap by key. Age is counted in
+rounds: an event whose age was ``a`` in round ``r`` was **born** in round ``r - a``, so nothing has to be touched to let
+all of them age, and the larger of two ages is the smaller of two births. In a round events leave while the one with the
+smallest key is older than the limit. That is the published rule, by which an event leaves if it is old enough and has a
+smaller key than everything that is not.
+
+**Why order is never broken.** Keys leave in ascending order at every node, and what comes with a key that is not above
+the last that left is refused. So any two nodes deliver what they both deliver in the order of the keys, whatever the
+clocks, the network or the ages do. This needs the whole key in both places: where events leave, and where they are
+accepted. The published algorithm compares stamps alone, and in line 9 the wrong way around
+(:mod:`antiphon.fabrics.gossip.epto_published`).
+
+**Holes.** What is refused will never be delivered here. Numbers of one source have ascending keys, so when one leaves
+and an earlier number of its source has not left, that one never will: it is reported as lost at that moment, in the
+place where it would have come. What is refused after all that is known of its source is reported at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.kernel.process import Environment
+
+NEW: Final[i64] = 0
+WAITING: Final[i64] = 1
+DONE: Final[i64] = 2
+"""An event has just been heard of; waits to be delivered; or was delivered, refused or given up."""
+
+
+@final
+class Known:
+    """An event that a node knows of. ``publication`` is missing while only its name has come."""
+
+    def __init__(self, name: i64, stamp: i64, publication: Stamped | None) -> None:
+        self.name: Final[i64] = name
+        self.stamp: Final[i64] = stamp
+        self.publication: Stamped | None = publication
+        self.state: i64 = NEW
+        self.born: i64 = 0
+        self.place: i64 = 0
+
+    def source(self) -> i64:
+        """Who published it."""
+        return self.name & SOURCE_MASK
+
+    def sequence(self) -> i64:
+        """Which of its source's it is."""
+        return self.name >> SOURCE_BITS
+
+    def is_before(self, other: Known) -> bool:
+        """Whether its key is the smaller one."""
+        if self.stamp != other.stamp:
+            return self.stamp < other.stamp
+        mine, theirs = self.name & SOURCE_MASK, other.name & SOURCE_MASK
+        return mine < theirs if mine != theirs else self.name < other.name
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Clock:
+    """Where stamps come from (thesis, Figure 5.5)."""
+
+    def stamp(self, last: i64) -> i64:
+        """The stamp of an event that begins now; ``last`` is the stamp of the last one that was delivered here."""
+        raise NotImplementedError
+
+    def saw(self, stamp: i64) -> None:
+        """An event with this stamp has been heard of."""
+
+    def reading(self) -> i64:
+        """What a newcomer must not fall behind."""
+        return 0
+
+
+@final
+class HostClock(Clock):
+    """The clock of the host, taken for one that all share; it need not be exact.
+
+    ``offset`` ticks and ``parts_per_million`` are by how much it is wrong, where a simulation says so; it shows
+    multiples of ``granularity``. A clock that is behind could stamp an event below one that was delivered here already,
+    and the event would be refused by its own publisher. So a stamp is above the last delivered one in any case.
+    """
+
+    def __init__(
+        self, environment: Environment, offset: i64 = 0, parts_per_million: i64 = 0, granularity: i64 = 1
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._offset: Final[i64] = offset
+        self._parts_per_million: Final[i64] = parts_per_million
+        self._granularity: Final[i64] = granularity
+        self._latest: i64 = 0
+
+    def stamp(self, last: i64) -> i64:
+        now = self._environment.now()
+        shown = now + self._offset + now * self._parts_per_million // 1_000_000
+        shown -= shown % self._granularity
+        self._latest = max(shown, last + 1, self._latest)
+        return self._latest
+
+
+@final
+class LogicalClock(Clock):
+    """Lamport's clock: a count that is ahead of everything that has been heard of."""
+
+    def __init__(self) -> None:
+        self._count: i64 = 0
+
+    def stamp(self, last: i64) -> i64:
+        self._count += 1
+        return self._count
+
+    def saw(self, stamp: i64) -> None:
+        if stamp > self._count:
+            self._count = stamp
+
+    def reading(self) -> i64:
+        return self._count
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Ordering:
+    """What every ordering component does: take events that balls bring, and say which may be delivered.
+
+    ``is_founder`` if the node is there from the start, so that it may expect every source's numbers from 1 on.
+    """
+
+    def __init__(self, environment: Environment, topic: i64, is_founder: bool) -> None:
+        self._environment: Final[Environment] = environment
+        self._topic: Final[i64] = topic
+        self._is_founder: Final[bool] = is_founder
+        self._last_of: Final[dict[i64, i64]] = {}
+        self.last_stamp: i64 = -1
+        self.holes: i64 = 0
+
+    def offer(self, event: Known, born: i64) -> None:
+        """An event has come by a ball: its age says that it was born in this round, or earlier."""
+        raise NotImplementedError
+
+    def release(self, latest_birth: i64) -> list[Known]:
+        """The events that may be delivered, in order; those born after ``latest_birth`` are too young."""
+        raise NotImplementedError
+
+    def waiting(self) -> list[Known]:
+        """What waits, in order."""
+        raise NotImplementedError
+
+    def count(self) -> i64:
+        """How many wait."""
+        raise NotImplementedError
+
+    def next(self) -> Known | None:
+        """What is to be delivered next, if that is certain."""
+        raise NotImplementedError
+
+    def give_up(self, event: Known) -> None:
+        """The next event cannot be delivered: nobody had its payload."""
+        raise NotImplementedError
+
+    def delivering(self, event: Known) -> None:
+        """An event is delivered: what its source published before and has not been delivered never will be."""
+        source, sequence = event.source(), event.sequence()
+        self._report(source, self._last_known(source, sequence - 1) + 1, sequence - 1)
+        self._last_of[source] = sequence
+        self.last_stamp = event.stamp
+        event.state = DONE
+
+    def refuse(self, event: Known) -> None:
+        """An event cannot be delivered here any more; it is reported unless that was done, or it was delivered."""
+        event.state = DONE
+        source, sequence = event.source(), event.sequence()
+        last = self._last_known(source, sequence - 1)
+        if sequence > last:
+            self._report(source, last + 1, sequence)
+            self._last_of[source] = sequence
+
+    def _last_known(self, source: i64, otherwise: i64) -> i64:
+        """The last number of a source that was delivered or reported; a newcomer has no right to earlier ones."""
+        return self._last_of.get(source, 0 if self._is_founder else otherwise)
+
+    def _report(self, source: i64, first: i64, last: i64) -> None:
+        for sequence in range(first, last + 1):
+            self.holes += 1
+            self._environment.lost(self._topic, source, sequence)
+
+
+@final
+class KeyOrdering(Ordering):
+    """The order of whole keys."""
+
+    def __init__(self, environment: Environment, topic: i64, is_founder: bool) -> None:
+        super().__init__(environment, topic, is_founder)
+        self._heap: Final[list[Known]] = []
+        self._last: Known | None = None
+
+    def offer(self, event: Known, born: i64) -> None:
+        if event.state == WAITING:
+            if born < event.born:
+                event.born = born
+        elif event.state == NEW:
+            last = self._last
+            if last is not None and not last.is_before(event):
+                self.refuse(event)
+                return
+            event.state = WAITING
+            event.born = born
+            self._push(event)
+
+    def release(self, latest_birth: i64) -> list[Known]:
+        found: list[Known] = []
+        while len(self._heap) > 0:
+            event = self._heap[0]
+            if event.born > latest_birth or event.publication is None:
+                break
+            self._pop()
+            self.delivering(event)
+            self._last = event
+            found.append(event)
+        return found
+
+    def next(self) -> Known | None:
+        return self._heap[0] if len(self._heap) > 0 else None
+
+    def give_up(self, event: Known) -> None:
+        assert event is self._heap[0], "only what is next keeps others waiting"
+        self._pop()
+        # It counts as passed: what comes before it in order may not be delivered after the next one.
+        self.refuse(event)
+        self._last = event
+        self.last_stamp = event.stamp
+
+    def count(self) -> i64:
+        return len(self._heap)
+
+    def waiting(self) -> list[Known]:
+        return sorted_by_key(self._heap)
+
+    def _push(self, event: Known) -> None:
+        heap = self._heap
+        heap.append(event)
+        place: i64 = len(heap) - 1
+        while place > 0:
+            parent = (place - 1) >> 1
+            if not event.is_before(heap[parent]):
+                break
+            heap[place] = heap[parent]
+            place = parent
+        heap[place] = event
+
+    def _pop(self) -> None:
+        heap = self._heap
+        moved = heap.pop()
+        size: i64 = len(heap)
+        if size == 0:
+            return
+        place: i64 = 0
+        while True:
+            child = 2 * place + 1
+            if child >= size:
+                break
+            if child + 1 < size and heap[child + 1].is_before(heap[child]):
+                child += 1
+            if not heap[child].is_before(moved):
+                break
+            heap[place] = heap[child]
+            place = child
+        heap[place] = moved
+
+
+def sorted_by_key(events: list[Known]) -> list[Known]:
+    """Events by key; for those who look, not for those who deliver."""
+    return sorted(events, key=lambda event: (int(event.stamp), int(event.source()), int(event.sequence())))

@@ -1,0 +1,66 @@
+"""Who decides which part of a tree that has come apart may order totally.
+
+A part of the tree cannot tell brokers that have failed from brokers that it cannot reach. Two parts that both went on
+to order totally would disagree. So total publications need a majority of the **council**: at first all brokers, and
+later those whom a majority has agreed on. Of two majorities of one council somebody is in both, and knows what the
+earlier one has begun. Exactly half of a council is enough if it holds the member with the lowest number.
+
+The council changes in two steps, so that no two councils follow the same one unknown to each other:
+
+1. A root that has a majority **proposes** its members as the next council, in a new epoch. Who begins that epoch knows
+   the proposal, and takes it wherever it goes.
+2. When all of them have begun it, the next epoch **agrees** on it.
+
+From the first step on, whoever knows the proposal needs a majority of it as well as of the council; so do all who meet
+somebody who knows it. A proposal that was given up is forgotten when a later council is agreed on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Council:
+    """What a broker knows of the councils: how many there were, and whose majorities are needed. Never changed."""
+
+    def __init__(self, number: i64, bodies: list[list[int]]) -> None:
+        self.number: Final[i64] = number
+        # The council, and what was proposed to follow it; each sorted.
+        self.bodies: Final[list[list[int]]] = bodies
+
+    def is_held_by(self, members: set[int]) -> bool:
+        """Whether some brokers have all the majorities that are needed."""
+        return all(is_majority(body, members) for body in self.bodies)
+
+    def is_exactly(self, members: set[int]) -> bool:
+        """Whether these brokers are the council, and nothing else is proposed."""
+        return self.bodies == [sorted(members)]
+
+    def merged(self, other: Council) -> Council:
+        """What two brokers know together."""
+        if self.number != other.number:
+            return self if self.number > other.number else other
+        more = [body for body in other.bodies if body not in self.bodies]
+        return Council(self.number, sorted(self.bodies + more)) if more else self
+
+    def proposing(self, members: set[int]) -> Council:
+        """The same with a proposal."""
+        return self.merged(Council(self.number, [sorted(members)]))
+
+    def followed_by(self, members: set[int]) -> Council:
+        """The next council."""
+        return Council(self.number + 1, [sorted(members)])
+
+
+NOBODY: Final = Council(0, [])
+"""Where failures are taken at their word nobody is asked."""
+
+
+def is_majority(body: list[int], members: set[int]) -> bool:
+    """Whether more than half of a body is there, or half of it with the first."""
+    present = len([broker for broker in body if broker in members])
+    return 2 * present > len(body) or (2 * present == len(body) and body[0] in members)

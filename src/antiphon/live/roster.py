@@ -1,0 +1,155 @@
+"""Who there is in a gossip cluster, as one node knows it: identifiers, addresses, contacts. Pure bookkeeping.
+
+**Identifiers** must be small, since they are part of the name of every publication, and nobody may have the same as
+another, ever. Nobody is asked for that. The founder owns all of them. A newcomer gets one from whoever it turns to, and
+a part of what that node has left, to give to others in turn. So any node can take anybody in, at any time, and two
+never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
+go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
+
+**Addresses** go with identifiers: a node tells another who somebody is before it first speaks of it on a connection. An
+identifier stands for one life of a node, so what is known of it never changes.
+
+**Contacts** are appointed, with rising numbers; the lowest is senior. Lists are united, so that all nodes know the same
+in the end. Everybody leaves out those that it cannot reach itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.live.controls import Appointment, PlaceGiven
+
+PART: Final = 256
+"""A newcomer gets so small a part of the identifiers that are left."""
+
+
+class Roster:
+    """What one node knows about others."""
+
+    def __init__(self, instance: str, address: str, contacts_wanted: int) -> None:
+        self.me = Peer(instance, address)
+        self._contacts_wanted = contacts_wanted
+        self._first = 0
+        self._end = 0
+        self._given: dict[str, PlaceGiven] = {}
+        self._book: dict[int, Peer] = {}
+        self._identifiers: dict[str, int] = {}
+        self._appointments: dict[int, int] = {}
+        self._unreachable: set[int] = set()
+
+    # Identifiers.
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether this node has its identifier."""
+        return self.me.identifier is not None
+
+    def found(self, identifier: int) -> None:
+        """Be the first node; all identifiers from this one on are there to be given."""
+        self._take(identifier, identifier + 1, MAXIMUM_IDENTIFIER + 1)
+        self._appointments[identifier] = 0
+
+    def take(self, place: PlaceGiven) -> None:
+        """Somebody has given this node its place."""
+        self._take(place.identifier, place.first, place.end)
+        self.appointed(place.contacts)
+
+    def _take(self, identifier: int, first: int, end: int) -> None:
+        self.me = Peer(self.me.instance, self.me.address, identifier)
+        self._first, self._end = first, end
+        self.learn([self.me])
+
+    def give(self, newcomer: Peer) -> PlaceGiven | None:
+        """A place for a newcomer, the same if it asks again; None if there is nothing left to give."""
+        given = self._given.get(newcomer.instance)
+        if given is not None:
+            return given
+        if self._first >= self._end:
+            return None
+        identifier = self._first
+        part = (self._end - self._first) // PART
+        self._first, self._end = identifier + 1, self._end - part
+        self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
+        self.appoint([identifier])
+        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments())
+        self._given[newcomer.instance] = given
+        return given
+
+    # Addresses.
+
+    def learn(self, peers: Iterable[Peer]) -> None:
+        """Remember who is who."""
+        for peer in peers:
+            if peer.identifier is not None and peer.identifier not in self._book:
+                self._book[peer.identifier] = peer
+                self._identifiers[peer.instance] = peer.identifier
+
+    def peer(self, identifier: int) -> Peer | None:
+        """Who has an identifier, if this node has heard of it."""
+        return self._book.get(identifier)
+
+    def identifier_of(self, instance: str) -> int | None:
+        """The identifier of a life of a node."""
+        return self._identifiers.get(instance)
+
+    def highest(self) -> int:
+        """The highest identifier that this node has heard of; -1 if none."""
+        return max(self._book, default=-1)
+
+    # Contacts.
+
+    def contacts(self) -> list[int]:
+        """Those that this node can reach, as far as it knows, itself included if it is one; seniors first."""
+        return [contact for contact in self._by_seniority() if contact not in self._unreachable]
+
+    def lost_contacts(self) -> list[int]:
+        """Those that it could not reach when it last tried."""
+        return [contact for contact in self._by_seniority() if contact in self._unreachable]
+
+    def _by_seniority(self) -> list[int]:
+        return sorted(self._appointments, key=lambda contact: (self._appointments[contact], contact))
+
+    def appointments(self) -> list[Appointment]:
+        """The contacts as others are told of them."""
+        return [Appointment(self._appointments[contact], self._book[contact]) for contact in self.contacts()]
+
+    def appointed(self, appointments: Iterable[Appointment]) -> bool:
+        """Somebody tells of contacts; true if one of them is new here."""
+        is_new = False
+        for appointment in appointments:
+            contact = appointment.contact.identifier
+            if contact is None:
+                continue
+            self.learn([appointment.contact])
+            if appointment.number < self._appointments.get(contact, appointment.number + 1):
+                self._appointments[contact] = appointment.number
+                is_new = is_new or contact not in self._unreachable
+        return is_new
+
+    def appoint(self, candidates: Iterable[int]) -> bool:
+        """Make candidates contacts while there are too few; true if any was."""
+        missing = self._contacts_wanted - len(self.contacts())
+        chosen = [candidate for candidate in candidates if candidate not in self._appointments][: max(0, missing)]
+        following = max(self._appointments.values(), default=0) + 1
+        for number, candidate in enumerate(chosen, following):
+            self._appointments[candidate] = number
+        return bool(chosen)
+
+    def is_first_contact(self) -> bool:
+        """Whether this node is the senior of the contacts that it can reach."""
+        return self.contacts()[:1] == [self.me.identifier]
+
+    def unreachable(self, identifier: int) -> bool:
+        """Somebody cannot be reached; true if it was a contact until now."""
+        was_contact = identifier in self._appointments and identifier not in self._unreachable
+        self._unreachable.add(identifier)
+        return was_contact
+
+    def reachable(self, identifier: int) -> bool:
+        """Somebody has been heard; true if it is a contact that seemed to be gone."""
+        if identifier not in self._unreachable:
+            return False
+        self._unreachable.discard(identifier)
+        return identifier in self._appointments

@@ -1,0 +1,33 @@
+"""Overlays that fall apart while nothing is published: parts that have the same find each other again."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
+from antiphon.simulator.actions import Partition
+from antiphon.simulator.network import Cut
+from tests.fabrics.gossip.worlds import World, component
+
+NODES = 24
+START = 10_000
+CUT, HEALED, LATER = 60_000, 120_000, 600_000
+
+
+def overlay(world: World) -> dict[int, list[int]]:
+    """The active views of topic 0."""
+    return {node: [int(peer) for peer in world.brisa(node).group(0).sampling.neighbours()] for node in range(NODES)}
+
+
+@pytest.mark.parametrize("contacts", [[0], [0, 1], [0, 23]], ids=["one", "two together", "one on each side"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_halves_that_were_apart_and_have_the_same_are_one_again(contacts: list[int], seed: int) -> None:
+    """A partition comes and goes while the topic is quiet: both halves have all, and differ in nothing."""
+    options = BrisaOptions(HyParViewOptions(active=3, passive=3), contacts=contacts)
+    world = World(NODES, options, seed=seed, can_fail=True).publish(3, START, count=5)
+    world.engine.at(CUT, Partition(Cut(CUT, HEALED, [list(range(12))])))
+    assert world.engine.run(until=LATER) == "finished", "the topic does not fall silent"
+    assert component(overlay(world), 0) == set(range(NODES))
+    world.publish(3, LATER).publish(20, LATER + 5000)
+    assert world.engine.run(event_limit=1_000_000) == "finished"
+    assert world.engine.deliveries == 7 * NODES

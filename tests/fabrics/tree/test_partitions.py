@@ -1,0 +1,171 @@
+"""The broker tree in parts: one side orders totally, all sides go on, and afterwards all have got everything.
+
+The dissertation leaves partitions to future work (chapter 6).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
+from antiphon.simulator.run import Simulation
+from antiphon.simulator.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
+from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, run_until, tree
+from tests.fabrics.tree.test_repair import check_tree, shape, traffic
+
+MINORITY = [3, 5, 7]
+"""Three of the eight brokers: a child of the root with its own, and a leaf from elsewhere."""
+
+
+def cut(at: int, until: int, *nodes: int) -> Fault:
+    """Some brokers are cut off from all others."""
+    return PartitionFault(at=at, until=until, groups=[list(nodes)])
+
+
+def orders_at(simulation: Simulation, broker: int) -> dict[int, bool]:
+    """Which orders a broker accepts."""
+    process = simulation.engine.nodes[broker].process
+    assert process is not None
+    return {int(order): process.refusal(order) is None for order in (NONE, FIFO, CAUSAL, TOTAL)}
+
+
+@pytest.mark.parametrize("parted", [(7,), (0,), (3, 5, 7), (0, 1, 2), (1, 4, 5, 2), (0, 7, 5, 6, 4)])
+@pytest.mark.parametrize("council", [0, 1000])
+def test_whatever_was_accepted_is_delivered_everywhere(parted: tuple[int, ...], council: int) -> None:
+    parted_for_a_while = cut(2000, 9000, *parted)
+    scenario = tree(traffic(end=7000), [parted_for_a_while], network=UNSTEADY, quorum=True, council=council)
+    assert kept(scenario) == {}
+
+
+def test_both_sides_are_one_tree_again() -> None:
+    simulation = run(tree(traffic(end=7000), [cut(2000, 9000, *MINORITY)], quorum=True))
+    check_tree(shape(simulation))
+    assert len(shape(simulation)) == 8
+
+
+def test_the_side_without_a_majority_refuses_total_publications_only() -> None:
+    """It says who is missing and what to do; the other side does without."""
+    simulation = run_until(tree(traffic(end=7000), [cut(2000, 40_000, *MINORITY)], quorum=True), 8000)
+    for broker in range(8):
+        expected = broker not in MINORITY
+        assert orders_at(simulation, broker) == {
+            int(NONE): True,
+            int(FIFO): True,
+            int(CAUSAL): True,
+            int(TOTAL): expected,
+        }
+    process = simulation.engine.nodes[3].process
+    assert process is not None
+    reason = process.refusal(TOTAL)
+    assert reason is not None
+    assert "brokers 0, 1, 2, 4, 6 cannot be reached" in reason
+    assert "publish in another order, or wait" in reason
+
+
+def test_weaker_orders_go_on_on_both_sides() -> None:
+    said = [publish(5000 + node, node, "causal") for node in range(8)]
+    simulation = run_until(tree(said, [cut(1000, 40_000, *MINORITY)], quorum=True), 8000)
+    # Five publications reach five brokers, three reach three.
+    assert simulation.engine.deliveries == 5 * 5 + 3 * 3
+
+
+def test_total_publications_go_on_on_the_side_with_a_majority() -> None:
+    said = [publish(5000, 6, "total", 1), publish(5000, 4, "total", 1)]
+    simulation = run_until(tree(said, [cut(1000, 40_000, *MINORITY)], quorum=True), 8000)
+    assert simulation.engine.deliveries == 2 * 5
+
+
+def test_a_root_that_is_cut_off_makes_way() -> None:
+    said = [publish(9000, 6, "total", 1)]
+    simulation = run_until(tree(said, [cut(1000, 40_000, 0)], quorum=True), 20_000)
+    assert simulation.engine.deliveries == 7
+    assert not orders_at(simulation, 0)[int(TOTAL)]
+
+
+def test_a_council_follows_those_who_are_there() -> None:
+    """Eight, then five, then three of these five: more than half each time, and no majority of the eight."""
+    parts = [cut(1000, 90_000, 5, 6, 7), cut(20_000, 90_000, 3, 4)]
+    said = [publish(50_000, 1, "total", 1)]
+    following = run_until(tree(said, parts, quorum=True, council=2000), 60_000)
+    assert following.engine.deliveries == 3
+    fixed = run_until(tree(said, parts, quorum=True, council=0), 60_000)
+    assert (fixed.engine.deliveries, fixed.engine.refused) == (0, 1)
+
+
+def test_a_short_partition_is_not_noticed() -> None:
+    simulation = run(tree(traffic(end=4000), [cut(2000, 2150, *MINORITY)], quorum=True))
+    assert all(overlay_epoch(simulation, broker) == 1 for broker in range(8))
+    assert kept(tree(traffic(end=4000), [cut(2000, 2150, *MINORITY)], quorum=True)) == {}
+
+
+def overlay_epoch(simulation: Simulation, broker: int) -> int:
+    """The epoch that a broker is in."""
+    process = simulation.engine.nodes[broker].process
+    return int(process.epoch)  # type: ignore[union-attr]
+
+
+def test_a_topic_that_begins_on_both_sides_is_one_afterwards() -> None:
+    """Nobody on either side knows of the other's subscribers."""
+    subscriptions = [SubscriptionTable(at=4000, node=node) for node in (2, 3)]
+    said = [publish(5000 + 10 * number, node, "causal") for number in range(5) for node in (2, 3)]
+    said += [publish(60_000, 2, "total"), publish(60_000, 3, "total")]
+    scenario = tree(said, [cut(1000, 20_000, *MINORITY)], members=[[]], subscriptions=subscriptions, quorum=True)
+    assert kept(scenario) == {}
+    assert run(scenario).engine.deliveries == 2 * len(said)
+
+
+def test_what_nobody_keeps_any_more_is_said_to_be_lost() -> None:
+    """Who is away for longer than others keep what it lacks is told how much that was; nothing is lost in silence."""
+    said = [publish(5000 + 100 * number, 2, "causal") for number in range(7)]
+    said.append(publish(150_000, 2, "causal"))
+    away = tree(said, [cut(1000, 100_000, 7)], quorum=True, council=0, absence=20_000)
+    simulation = run(away)
+    assert simulation.engine.lost == 7
+    assert simulation.engine.deliveries == 8 * 8 - 7
+    patient = tree(said, [cut(1000, 100_000, 7)], quorum=True, council=0)
+    simulation = run(patient)
+    assert (simulation.engine.lost, simulation.engine.deliveries) == (0, 8 * 8)
+
+
+def test_crashes_during_a_partition() -> None:
+    said = traffic(end=7000)
+    faults = [cut(2000, 9000, *MINORITY), crash(3000, 5), crash(4000, 0)]
+    assert kept(tree(said, faults, network=UNSTEADY, quorum=True, council=0)) == {}
+
+
+# Newcomers.
+
+
+def newcomer(parent: int, at: int, faults: tuple[Fault, ...] = (), said: tuple[PublishTable, ...] = ()) -> Simulation:
+    """The eight brokers and one that joins, is a member from then on, and publishes."""
+    scenario = tree(
+        [*traffic(end=5000), *said],
+        [JoinFault(at=at, node=8), *faults],
+        parents=[*EIGHT, parent],
+        network=UNSTEADY,
+        quorum=True,
+        council=1000,
+    )
+    assert kept(scenario) == {}
+    return run(scenario)
+
+
+@pytest.mark.parametrize("parent", [0, 5])
+def test_a_broker_joins_while_others_publish(parent: int) -> None:
+    said = tuple(publish(9000 + number, 8, order, 1) for number, order in enumerate(("none", "total", "causal")))
+    simulation = newcomer(parent, 2000, said=said)
+    parents = shape(simulation)
+    check_tree(parents)
+    assert 8 in parents
+
+
+def test_a_newcomer_has_a_vote_when_the_council_has_agreed() -> None:
+    simulation = newcomer(0, 2000)
+    process = simulation.engine.nodes[8].process
+    assert process.council.bodies == [list(range(9))]  # type: ignore[union-attr]
+
+
+def test_a_newcomer_takes_the_place_of_one_that_crashed() -> None:
+    """A broker that returns is a new broker."""
+    simulation = newcomer(1, 4000, faults=(crash(2500, 0),))
+    assert set(shape(simulation)) == set(range(1, 9))

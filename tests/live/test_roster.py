@@ -1,0 +1,105 @@
+"""Who there is in a gossip cluster: identifiers that nobody is asked for, contacts that are agreed on in the end."""
+
+from __future__ import annotations
+
+import random
+
+from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.live.roster import PART, Roster
+
+
+def newcomer(number: int) -> Peer:
+    return Peer(f"life {number}", f"host:{number}")
+
+
+def placed(giver: Roster, number: int, contacts: int = 3) -> Roster:
+    """Somebody who has got its place from another."""
+    found = Roster(f"life {number}", f"host:{number}", contacts)
+    place = giver.give(newcomer(number))
+    assert place is not None
+    found.take(place)
+    return found
+
+
+def founder(contacts: int = 3) -> Roster:
+    first = Roster("life 0", "host:0", contacts)
+    first.found(0)
+    return first
+
+
+def test_whoever_gives_places_no_two_nodes_get_the_same() -> None:
+    """Any node takes newcomers in, as clusters grow: nobody asks anybody else."""
+    chance = random.Random(1)
+    rosters = [founder()]
+    for number in range(1, 3000):
+        able = chance.choice(rosters)
+        if able.give(newcomer(number)) is None:
+            # It asks a contact to give instead.
+            able = rosters[0]
+        rosters.append(placed(able, number))
+    identifiers = [roster.me.identifier for roster in rosters]
+    assert len(set(identifiers)) == len(rosters)
+    assert all(identifier is not None and 0 <= identifier <= MAXIMUM_IDENTIFIER for identifier in identifiers)
+
+
+def test_thousands_may_come_and_go_through_one_node() -> None:
+    first = founder()
+    given = [first.give(newcomer(number)) for number in range(1, 10 * PART)]
+    assert len({place.identifier for place in given if place is not None}) == len(given) > 2000
+    later = placed(founder(), 1)
+    assert all(later.give(newcomer(number)) is not None for number in range(2, 4 * PART))
+
+
+def test_who_asks_again_gets_the_same_place() -> None:
+    first = founder()
+    assert first.give(newcomer(1)) == first.give(newcomer(1)) != first.give(newcomer(2))
+
+
+def test_who_has_nothing_left_says_so() -> None:
+    last = Roster("life 0", "host:0", 3)
+    last.found(MAXIMUM_IDENTIFIER - 1)
+    assert last.give(newcomer(1)) is not None
+    assert last.give(newcomer(2)) is None
+
+
+def test_a_cluster_that_begins_again_uses_no_identifier_twice() -> None:
+    again = Roster("life 0", "host:0", 3)
+    again.found(17)
+    assert again.me.identifier == 17
+    place = again.give(newcomer(1))
+    assert place is not None and place.identifier == 18 and place.end > place.first > 18
+
+
+def test_the_first_who_come_are_contacts() -> None:
+    first = founder()
+    others = [placed(first, number) for number in range(1, 6)]
+    assert first.contacts() == [0, 1, 2]
+    assert [roster.contacts() for roster in others[1:]] == [[0, 1, 2]] * 4
+    assert others[0].contacts() == [0, 1]
+    assert others[0].appointed(first.appointments())
+    assert others[0].contacts() == [0, 1, 2]
+    assert not others[0].appointed(first.appointments())
+
+
+def test_a_lost_contact_is_replaced_by_a_junior_one() -> None:
+    """Node 0 is lost; node 1 is the senior now, and appoints node 5, which comes last, whatever its identifier."""
+    first = founder()
+    second, third, *_ = [placed(first, number) for number in range(1, 6)]
+    for roster in (second, third):
+        roster.appointed(first.appointments())
+        assert roster.unreachable(0)
+    second.learn([Peer("life 5", "host:5", 5)])
+    assert second.is_first_contact() and not third.is_first_contact()
+    assert second.appoint([5]) and not second.appoint([4])
+    assert second.contacts() == [1, 2, 5]
+    assert third.appointed(second.appointments()) and third.contacts() == [1, 2, 5]
+
+
+def test_a_contact_that_seemed_lost_and_is_heard_is_one_again() -> None:
+    first = founder()
+    second = placed(first, 1)
+    second.unreachable(0)
+    assert second.contacts() == [1] and second.lost_contacts() == [0]
+    assert not second.appointed(first.appointments()), "others may not know yet; who cannot reach it leaves it out"
+    assert second.reachable(0)
+    assert second.contacts() == [0, 1] and second.lost_contacts() == []

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
     from antiphon.live.batch import Message
     from antiphon.live.client import Client
-    from antiphon.live.errors import ClosedError, JoinError, OverloadedError, SlowConsumerError
+    from antiphon.live.errors import (
+        ClosedError,
+        JoinError,
+        MissedMessagesError,
+        NoMajorityError,
+        OverloadedError,
+        SlowConsumerError,
+    )
     from antiphon.live.node import Node
     from antiphon.live.subscription import Subscription
     from antiphon.live.surface import connect, run, start
@@ -28,6 +35,8 @@ __all__ = [
     "ClosedError",
     "JoinError",
     "Message",
+    "MissedMessagesError",
+    "NoMajorityError",
     "Node",
     "OverloadedError",
     "PeerError",
@@ -44,7 +53,14 @@ HOMES = {
     "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
     "antiphon.live.batch": ("Message",),
     "antiphon.live.client": ("Client",),
-    "antiphon.live.errors": ("ClosedError", "JoinError", "OverloadedError", "SlowConsumerError"),
+    "antiphon.live.errors": (
+        "ClosedError",
+        "JoinError",
+        "MissedMessagesError",
+        "NoMajorityError",
+        "OverloadedError",
+        "SlowConsumerError",
+    ),
     "antiphon.live.node": ("Node",),
     "antiphon.live.subscription": ("Subscription",),
     "antiphon.live.surface": ("connect", "run", "start"),

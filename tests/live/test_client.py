@@ -127,7 +127,7 @@ async def everything_fails(client: Client) -> None:
 @pytest.mark.parametrize("how", ["close", "kill"])
 def test_when_its_node_goes_a_client_learns_it_everywhere(how: str) -> None:
     async def test() -> None:
-        async with child("serve") as node, antiphon.connect(node.address) as client:
+        async with child("serve") as node, antiphon.connect(node.address, reconnect_seconds=0.2) as client:
             subscription = await client.subscribe("room").ready()
             pattern = await client.subscribe("*").ready()
             await client.publish("room", b"before")
@@ -148,7 +148,7 @@ def test_when_its_node_goes_a_client_learns_it_everywhere(how: str) -> None:
 
 def test_what_is_in_flight_when_the_node_dies_is_not_accepted() -> None:
     async def test() -> None:
-        async with child("serve") as node, antiphon.connect(node.address) as client:
+        async with child("serve") as node, antiphon.connect(node.address, reconnect_seconds=0.2) as client:
             await client.publish("room", b"")
             receipts = [client.publish("room", b"in flight") for _ in range(10)]
             await node.kill()

@@ -293,6 +293,7 @@ def test_a_batch_is_about_the_keys_of_its_messages_and_batches_keep_the_order_of
             [b"6", b"7"],
         ]
         assert [len(segment.about) for segment in world.sent] == [2, 1, 1, 0, 1]
+        assert [segment.columns.about for segment in world.sent] == [[b"anna", b"ben"], None, None, None, [b"7"]]
         both, anna, same, _, _ = (set(segment.about) for segment in world.sent)
         assert anna == same and anna < both
 

@@ -62,7 +62,21 @@ def test_the_four_orders_and_keys_pass_through_a_client() -> None:
                 await client.publish("room", order.encode(), order=order, key=b"anna")
             messages = await take(subscription, 4)
             assert [message.order for message in messages] == ["none", "fifo", "causal", "total"]
-            assert {message.key for message in messages} == {b"anna"}
+            assert {(message.key, message.keys) for message in messages} == {(b"anna", (b"anna",))}
+
+    running(test)
+
+
+def test_subscribers_see_all_keys_of_a_message() -> None:
+    async def test() -> None:
+        async with tree(2) as nodes, antiphon.connect(nodes[1].address) as client:
+            subscriptions = [*await subscribed(nodes), await client.subscribe("room").ready()]
+            await client.publish("room", b"a transfer", order="total", keys=["ben", b"anna", 7])
+            await client.publish("room", b"about nothing", order="total")
+            for subscription in subscriptions:
+                transfer, nothing = await take(subscription, 2)
+                assert (transfer.keys, transfer.key) == ((b"7", b"anna", b"ben"), None)
+                assert (nothing.keys, nothing.key) == ((), None)
 
     running(test)
 
@@ -150,9 +164,9 @@ def test_a_broker_that_is_closed_has_sent_what_it_published(order: str) -> None:
     running(test)
 
 
-def test_who_counts_as_failed_is_told_and_stops() -> None:
+def test_without_a_quorum_who_counts_as_failed_is_told_and_stops() -> None:
     async def test() -> None:
-        async with tree(3) as (root, left, right):
+        async with tree(3, table={"quorum": False}) as (root, left, right):
             transport = root.cluster.links[1]._transport
             assert transport is not None
             transport.abort()
@@ -165,9 +179,9 @@ def test_who_counts_as_failed_is_told_and_stops() -> None:
     running(test)
 
 
-def test_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
+def test_without_a_quorum_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
     async def test() -> None:
-        async with tree(3) as nodes:
+        async with tree(3, table={"quorum": False}) as nodes:
             table, address = nodes[0].settings.tree, nodes[2].address
             await nodes[2].close()
             await until(lambda: all(node.cluster.lost_nodes == [2] for node in nodes[:2]))
@@ -231,12 +245,11 @@ def test_a_slow_subscriber_slows_publishers_elsewhere_and_loses_nothing() -> Non
 @pytest.mark.parametrize(
     ("settings", "wrong"),
     [
-        ({"fabric": "tree"}, "needs its brokers"),
-        ({"tree": {"brokers": ["127.0.0.1:7400"]}}, "needs its brokers"),
-        ({"fabric": "tree", "tree": {"brokers": []}}, "at least one broker"),
+        ({"tree": {"brokers": ["127.0.0.1:7400"]}}, "for the fabric 'tree'"),
         ({"fabric": "tree", "tree": {"brokers": ["127.0.0.1:1", "127.0.0.1:1"]}}, "address of its own"),
         ({"fabric": "tree", "tree": {"brokers": ["a:1", "b:1"], "parents": [1, 0]}}, "one root"),
-        ({"fabric": "tree", "tree": {"brokers": ["a:1"]}, "join": ["b:1"]}, "leave out join"),
+        ({"fabric": "tree", "tree": {"quorum": False}, "join": ["b:1"]}, "nobody joins a tree without a quorum"),
+        ({"fabric": "tree", "aggregate": True}, "leave out aggregate"),
         ({"fabric": "tree", "tree": {"brokers": ["a:1"], "depth": 3}}, "unknown field"),
         ({"fabric": "tree", "tree": "no such file.toml"}, "cannot read"),
         ({"order": "total"}, "no total order on a cube"),

@@ -54,6 +54,10 @@ def node(
     retention_seconds: Annotated[
         Seconds, setting("S", "For how long messages are kept; the default is for ever.")
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        setting("TOPIC", "A topic or pattern of which the node is a member from the start; repeatable."),
+    ] = None,
     window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
     gather_seconds: Annotated[Seconds, setting("S", "How long what is sent waits for more; 0, not at all.")] = None,
     aggregate: Annotated[

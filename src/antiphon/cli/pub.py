@@ -40,6 +40,7 @@ def pub(
     ] = None,
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
+    reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
     order: Annotated[
         Literal["none", "fifo", "causal", "total"] | None,
         typer.Option(help="How the messages are ordered; causal unless told otherwise.", show_default=False),
@@ -47,7 +48,7 @@ def pub(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="The key of all messages; repeatable on a tree, where subscribers do not see several.",
+            help="The key of all messages; repeatable on a tree.",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +95,7 @@ def pub(
         source = load(count, size or DEFAULT_SIZE, rate)
     else:
         source = given(values) if values else typed_lines()
-    sent = antiphon.run(publish_all(servers, cluster, topic, options, source))
+    sent = antiphon.run(publish_all(servers, cluster, reconnect, topic, options, source))
     report(sent, json)
 
 
@@ -136,12 +137,17 @@ class Sent:
 
 
 async def publish_all(
-    servers: str, cluster: str, topic: str, options: dict[str, Any], source: AsyncIterator[list[bytes]]
+    servers: str,
+    cluster: str,
+    reconnect_seconds: float,
+    topic: str,
+    options: dict[str, Any],
+    source: AsyncIterator[list[bytes]],
 ) -> Sent:
     """Publish whatever the source gives, until it ends or somebody says stop."""
     stop = running.until_signal()
     sent = Sent()
-    client = await running.connect_to_any(servers, cluster)
+    client = await running.connect_to_any(servers, cluster, reconnect_seconds)
     try:
         sent.node = client.address
         await running.first_of(publish_from(source, client, topic, options, sent), stop)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 DEFAULT_PORT = 7400
+DEFAULT_RECONNECT_SECONDS = 10.0
 DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "ANTIPHON_SERVERS"
 READ_BYTES = 1 << 16
@@ -30,6 +31,10 @@ Servers = Annotated[
     typer.Option(
         "--servers", metavar="HOST:PORT,...", envvar=SERVERS_VARIABLE, help="Nodes to ask; the first that answers."
     ),
+]
+Reconnect = Annotated[
+    float,
+    typer.Option("--reconnect", metavar="SECONDS", min=0, help="How long to look for another node when this one goes."),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")]
 
@@ -71,20 +76,18 @@ def addresses_in(servers: str) -> list[str]:
     return found
 
 
-async def connect_to_any(servers: str, cluster: str, order: str = "causal") -> Client:
-    """A client of the first node that answers."""
+async def connect_to_any(servers: str, cluster: str, reconnect_seconds: float) -> Client:
+    """A client of the first node that answers; when that one goes it looks for another, for so long."""
     import antiphon
 
-    addresses = addresses_in(servers)
-    failures = []
-    for address in addresses:
-        try:
-            return await antiphon.connect(address, cluster=cluster, order=order)
-        except PeerError as error:
-            failures.append(str(error))
-    if len(failures) == 1:
-        raise PeerError(failures[0])
-    raise PeerError(f"none of {len(failures)} nodes answers; the last: {failures[-1]}")
+    return await antiphon.connect(
+        addresses_in(servers), cluster=cluster, reconnect_seconds=reconnect_seconds, on_reconnect=tell_move
+    )
+
+
+def tell_move(address: str) -> None:
+    """Say that another node is asked from now on."""
+    print(f"antiphon: the node is gone; going on with the one at {address}", file=sys.stderr, flush=True)
 
 
 class StandardInput:

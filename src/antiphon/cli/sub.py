@@ -31,6 +31,7 @@ def sub(
     ],
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
+    reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
     start: Annotated[
         str,
         typer.Option(
@@ -64,7 +65,7 @@ def sub(
     printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)
     try:
-        antiphon.run(follow(servers, cluster, pattern, begin, policy, limit, printer))
+        antiphon.run(follow(servers, cluster, reconnect, pattern, begin, policy, limit, printer))
     except BrokenPipeError:
         # Whoever read has seen enough; what is left in the buffer must not complain at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,13 +89,20 @@ def start_from(word: str) -> Start:
 
 
 async def follow(
-    servers: str, cluster: str, pattern: str, start: Start, policy: str, limit: int, printer: Printer
+    servers: str,
+    cluster: str,
+    reconnect_seconds: float,
+    pattern: str,
+    start: Start,
+    policy: str,
+    limit: int,
+    printer: Printer,
 ) -> None:
     """Subscribe, and print until the end."""
     stop = running.until_signal()
-    client = await running.connect_to_any(servers, cluster)
+    client = await running.connect_to_any(servers, cluster, reconnect_seconds)
     try:
-        subscription = client.subscribe(pattern, start, policy=policy, limit=limit)
+        subscription = client.subscribe(pattern, start, policy=policy, limit=limit, when_missed=tell_gap)
         reporting = asyncio.ensure_future(printer.report()) if printer.is_quiet else None
         await running.first_of(print_all(subscription, printer, client.address), stop)
         if reporting is not None:
@@ -112,6 +120,11 @@ async def print_all(subscription: Subscription, printer: Printer, address: str) 
         printer.print(messages)
         if printer.has_enough:
             break
+
+
+def tell_gap(topic: str) -> None:
+    """Say that messages may be missing, as the node is another one."""
+    print(f"antiphon: messages on {topic} may be missing here (the node has changed)", file=sys.stderr, flush=True)
 
 
 class Printer:
@@ -154,11 +167,12 @@ class Printer:
         return message.value + b"\n"
 
     def _json_line(self, message: Message) -> bytes:
-        key = message.key
+        key, keys = message.key, message.keys
         about = {
             "topic": message.topic,
             **text_or_base64("value", message.value),
             **({} if key is None else text_or_base64("key", key)),
+            **({} if key is not None or not keys else {"keys": [name.decode(errors="replace") for name in keys]}),
             "headers": {name: text.decode(errors="replace") for name, text in message.headers.items()},
             "publisher": message.publisher,
             "sequence": message.sequence,

@@ -132,7 +132,7 @@ class Watcher:
     async def picture(self) -> Picture:
         """All nodes that answer now. The rates are those since the last picture; in the first there are none."""
         if not self._clients:
-            first = await running.connect_to_any(self._servers, self._cluster)
+            first = await running.connect_to_any(self._servers, self._cluster, 0.0)
             self._clients[first.address] = first
         statuses = await self._ask(list(self._clients))
         unknown = {peer["address"] for status in statuses for peer in status["peers"]} - self._clients.keys()
@@ -149,7 +149,7 @@ class Watcher:
     async def _connect(self, address: str) -> bool:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                self._clients[address] = await running.connect_to_any(address, self._cluster)
+                self._clients[address] = await running.connect_to_any(address, self._cluster, 0.0)
         except (AntiphonError, TimeoutError):
             return False
         return True

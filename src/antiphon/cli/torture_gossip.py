@@ -67,8 +67,8 @@ class GossipRound(Round):
         self.figures.newcomers += 1
         self.load(member)
 
-    def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
-        return client.publish(topic, b"x", order=chance.choice(ORDERS))
+    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
+        return client.publish(topic, value, order=chance.choice(ORDERS))
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
         """Every stable node publishes last words and hears those of all; then all have delivered the same number."""

@@ -6,6 +6,9 @@ with them, but not for some only of those who were there from the beginning to t
 
 A broker that was killed cannot return: a tree loses most of its brokers and has to go on with the rest. Nodes of a
 gossip cluster are replaced by new ones (:mod:`antiphon.cli.torture_gossip`).
+
+The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
+they have written down themselves: whatever was accepted of any of them is to be seen by all, once.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import asyncio
 import random
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +31,7 @@ from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, writ
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
+    from antiphon.live.batch import Message
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
@@ -47,6 +52,9 @@ TOGETHER = 0.25
 """How often two are killed at once."""
 
 AGREEMENT = "agreement"
+LOST = "lost at clients"
+TWICE = "twice at clients"
+LOOK_SECONDS = 0.05
 STUCK_SECONDS = 30.0
 """Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
 
@@ -62,11 +70,13 @@ class Figures:
     kills: int = 0
     founders_killed: int = 0
     newcomers: int = 0
+    moves: int = 0
+    gaps: int = 0
     accepted: int = 0
     messages: int = 0
     deliveries: int = 0
     stuck: int = 0
-    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT), 0))
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, LOST, TWICE), 0))
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -135,8 +145,27 @@ def count_disagreements(figures: Figures, files: list[Path]) -> None:
             )
 
 
+class Listener:
+    """What one client has seen, and where messages may be missing for it."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[bytes] = Counter()
+        self.gaps: list[str] = []
+
+    def hear(self, message: Message) -> None:
+        """A message has come."""
+        self.seen[message.value] += 1
+
+    def lacks(self, accepted: list[bytes]) -> list[bytes]:
+        """What has not come, though it was accepted; nothing is expected where the client was told of a gap."""
+        return [] if self.gaps else [value for value in accepted if value not in self.seen]
+
+
 class Round:
     """One cluster, from its start to the end of the last node."""
+
+    reconnect_seconds = 0.0
+    """How long clients look for another node when theirs is gone. Those that do are judged."""
 
     def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
         self.figures = figures
@@ -147,7 +176,9 @@ class Round:
         self.stable: list[Member] = []
         self._load: list[asyncio.Task[None]] = []
         self._is_over = asyncio.Event()
-        self._subscribers = 0
+        self._listeners: list[Listener] = []
+        self._accepted: list[bytes] = []
+        self._are_judged = asyncio.Event()
         self._all_subscribed = asyncio.Event()
 
     # What fabrics do differently.
@@ -160,7 +191,7 @@ class Round:
         """Kill some, for as long as the round lasts, and say who is stable."""
         raise NotImplementedError
 
-    def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
+    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
         """Publish one message of any kind; the answer is to be awaited."""
         raise NotImplementedError
 
@@ -184,13 +215,19 @@ class Round:
             self._is_over.set()
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    await asyncio.gather(*self._load)
                     await self._end_in_agreement()
+                    await self._until_heard()
+                    self._are_judged.set()
+                    await asyncio.gather(*self._load)
             except (TimeoutError, PeerError) as error:
                 figures.stuck += 1
                 figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
         finally:
+            for publishing in self._load:
+                publishing.cancel()
+            await asyncio.gather(*self._load, return_exceptions=True)
             slow = await self.cluster.stop()
+        self._judge_clients()
         if slow:
             figures.stuck += 1
             figures.examples.append(f"round {figures.rounds}: nodes {slow} could not leave")
@@ -215,7 +252,7 @@ class Round:
     async def _end_in_agreement(self) -> None:
         import antiphon
 
-        clients = [await antiphon.connect(member.address) for member in self.stable]
+        clients = [await antiphon.connect(member.address, reconnect_seconds=0.0) for member in self.stable]
         try:
             await self.agree(clients, [member.about["node"] for member in self.stable])
         finally:
@@ -223,38 +260,72 @@ class Round:
                 await client.abandon()
 
     async def _publish(self, member: Member) -> None:
-        """Publish at one node until the round is over or the node is gone."""
+        """Publish at one node, or at others when it is gone, until the round is over or nobody is found."""
         import antiphon
 
         chance = random.Random(self.chance.getrandbits(62))
+        connecting = antiphon.connect(
+            member.address, reconnect_seconds=self.reconnect_seconds, on_reconnect=self._moved
+        )
         try:
-            async with antiphon.connect(member.address) as client:
+            async with connecting as client:
                 await self._subscribe(client)
+                burst = 0
                 while not self._is_over.is_set():
-                    await self._burst(client, chance)
+                    burst += 1
+                    await self._burst(client, chance, b"%d %d" % (member.index, burst))
                     await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
+                await self._are_judged.wait()
         except PeerError:
-            if not member.is_expected_to_end:
+            if self.reconnect_seconds or not member.is_expected_to_end:
                 raise
+
+    def _moved(self, address: str) -> None:
+        self.figures.moves += 1
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe to everything, and wait until all have done so."""
-        subscriptions = [client.subscribe(topic, callback=lambda _: None) for topic in TOPICS]
+        listener = Listener()
+        subscriptions = [
+            client.subscribe(topic, callback=listener.hear, when_missed=listener.gaps.append) for topic in TOPICS
+        ]
         await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-        self._subscribers += 1
-        if self._subscribers == len(self.cluster.members):
+        self._listeners.append(listener)
+        if len(self._listeners) == len(self.cluster.members):
             self._all_subscribed.set()
         await self._all_subscribed.wait()
 
     async def _until_all_subscribed(self) -> None:
         await self._all_subscribed.wait()
 
-    async def _burst(self, client: Client, chance: random.Random) -> None:
+    async def _burst(self, client: Client, chance: random.Random, name: bytes) -> None:
         topic = chance.choice(TOPICS)
-        receipts = [self.publish_one(client, topic, chance) for _ in range(chance.randint(1, BURST_AT_MOST))]
-        for receipt in receipts:
+        values = [b"%b %d" % (name, number) for number in range(chance.randint(1, BURST_AT_MOST))]
+        receipts = [self.publish_one(client, topic, value, chance) for value in values]
+        for value, receipt in zip(values, receipts, strict=True):
             await receipt
             self.figures.accepted += 1
+            self._accepted.append(value)
+
+    async def _until_heard(self) -> None:
+        """Wait until every client that is judged has seen all that was accepted of any."""
+        while self.reconnect_seconds and any(listener.lacks(self._accepted) for listener in self._listeners):
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _judge_clients(self) -> None:
+        if not self.reconnect_seconds:
+            return
+        figures = self.figures
+        for number, listener in enumerate(self._listeners):
+            lost = listener.lacks(self._accepted)
+            twice = [value for value, count in listener.seen.items() if count > 1]
+            figures.gaps += len(listener.gaps)
+            figures.violations[LOST] += len(lost)
+            figures.violations[TWICE] += len(twice)
+            for what, values in ((LOST, lost), (TWICE, twice)):
+                if values:
+                    example = values[0].decode()
+                    figures.examples.append(f"round {figures.rounds}: {what}: client {number}, message {example!r}")
 
     def _complain(self, index: int, line: str) -> None:
         output.complain(f"node {index}: {line}")
@@ -270,10 +341,13 @@ class Round:
 class TreeRound(Round):
     """A tree of brokers, most of which are killed."""
 
+    reconnect_seconds = STUCK_SECONDS
+
     def plan(self, nodes: int, directory: Path) -> Plan:
         port = any_ports(nodes)
         tree = write_tree(directory / "tree.toml", nodes, port)
-        return Plan(nodes, port, None, directory / "traces", settings=QUIET, tree=tree, fabric="tree")
+        settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
+        return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
 
     async def trouble(self) -> None:
         chance = self.chance
@@ -291,9 +365,9 @@ class TreeRound(Round):
             is_first = False
         self.stable = self.standing()
 
-    def publish_one(self, client: Client, topic: str, chance: random.Random) -> Any:
+    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
         keys = chance.sample(KEYS, chance.choice((1, 1, 2)))
-        return client.publish(topic, b"x", order=chance.choice(ORDERS), keys=keys)
+        return client.publish(topic, value, order=chance.choice(ORDERS), keys=keys)
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
         """Every survivor publishes last words about all keys and hears those of all, in one order."""
@@ -301,7 +375,7 @@ class TreeRound(Round):
             heard = [client.subscribe(topic) for client in clients]
             await asyncio.gather(*(subscription.ready() for subscription in heard))
             for client, node in zip(clients, nodes, strict=True):
-                await client.publish(topic, b"last %d" % node, order="total", keys=KEYS)
+                await client.publish(topic, b"last %d on %b" % (node, topic.encode()), order="total", keys=KEYS)
             orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
             if any(order != orders[0] for order in orders):
                 raise PeerError(f"survivors heard last words in different orders: {orders}")
@@ -336,6 +410,8 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("rounds", f"{found['rounds']} in {found['seconds']:.0f} s, {found['nodes']} nodes each")
     killed = f"{found['kills']} nodes, {found['founders_killed']} of them the first of all"
     table.add_row("killed", f"{killed}; {found['newcomers']} new ones came in their places")
+    if found["moves"]:
+        table.add_row("clients", f"changed their node {found['moves']} times; told of {found['gaps']} gaps")
     table.add_row("accepted", f"{found['accepted']:,} messages")
     table.add_row("judged", f"{found['messages']:,} messages, {found['deliveries']:,} deliveries")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)

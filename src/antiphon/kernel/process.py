@@ -124,6 +124,13 @@ class Process:
         """
         return UNBOUNDED
 
+    def first_unsettled(self, topic: i64) -> i64:
+        """The number of this node's first publication on a topic that may still be lost with the node.
+
+        It is settled when all members are known to have it. ``UNBOUNDED`` if there is none, or if nobody knows.
+        """
+        return UNBOUNDED
+
     def check_only_order(self, asked: i64, only: i64) -> None:
         """Complain if an order is asked for where all publications have the same one (or pass none at all)."""
         if asked != UNSPECIFIED and asked != only:

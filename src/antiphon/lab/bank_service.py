@@ -1,8 +1,7 @@
 """BankService on the broker tree, simulated: replicas at brokers, customers who ask, brokers that crash.
 
 A topic is a bank, an account is a key. :class:`BankRun` puts a system together, lets customers ask for a while and then
-everything come to rest; :meth:`BankRun.audit` looks at the replicas that are left. The auditor believes no replica: it
-keeps its own list of what customers asked for.
+everything come to rest; :meth:`BankRun.audit` looks at the replicas that are left.
 """
 
 from __future__ import annotations
@@ -13,23 +12,11 @@ from dataclasses import dataclass, field
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import TreeOptions
-from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.lab.bank import (
-    APPLY_INTEREST,
-    DEPOSIT,
-    OPENING_CENTS,
-    ORDERS,
-    WITHDRAW,
-    Bank,
-    Customers,
-    Kind,
-    Operation,
-    decode,
-    encode,
-)
+from antiphon.lab.bank import ORDERS, Customers, Kind, Operation, decode, encode
+from antiphon.lab.bank_audit import Audit, Name, Replica, audit_replicas
 from antiphon.simulator.actions import Crash
 from antiphon.simulator.engine import Action, Application, Engine
 from antiphon.simulator.network import Delay, Network
@@ -37,9 +24,6 @@ from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
 
 START_STREAM = 131
-
-Name = tuple[int, int]
-"""Source and number of a publication of one bank."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +46,6 @@ class BankSetup:
     transmission_ticks: int = 0
     crashes: tuple[tuple[int, int], ...] = ()
     orders: Mapping[Kind, int] = field(default_factory=lambda: ORDERS)
-
-
-class Replica:
-    """One bank at one place, and what has been done there."""
-
-    def __init__(self, accounts: int) -> None:
-        self.bank = Bank(accounts)
-        self.done: dict[Name, int | None] = {}
-        """Everything that was delivered here, with the answer."""
-        self.repeated = 0
-
-    def take(self, publication: Publication) -> None:
-        """Do what a publication asks for."""
-        name = (int(publication.source), int(publication.sequence))
-        if name in self.done:
-            self.repeated += 1
-        self.done[name] = self.bank.apply(decode(publication.payload))
 
 
 class Latency:
@@ -123,7 +90,8 @@ class BankService(Application):
         self.latency = {order: Latency() for order in ORDER_NAMES}
 
     def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
-        self.replicas[int(node), int(publication.topic)].take(publication)
+        name = (int(publication.source), int(publication.sequence))
+        self.replicas[int(node), int(publication.topic)].take(name, decode(publication.payload))
         ticks = int(engine.calendar.now - publication.timestamp)
         self.latency[ORDER_NAMES[publication.order]].add(ticks, publication.source == node)
 
@@ -149,35 +117,6 @@ class Counter(Action):
         self._asked[self._place, self._count] = operation
         if self._count < self._setup.operations:
             engine.at(engine.calendar.now + self._setup.interval_ticks, self)
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What the auditor found at the replicas of one bank that are left.
-
-    ``lost`` counts what customers of living places asked for and some living replica never did, ``repeated`` what one
-    did twice. ``differing`` counts accounts of which replicas have different balances. ``unexplained_cents`` is the
-    money that is there and should not be, or the other way round, added up over the replicas.
-    """
-
-    bank: int
-    replicas: int
-    asked: int
-    refused: int
-    lost: int
-    repeated: int
-    differing: int
-    lowest_cents: int
-    unexplained_cents: int
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the bank has kept all its promises."""
-        return (
-            self.replicas > 0
-            and self.lost == self.repeated == self.differing == self.unexplained_cents == 0
-            and self.lowest_cents >= 0
-        )
 
 
 class BankRun:
@@ -238,32 +177,6 @@ class BankRun:
     def _audit_of(self, bank: int, living: Sequence[int]) -> Audit:
         service = self.service
         replicas = [service.replicas[place, bank] for place in self.setup.places[bank] if place in living]
-        if not replicas:
-            raise UsageError(f"no replica of bank {bank} is left; let at least one of its places live")
         asked = service.asked[bank]
         owed = [name for name in asked if name[0] in living]
-        balances = zip(*(replica.bank.balances for replica in replicas), strict=True)
-        return Audit(
-            bank=bank,
-            replicas=len(replicas),
-            asked=len(asked),
-            refused=sum(answer is None for answer in replicas[0].done.values()),
-            lost=sum(name not in replica.done for replica in replicas for name in owed),
-            repeated=sum(replica.repeated for replica in replicas),
-            differing=sum(len(set(found)) > 1 for found in balances),
-            lowest_cents=min(replica.bank.lowest_cents for replica in replicas),
-            unexplained_cents=sum(abs(self._unexplained(replica, asked)) for replica in replicas),
-        )
-
-    def _unexplained(self, replica: Replica, asked: Mapping[Name, Operation]) -> int:
-        """What a replica has beyond opening balances, deposits and interest, less what it has paid out."""
-        explained = OPENING_CENTS * self.setup.accounts
-        for name, answer in replica.done.items():
-            operation = asked[name]
-            if operation.kind == DEPOSIT:
-                explained += operation.cents
-            elif operation.kind == APPLY_INTEREST:
-                explained += answer or 0
-            elif operation.kind == WITHDRAW and answer is not None:
-                explained -= operation.cents
-        return replica.bank.total_cents() - explained
+        return audit_replicas(bank, replicas, asked, owed)

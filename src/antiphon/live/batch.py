@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.live.columns import NEVER, Columns, count_messages, decode_columns
+from antiphon.live.columns import NEVER, Columns, author_of, count_messages, decode_columns
 
 
 @final
@@ -33,9 +33,18 @@ class Message:
 
     @property
     def key(self) -> bytes | None:
-        """The key it was published with."""
+        """The key it was published with, if it was published with ``key``."""
         keys = self._batch.columns.keys
         return None if keys is None else keys[self._index]
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """All keys it is about, whether it was published with ``key`` or with ``keys``; these are sorted."""
+        about = self._batch.columns.about
+        if about is not None:
+            return tuple(about)
+        key = self.key
+        return () if key is None else (key,)
 
     @property
     def headers(self) -> dict[str, bytes]:
@@ -84,7 +93,8 @@ class Message:
 class Batch:
     """Messages of one publisher that were delivered together, at this place of the topic.
 
-    The columns are read when somebody wants to see a message: a node that only serves others never does.
+    The columns are read when somebody wants to see a message: a node that only serves others never does. ``sequence``
+    is its number among the publications of its publisher.
     """
 
     def __init__(
@@ -95,6 +105,7 @@ class Batch:
         first_offset: int,
         payload: bytes,
         columns: Columns | None = None,
+        sequence: i64 = 0,
     ) -> None:
         self.topic: Final[str] = topic
         self.publisher: Final[i64] = publisher
@@ -102,6 +113,12 @@ class Batch:
         self.first_offset: Final[int] = first_offset
         self.payload: Final[bytes] = payload
         self.count: Final[i64] = count_messages(payload)
+        self.sequence: Final[i64] = sequence
+        client, number = author_of(payload)
+        # The client that published it, if one did; batches keep author and number when they are handed in again.
+        self.client: Final[int] = client
+        self.author: Final[int] = client if client != 0 else int(publisher)
+        self.number: Final[int] = number if client != 0 else int(sequence)
         self._columns: Columns | None = columns
 
     def __len__(self) -> int:

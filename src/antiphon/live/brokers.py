@@ -1,39 +1,60 @@
-"""The brokers of a tree as one of them sees them: known from the start, and lost when a connection breaks.
+"""The brokers of a tree as one of them sees them: founders from a table, newcomers, and connections that come and go.
 
-Each broker opens a connection to every other and uses it in one direction. A broker may be used when it has heard from
-all others. A connection that breaks, in either direction, means that the other end has failed: what was on it may be
-lost, and the process takes failures at their word. So who is lost stays lost. If it lives after all it is told so, is
-not heard any more, and stops; a new life at the same address is told the same.
+Each broker keeps a connection to every other and uses it in one direction. Two brokers are **together** while both
+directions are open. When one breaks, whatever was on it may be lost; so both ends close both, the process is told that
+the other is lost, and each tries to open them again. When both are open the process is told that the other is found.
+What comes over a connection belongs to one time of being together: nothing of an earlier one comes later.
+
+Founders know each other from a table, and a founder may be used when it has heard from all others. Who comes later,
+because it asks to join or because an earlier life of it was a founder, is a newcomer: some broker gives it an
+identifier that nobody has had (:mod:`antiphon.live.roster`), and its process looks for a place in the tree. Everybody
+tells everybody who newcomers are.
+
+In a tree without a quorum failures are taken at their word: who is lost stays lost, and is told so.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from antiphon.fabrics.admission_messages import Peer
+from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.live.controls import Hello
+from antiphon.kernel.process import NO_NODE
+from antiphon.live.controls import Acquaint, Control, Hello, PlaceGiven, PlaceWanted
 from antiphon.live.errors import JoinError
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import IncomingConnection, Membership
+from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
+from antiphon.live.roster import Roster
 from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
 
 LOOK_SECONDS: Final = 0.005
-"""How often a broker that leaves looks whether everything has been written."""
+"""How often a broker that leaves looks whether everything has been written, and a newcomer whether it has a parent."""
 
 LAST_WORDS_SECONDS: Final = 1.0
 """How long a broker is still listened to when nothing can be sent to it any more."""
 
+ASK_SECONDS: Final = 0.3
+"""How long a newcomer waits before it asks the next broker for an identifier."""
+
+HOPS: Final = 8
+"""So often its question is handed on by those who have none to give."""
+
+RETRY_SECONDS: Final = (0.2, 5.0)
+"""The shortest and the longest wait before a connection that broke is tried again."""
+
 COUNTED_OUT: Final = (
-    "this broker counts as failed here, because a connection with it has ended; it cannot return to a tree that runs: "
-    "start the tree again with all its brokers"
+    "this broker counts as failed here, because a connection with it has ended; it cannot return to a tree that runs "
+    "without a quorum: start the tree again with all its brokers"
 )
+ANOTHER_LIFE: Final = "an earlier life of this broker is known here; this one is new, and is to ask for a place"
 
 log = logger("brokers")
 
@@ -45,47 +66,71 @@ class Brokers(Membership):
 
     def __init__(self, node: Node, table: TreeTable) -> None:
         super().__init__(node, node.instance, node.address)
-        self._place = table.place_of(node.address)
-        self._addresses = table.brokers
-        self._lives: dict[int, str] = {}
-        self._instances: dict[str, int] = {}
+        self._table = table
+        self._contacts = list(node.settings.join)
+        self.roster = Roster(node.instance, node.address, 0)
         self._watched: set[int] = set()
+        # Who is not together with this broker, and whose life is known to be over.
         self._lost: set[int] = set()
+        self._over: set[int] = set()
+        self._sent_away: set[str] = set()
+        # The connection on which each other broker speaks at present.
+        self._heard_on: dict[int, IncomingConnection] = {}
+        self._retries: dict[int, asyncio.TimerHandle] = {}
+        self._strangers: list[OutgoingLink] = []
+        # Those of whom a newcomer has heard before it had its identifier.
+        self._known_before: list[Peer] = []
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
-        self._silent: list[OutgoingLink] = []
+        self._asking: asyncio.TimerHandle | None = None
 
-    # What the node does.
+    # Beginning and ending.
 
     async def join(self, contacts: Sequence[str]) -> None:
-        """Begin, and wait until all others have been heard from."""
+        """Begin as a founder and wait for the others, or ask for a place and wait for a parent."""
         settings = self._node.settings
-        others = [place for place in range(len(self._addresses)) if place != self._place]
-        for place in others:
-            self.links[place] = OutgoingLink(
-                self._addresses[place],
-                "",
-                self.hello(),
-                self._link_lost,
-                self._link_refused,
-                settings.join_seconds,
-                settings.lost_seconds,
-            )
-        # Others may be further and speak to the process before this broker has heard from all.
-        self._node.placed(self._place, others)
-        for link in self.links.values():
-            link.open()
-        self._look_who_is_there()
+        if contacts:
+            self._ask(0)
+        else:
+            self._begin_as_founder()
         try:
             async with asyncio.timeout(settings.join_seconds):
                 await self._is_in
+                while self._is_searching():
+                    await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError as error:
-            missing = [self._addresses[place] for place in others if self._is_missing(place)]
-            said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
-            raise JoinError(
-                f"the brokers at {', '.join(missing)} are not there after {settings.join_seconds:g} seconds; "
-                f"start all brokers of the tree{said}"
-            ) from error
+            raise JoinError(self._why_not_in()) from error
+
+    def _why_not_in(self) -> str:
+        seconds = self._node.settings.join_seconds
+        said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
+        if self._contacts:
+            return (
+                f"no broker at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; start one "
+                f"of these with fabric tree, or name another{said}"
+            )
+        missing = [address for place, address in enumerate(self._table.brokers) if self._is_missing(place)]
+        return (
+            f"the brokers at {', '.join(missing)} are not there after {seconds:g} seconds; start all brokers of the "
+            f"tree{said}"
+        )
+
+    def _begin_as_founder(self) -> None:
+        place = self._table.place_of(self._address)
+        count = max(1, len(self._table.brokers))
+        share = (MAXIMUM_IDENTIFIER + 1 - count) // count
+        first = count + place * share
+        self.roster.take(PlaceGiven(place, first, first + share, []))
+        others = [other for other in range(count) if other != place]
+        for other in others:
+            self._connect(other, self._table.brokers[other], "", self._node.settings.join_seconds)
+        # Others may be further and speak to the process before this broker has heard from all.
+        self._node.placed(place, others)
+        self._look_who_is_there()
+
+    def _is_searching(self) -> bool:
+        process = self._node.process
+        return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
 
     async def leave(self) -> None:
         """Wait until everything that was said has been written; the others notice the end of the connections."""
@@ -94,100 +139,302 @@ class Brokers(Membership):
 
     def close(self) -> None:
         self._is_in.cancel()
-        for link in (*self.links.values(), *self._silent):
+        for timer in (*self._retries.values(), *([self._asking] if self._asking else [])):
+            timer.cancel()
+        for link in (*self.links.values(), *self._strangers):
             link.close()
         super().close()
 
+    # Newcomers.
+
+    def _ask(self, attempt: int) -> None:
+        """Ask one broker after the other for an identifier, until one has given it."""
+        if self.roster.is_placed or self._is_closed:
+            return
+        address = self._contacts[attempt % len(self._contacts)]
+        link = OutgoingLink(address, "", self.hello(), lambda _: None, self._link_refused)
+        self._strangers.append(link)
+        self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS)))
+        self._node.settle()
+        self._asking = self._node.loop.call_later(ASK_SECONDS, self._ask, attempt + 1)
+
+    def _place_wanted(self, message: PlaceWanted) -> None:
+        if not self.roster.is_placed or not self._table.quorum:
+            return
+        place = self.roster.give(message.newcomer)
+        if place is None:
+            others = sorted(set(self.links) - self._lost)
+            if others and message.hops > 0:
+                self.tell(others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1))
+            return
+        # Whoever it is, it has to know the others before its process looks for them.
+        self._connect(place.identifier, message.newcomer.address, message.newcomer.instance)
+        self.tell(place.identifier, Acquaint(self._everybody()))
+        self.tell(place.identifier, place)
+
+    def _everybody(self) -> list[Peer]:
+        return [peer for peer in (self.roster.peer(other) for other in sorted(self.links)) if peer is not None]
+
+    def _place_given(self, place: PlaceGiven) -> None:
+        if self.roster.is_placed:
+            return
+        self.roster.take(place)
+        for link in self._strangers:
+            link.close()
+        self._strangers.clear()
+        contacts = [peer.identifier for peer in self._known_before if peer.identifier is not None]
+        for peer in self._known_before:
+            self._meet(peer)
+        for connection in tuple(self._incoming):
+            speaker = self.roster.identifier_of(connection.instance)
+            if speaker is not None:
+                self._hears(speaker, connection)
+        self._node.placed(place.identifier, contacts)
+        self._is_in.set_result(None)
+
+    def _start_again(self) -> None:
+        """An earlier life of this broker was a founder: begin as a newcomer."""
+        log.info("an earlier life of this broker is known to the others; joining as a new one")
+        for link in self.links.values():
+            link.close()
+        self.links.clear()
+        self._lost.clear()
+        self._watched.clear()
+        if self._node.environment is not None:
+            self._node.environment.cancel_all_timers()
+        self.roster = Roster(self._instance, self._address, 0)
+        self._ask(0)
+
+    # Who is who.
+
     def peers(self) -> list[Peer]:
-        return [Peer(self._lives.get(place, ""), self._addresses[place], place) for place in sorted(self.links)]
+        known = (self.roster.peer(other) for other in sorted(self.links) if other not in self._lost)
+        return [peer for peer in known if peer is not None]
 
     def highest_identifier(self) -> int:
-        return len(self._addresses) - 1
+        return max(self.roster.highest(), len(self._table.brokers) - 1)
 
     def identifier_of(self, instance: str) -> int | None:
-        return self._instances.get(instance)
+        return self.roster.identifier_of(instance)
 
-    # What connections say.
+    def control_received(self, connection: IncomingConnection, message: Control) -> None:
+        if isinstance(message, PlaceWanted):
+            self._place_wanted(message)
+        elif isinstance(message, PlaceGiven):
+            self._place_given(message)
+        elif isinstance(message, Acquaint):
+            self._introduced(connection, message.peers)
+        else:
+            super().control_received(connection, message)
+
+    def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+        if not self.roster.is_placed:
+            self._known_before += peers
+            return
+        for peer in peers:
+            self._meet(peer)
+        sender = self.roster.identifier_of(connection.instance)
+        if sender is not None and self._heard_on.get(sender) is None:
+            self._hears(sender, connection)
+
+    def _meet(self, peer: Peer) -> None:
+        """Keep a connection to somebody that was not known, and tell the others."""
+        if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
+            return
+        self.roster.learn([peer])
+        self._connect(peer.identifier, peer.address, peer.instance)
+        self.spread(Acquaint([peer]), peer.identifier)
 
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
-        if hello.address not in self._addresses or hello.address == self._address:
-            raise ProtocolError(f"the broker at {hello.address} is not of this tree; give all brokers the same file")
-        place = self._addresses.index(hello.address)
-        life = self._lives.setdefault(place, hello.instance)
-        if life != hello.instance:
-            # Whoever lives there now, the one who is known does not.
-            self._lose(place)
-        if place in self._lost:
+        identifier = self.roster.identifier_of(hello.instance)
+        if identifier is None and hello.address in self._table.brokers and not self._contacts:
+            identifier = self._founder_greeted(connection, hello)
+        if identifier is None:
+            # A newcomer says who it is next.
+            return
+        if identifier in self._lost and not self._table.quorum:
             connection.expel(COUNTED_OUT)
             return
-        self._instances[hello.instance] = place
+        self._hears(identifier, connection)
         self._look_who_is_there()
+
+    def _founder_greeted(self, connection: IncomingConnection, hello: Hello) -> int | None:
+        if hello.address == self._address:
+            raise ProtocolError(f"a broker at {hello.address} has the address of this one; give each its own")
+        place = self._table.brokers.index(hello.address)
+        known = self.roster.peer(place)
+        if known is None:
+            self.roster.learn([Peer(hello.instance, hello.address, place)])
+            return place
+        # Whoever lives there now, the one who is known does not.
+        self._lose(place)
+        self._never_again(place)
+        if not self._table.quorum:
+            connection.expel(COUNTED_OUT)
+        elif hello.instance not in self._sent_away:
+            # When it comes again it is a newcomer.
+            self._sent_away.add(hello.instance)
+            connection.expel(ANOTHER_LIFE)
+        return None
+
+    # Connections.
+
+    def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
+        link = OutgoingLink(
+            address,
+            instance,
+            self.hello(instance),
+            partial(self._link_lost, identifier),
+            self._link_refused,
+            connect_seconds,
+            self._node.settings.lost_seconds,
+            partial(self._link_opened, identifier),
+        )
+        self.links[identifier] = link
+        if self.roster.is_placed and self.roster.me.identifier is not None:
+            self._node.write(link, self._node.codec.encode_control(Acquaint([self.roster.me])))
+        link.open()
+        self._node.settle()
+
+    def _hears(self, identifier: int, connection: IncomingConnection) -> None:
+        """Somebody speaks on a new connection."""
+        if self._heard_on.get(identifier) not in (None, connection):
+            # It has noticed earlier than this broker that they were separated.
+            self._lose(identifier)
+        self._heard_on[identifier] = connection
+        if identifier in self._lost and identifier not in self.links:
+            self._retry(identifier)
+        self._look_if_together(identifier)
+
+    def _link_opened(self, identifier: int, link: OutgoingLink) -> None:
+        if self.links.get(identifier) is link:
+            self._look_if_together(identifier)
+
+    def _look_if_together(self, identifier: int) -> None:
+        link = self.links.get(identifier)
+        if identifier in self._lost and identifier in self._heard_on and link is not None and link.is_connected:
+            log.info("found", node=identifier, address=link.address)
+            self._lost.discard(identifier)
+            self._node.catalogue.peer_joined(identifier)
+            if identifier in self._watched:
+                self._node.link_found(identifier)
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         super().connection_ended(connection)
-        place = self._instances.get(connection.instance)
-        if place is not None:
-            self._lose(place)
+        identifier = self.roster.identifier_of(connection.instance)
+        if identifier is not None and self._heard_on.get(identifier) is connection:
+            del self._heard_on[identifier]
+            self._lose(identifier)
 
-    def _link_lost(self, link: OutgoingLink) -> None:
-        place = self._addresses.index(link.address)
-        instance = self._lives.get(place)
-        if any(connection.instance == instance for connection in self._incoming):
+    def _link_lost(self, identifier: int, link: OutgoingLink) -> None:
+        if self.links.get(identifier) is not link or self._is_closed:
+            return
+        if identifier in self._lost:
+            del self.links[identifier]
+            self._retry_later(identifier)
+        elif identifier in self._heard_on:
             # What the other end had sent before it went is still to be read; its own connection ends behind that.
-            self._node.loop.call_later(LAST_WORDS_SECONDS, self._lose, place)
+            self._node.loop.call_later(LAST_WORDS_SECONDS, self._lose_link, identifier, link)
         else:
-            self._lose(place)
+            self._lose(identifier)
+
+    def _lose_link(self, identifier: int, link: OutgoingLink) -> None:
+        if self.links.get(identifier) is link:
+            self._lose(identifier)
 
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
-        if is_final and not self._is_closed:
-            error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")
-            if self._is_in.done():
-                self._node.fail(error)
-            else:
-                self._is_in.set_exception(JoinError(str(error)))
         self._refusals[link.address] = reason
+        former = self.roster.identifier_of(link.instance)
+        if reason == NOT_HERE and former is not None:
+            self._lose(former)
+            self._never_again(former)
+        if not is_final or self._is_closed:
+            return
+        if reason == ANOTHER_LIFE and self._table.quorum:
+            if not self._is_in.done() and not self._contacts:
+                self._contacts = [address for address in self._table.brokers if address != self._address]
+                self._node.loop.call_soon(self._start_again)
+            return
+        error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")
+        if self._is_in.done():
+            self._node.fail(error)
+        else:
+            self._is_in.set_exception(JoinError(str(error)))
+
+    def _lose(self, identifier: int) -> None:
+        """The connections with another broker have ended; nothing more comes over them."""
+        if identifier in self._lost or self._is_closed:
+            return
+        address = link.address if (link := self.links.get(identifier)) is not None else ""
+        log.warning("lost", node=identifier, address=address)
+        self._lost.add(identifier)
+        self.lost_nodes.append(identifier)
+        connection = self._heard_on.pop(identifier, None)
+        if connection is not None:
+            if self._table.quorum:
+                connection.close()
+            else:
+                connection.expel(COUNTED_OUT)
+        if self._table.quorum and link is not None:
+            del self.links[identifier]
+            link.close()
+            self._retry_later(identifier)
+        elif link is not None:
+            # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
+            self._strangers.append(self.links.pop(identifier))
+        self._node.peer_lost(identifier)
+        if identifier in self._watched:
+            self._node.link_lost(identifier)
+        self._look_who_is_there()
+
+    # Finding each other again.
+
+    def _retry_later(self, identifier: int, seconds: float = RETRY_SECONDS[0]) -> None:
+        if not self._is_closed and identifier not in self._retries and identifier not in self._over:
+            again = partial(self._retry, identifier, min(2 * seconds, RETRY_SECONDS[1]))
+            self._retries[identifier] = self._node.loop.call_later(seconds, again)
+
+    def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
+        timer = self._retries.pop(identifier, None)
+        if timer is not None:
+            timer.cancel()
+        peer = self.roster.peer(identifier)
+        if identifier not in self._lost or peer is None or self._is_closed:
+            return
+        if identifier not in self.links:
+            self._connect(identifier, peer.address, peer.instance)
+        self._retry_later(identifier, following)
+
+    def _never_again(self, identifier: int) -> None:
+        """A life of a broker that is over does not come back."""
+        self._over.add(identifier)
+        timer = self._retries.pop(identifier, None)
+        if timer is not None:
+            timer.cancel()
 
     # Who is there.
 
     def _is_missing(self, place: int) -> bool:
-        return place not in self._lives and place not in self._lost
+        return place != self.roster.me.identifier and self.roster.peer(place) is None and place not in self._lost
 
     def _look_who_is_there(self) -> None:
-        others = range(len(self._addresses))
-        if not self._is_in.done() and not any(self._is_missing(place) for place in others if place != self._place):
+        founders = range(len(self._table.brokers))
+        is_founder = self.roster.is_placed and not self._contacts
+        if is_founder and not self._is_in.done() and not any(self._is_missing(place) for place in founders):
             self._is_in.set_result(None)
-
-    def _lose(self, place: int) -> None:
-        """A broker has failed, for this one and for good."""
-        if place in self._lost or self._is_closed:
-            return
-        log.warning("lost", node=place, address=self._addresses[place])
-        self._lost.add(place)
-        self.lost_nodes.append(place)
-        instance = self._lives.get(place)
-        if instance is not None:
-            self._instances.pop(instance, None)
-            for connection in tuple(self._incoming):
-                if connection.instance == instance:
-                    connection.expel(COUNTED_OUT)
-        link = self.links.pop(place, None)
-        if link is not None:
-            # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
-            self._silent.append(link)
-        self._node.peer_lost(place)
-        if place in self._watched:
-            self._node.link_lost(place)
-        self._look_who_is_there()
 
     def watch(self, identifier: int) -> None:
         self._watched.add(identifier)
-        if identifier in self._lost:
-            # Not at once: the process is in the middle of a step.
-            self._node.loop.call_soon(self._tell_again, identifier)
+        if identifier in self._lost or (identifier not in self.links and identifier != self.roster.me.identifier):
+            # Not at once: the process is in the middle of a step, and a newcomer may yet be introduced.
+            seconds = 0.0 if identifier in self._lost else LAST_WORDS_SECONDS
+            self._node.loop.call_later(seconds, self._tell_again, identifier)
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
 
     def _tell_again(self, identifier: int) -> None:
-        if identifier in self._watched and not self._is_closed:
+        is_gone = identifier in self._lost or identifier not in self.links
+        if identifier in self._watched and is_gone and not self._is_closed:
+            self._lost.add(identifier)
             self._node.link_lost(identifier)

@@ -1,123 +1,267 @@
 """A thin client: publishes and subscribes through a node, with the same calls as a node.
 
-A publication is accepted when the node says so; several can be in flight. If the connection ends, whoever waits gets
-:class:`antiphon.live.errors.ClosedError`: what was not accepted may or may not have been published.
+A publication is accepted when the node says so; several can be in flight. When its node goes, the client looks for
+another one by itself, takes its subscriptions there and hands in again what may have been lost
+(:mod:`antiphon.live.sessions` says what the nodes do for that). Only if no node can be reached for a while, whoever
+waits gets :class:`antiphon.live.errors.ClosedError`: what was not accepted then may or may not have been published.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
     AskStatus,
+    Begins,
     Delivery,
+    Follow,
+    Followed,
+    Missed,
+    NodesAre,
     Publish,
+    Safe,
     StatusIs,
-    SubscribeTo,
     SubscriptionEnded,
     SubscriptionReady,
-    Taken,
-    Unsubscribe,
 )
-from antiphon.live.clocks import wall_clock_us
+from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError
-from antiphon.live.gateway import AHEAD
+from antiphon.live.kept import Kept, KeptBatches
 from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split_address
-from antiphon.live.names import checked_name, checked_pattern
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
-from antiphon.live.topics import LiveTopic
+from antiphon.live.logs import logger
+from antiphon.live.names import checked_name
+from antiphon.live.ongoing import OngoingSubscriptions
+from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment
+from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
+from antiphon.live.tasks import Tasks
+from antiphon.live.whereabouts import Pauses, Whereabouts
 from antiphon.live.wire import Codec
 
-WINDOW: Final = 64
-"""Batches that may be on their way to the node before publishers wait."""
+RECONNECT_SECONDS: Final = 10.0
+"""How long a client looks for another node, unless it is told otherwise."""
+
+TRY_SECONDS: Final = 2.0
+"""How long one node may take to answer a client that looks for another node."""
+
+SAFE_SECONDS: Final = 1.0
+"""How long a client that is closed waits until what it published would survive its node."""
+
+LOOK_SECONDS: Final = 0.005
+
+log = logger("client")
 
 
 class ClientConnection(FrameReader):
-    """The connection of a client to its node."""
+    """One connection of a client to a node."""
 
-    def __init__(
-        self, received: Callable[[memoryview], None], settled: Callable[[], None], lost: Callable[[], None]
-    ) -> None:
+    def __init__(self, client: Client, address: str) -> None:
         super().__init__()
-        self._received = received
-        self._settled = settled
-        self._lost = lost
+        self._client = client
+        self.address = address
+        self.writer = FrameWriter()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self.transport is not None, "it was just made"
+        self.writer.attach(self.transport)
 
     def frame_received(self, frame: memoryview) -> None:
-        self._received(frame)
+        self._client.frame_received(self, frame)
 
     def input_ended(self) -> None:
-        self._settled()
+        self._client.settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost()
+        self._client.connection_lost(self)
 
 
 class Client(Publisher):
     """Made by :func:`antiphon.connect`."""
 
-    def __init__(self, address: str, cluster: str = "antiphon", order: str = "causal") -> None:
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        cluster: str = "antiphon",
+        order: str = "causal",
+        reconnect_seconds: float = RECONNECT_SECONDS,
+        on_reconnect: Callable[[str], None] | None = None,
+    ) -> None:
         super().__init__(order)
-        self.address = address
         self.with_receipts = True
+        self.reconnects = 0
+        self.node_clock_us = 0
+        self._whereabouts = Whereabouts(addresses)
+        self.address = self._whereabouts.first()[0]
         self._cluster = cluster
+        self._instance = secrets.token_hex(8)
+        self._reconnect_seconds = reconnect_seconds
+        self._on_reconnect = on_reconnect
         self._loop = asyncio.get_running_loop()
         self._codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS))
-        self._writer = FrameWriter()
+        self._connection: ClientConnection | None = None
+        # The connection to a node that is about to go, until the subscriptions are effective at another one.
+        self._former: ClientConnection | None = None
+        self._is_up = False
         self._number = 0
-        self._in_flight = 0
-        self._receipts: dict[int, Any] = {}
+        self._serials: dict[str, int] = {}
+        self._kept = KeptBatches()
         self._blocked: set[Outbox] = set()
-        self._topics: dict[str, LiveTopic] = {}
-        self._subscriptions: dict[int, Subscription] = {}
-        self._ready: dict[Subscription, tuple[int, asyncio.Future[None]]] = {}
-        self._untold: dict[int, int] = {}
+        # The topics on which publications follow what was seen at earlier nodes, and those that are to.
+        self._following: set[str] = set()
+        self._follows: set[str] = set()
+        self._subscriptions = OngoingSubscriptions(self)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        # The first answer of a node that is being tried.
+        self._opening: asyncio.Future[dict[str, Any]] | None = None
         self._failure: BaseException | None = None
+        self._tasks = Tasks()
+
+    # Connecting.
 
     async def start(self) -> Client:
-        """Connect, and see that there is a node of the right kind."""
-        host, port = split_address(self.address)
+        """Connect to the first of the given nodes that answers."""
+        addresses = self._whereabouts.first()
+        failures: list[str] = []
+        for address in addresses:
+            try:
+                await self._open(address, CONNECT_SECONDS)
+                self._is_up = True
+                return self
+            except PeerError as error:
+                failures.append(str(error))
+        if len(failures) == 1:
+            raise PeerError(failures[0])
+        raise PeerError(f"none of {len(failures)} nodes answers: {'; '.join(failures)}")
+
+    async def _open(self, address: str, seconds: float) -> None:
+        """Connect to a node, and see that it is of the right kind; :class:`PeerError` if that is not to be."""
+        host, port = split_address(address)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                transport, _ = await self._loop.create_connection(
-                    lambda: ClientConnection(self._frame, self._settle, self._connection_lost), host, port
-                )
-                self._writer.attach(transport)
-                self._send(Hello(PROTOCOL_VERSION, self._cluster, secrets.token_hex(8), ""))
-                status = await self.status()
-                self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+            async with asyncio.timeout(seconds):
+                connection = ClientConnection(self, address)
+                self._connection = connection
+                await self._loop.create_connection(lambda: connection, host, port)
+                self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, ""))
+                number, self._opening = self._new_answer()
+                self.send(AskStatus(number))
+                connection.writer.flush()
+                status = await self._opening
         except (OSError, TimeoutError) as error:
+            self._let_go()
             reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
             raise PeerError(
-                f"cannot connect to a node at {self.address}: {reason}; check that one runs there (antiphon up)"
+                f"cannot connect to a node at {address}: {reason}; check that one runs there (antiphon up)"
             ) from error
-        return self
+        except PeerError:
+            self._let_go()
+            raise
+        self.address = address
+        self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+        self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
+
+    def _let_go(self) -> None:
+        """End the connection, without a word about it."""
+        connection, self._connection = self._connection, None
+        self._is_up = False
+        if connection is not None:
+            connection.writer.close()
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """A connection has ended; if it is the one in use, look for another node."""
+        if connection is not self._connection or self._failure is not None:
+            return
+        if self._is_up:
+            self._look_elsewhere("the connection has ended")
+        else:
+            set_exception(self._opening, PeerError(f"the node at {connection.address} closed the connection"))
+
+    def _look_elsewhere(self, reason: str, is_leaving: bool = False) -> None:
+        """The node is lost, or is about to go: then it waits for a while, and others can ask it for what they lack."""
+        lost = self.address
+        if is_leaving:
+            self._former, self._connection = self._connection, None
+        self._let_go()
+        if self._reconnect_seconds <= 0:
+            self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
+            return
+        log.info("looking for another node", lost=lost, reason=reason)
+        self._following.clear()
+        self._follows.clear()
+        self._kept.connection_lost()
+        self._subscriptions.connection_lost()
+        self._tasks.spawn(self._reconnect(lost))
+
+    async def _reconnect(self, lost: str) -> None:
+        """Try all nodes, again and again with longer pauses, until one answers or the time is over."""
+        give_up_at = self._loop.time() + self._reconnect_seconds
+        pauses = Pauses()
+        tried: dict[str, str] = {}
+        while True:
+            for address in self._whereabouts.others(lost):
+                left = give_up_at - self._loop.time()
+                if left <= 0:
+                    break
+                try:
+                    await self._open(address, min(TRY_SECONDS, left))
+                except PeerError as error:
+                    tried[address] = str(error)
+                    continue
+                self._resume(lost)
+                return
+            if self._loop.time() >= give_up_at:
+                break
+            await asyncio.sleep(min(pauses.next(), max(0.0, give_up_at - self._loop.time())))
+        said = "; ".join(tried.values())
+        self._fail(
+            ClosedError(
+                f"the node at {lost} is gone, and no other was found in {self._reconnect_seconds:g} seconds: {said}"
+            )
+        )
+
+    def _resume(self, lost: str) -> None:
+        """Go on with another node."""
+        self._is_up = True
+        self.reconnects += 1
+        log.info("reconnected", node=self.address, lost=lost, kept=len(self._kept))
+        for number, answer in self._answers.items():
+            if not answer.done():
+                self.send(AskStatus(number))
+        self._subscriptions.resume()
+        self._leave_former()
+        for topic in self._kept.topics():
+            self._follow(topic)
+        self.settle()
+        if self._on_reconnect is not None:
+            self._on_reconnect(self.address)
+
+    def _leave_former(self) -> None:
+        """Let a node go that is about to go, when it is not needed any more."""
+        if self._former is not None and not self._subscriptions.are_resuming:
+            self._former.writer.close()
+            self._former = None
 
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""
         self._fail(ClosedError("the client has been closed; connect again"))
-        self._writer.close()
 
     async def close(self) -> None:
         """Wait for what is in flight and end the connection."""
         if self._failure is None:
             await self.flush()
-            self._fail(ClosedError("the client has been closed; connect again"))
-        self._writer.close()
+            give_up_at = self._loop.time() + SAFE_SECONDS
+            while len(self._kept) and self._is_up and self._loop.time() < give_up_at:
+                await asyncio.sleep(LOOK_SECONDS)
+        self._fail(ClosedError("the client has been closed; connect again"))
 
     async def __aenter__(self) -> Client:
         return self
@@ -129,43 +273,86 @@ class Client(Publisher):
 
     async def status(self) -> dict[str, Any]:
         """How the node is: its figures."""
-        self._refuse_if_closed()
-        self._number += 1
-        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
-        self._answers[self._number] = answer
-        self._send(AskStatus(self._number))
-        self._writer.flush()
+        self.refuse_if_closed()
+        number, answer = self._new_answer()
+        if self._is_up:
+            self.send(AskStatus(number))
+            self.settle()
         return await answer
+
+    def _new_answer(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        number = self.next_number()
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._answers[number] = answer
+        answer.add_done_callback(lambda _: self._answers.pop(number, None))
+        return number, answer
+
+    def next_number(self) -> int:
+        """For something that the node is to answer."""
+        self._number += 1
+        return self._number
 
     # Publishing.
 
     def open_outbox(self, topic: str) -> Outbox:
-        self._refuse_if_closed()
+        self.refuse_if_closed()
         name = checked_name(topic)
-        send = partial(self._send_segment, name)
-        outbox = Outbox(name, self.default_order, self._loop, None, self._room, send, wall_clock_us, self._blocked)
+        room, send = partial(self._room, name), partial(self._send_segment, name)
+        outbox = Outbox(name, self.default_order, self._loop, None, room, send, wall_clock_us, self._blocked)
         self.outboxes[name] = outbox
         return outbox
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted."""
-        while self._receipts or any(len(outbox) for outbox in self.outboxes.values()):
+        while self._kept.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
                 outbox.flush()
-            self._settle()
-            if self._receipts:
-                await asyncio.wait(list(self._receipts.values()))
+            self.settle()
+            receipts = self._kept.unaccepted()
+            if receipts:
+                await asyncio.wait(receipts)
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
 
-    def _room(self) -> int:
-        return WINDOW - self._in_flight
+    def _room(self, topic: str) -> int:
+        if not self._is_up:
+            return 0
+        if self.reconnects and topic not in self._follows:
+            self._follow(topic)
+            return 0
+        return 0 if self._kept.has_to_repeat(topic) else self._kept.room()
 
     def _send_segment(self, topic: str, segment: Segment) -> None:
-        self._number += 1
-        self._in_flight += 1
-        self._receipts[self._number] = segment.receipt
+        serial = self._serials[topic] = self._serials.get(topic, 0) + 1
         payload = encode_columns(segment.columns)
-        self._send(Publish(self._number, topic, segment.order, payload, segment.about))
-        self._writer.flush()
+        kept = Kept(self.next_number(), topic, serial, segment.order, payload, segment.about, segment.receipt)
+        self._kept.add(kept)
+        self._hand_in(kept)
+        self._write()
+
+    def _hand_in(self, kept: Kept) -> None:
+        self.send(Publish(kept.number, kept.topic, kept.order, kept.payload, kept.about, kept.serial))
+
+    def _follow(self, topic: str) -> None:
+        """See to it that what is published from now on follows what was seen at other nodes."""
+        if topic not in self._following:
+            self._following.add(topic)
+            self.send(Follow(self.next_number(), topic, self._subscriptions.past_of(topic)))
+            self._write()
+
+    def _followed(self, message: Followed) -> None:
+        self._following.discard(message.topic)
+        self._follows.add(message.topic)
+        if message.error:
+            error = PeerError(message.error)
+            for kept in self._kept.give_up(message.topic):
+                set_exception(kept.receipt, error)
+        self._repeat(message.topic)
+
+    def _repeat(self, topic: str) -> None:
+        """Hand in again what may be lost, as much of it as may be on its way."""
+        while topic in self._follows and (kept := self._kept.next_again(topic)) is not None:
+            self._hand_in(kept)
 
     # Subscribing.
 
@@ -177,151 +364,123 @@ class Client(Publisher):
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
     ) -> Subscription:
-        """Subscribe to a topic or a pattern, as at a node, which also carries out the policy."""
-        self._refuse_if_closed()
-        # The node sends no more than this ahead of the application, so here nothing can overflow.
-        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, max(limit, 4 * AHEAD))
-        self._number += 1
-        self._subscriptions[self._number] = subscription
-        self._ready[subscription] = (self._number, self._loop.create_future())
-        is_time = isinstance(start, datetime)
-        begin = int(start.timestamp() * 1_000_000) if isinstance(start, datetime) else start
-        self._send(SubscribeTo(self._number, subscription.pattern, begin, is_time, policy, limit))
-        self._writer.flush()
-        return subscription
+        """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
 
-    async def subscription_ready(self, subscription: Subscription) -> None:
-        """Wait until a subscription is effective."""
-        entry = self._ready.get(subscription)
-        if entry is not None:
-            await asyncio.shield(entry[1])
-
-    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
-        """The application has ended a subscription."""
-        entry = self._ready.pop(subscription, None)
-        if entry is not None and self._subscriptions.pop(entry[0], None) is not None and self._failure is None:
-            self._send(Unsubscribe(entry[0]))
-            self._writer.flush()
+        If the client has to change its node and messages may be missing afterwards, ``when_missed`` is called with the
+        name of the topic, or, without it, iterating raises :class:`MissedMessagesError`, once.
+        """
+        self.refuse_if_closed()
+        return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)
 
     @property
-    def has_log(self) -> bool:
-        """The node has it, if there is one."""
-        return False
-
-    def first_offset(self, topic: LiveTopic, start: Start) -> int:
-        """The node decides."""
-        return 0
-
-    def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
-        """The node reads it."""
-        return []
-
-    def release_credit(self, topic: LiveTopic, subscription: Subscription) -> None:
-        """The node is told how much has been taken."""
-        topic.caught_up(subscription)
-
-    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
-        """The application has taken a batch: tell the node, now and then."""
-        entry = self._ready.get(subscription)
-        if entry is None:
-            return
-        number = entry[0]
-        untold = self._untold.get(number, 0) + batch.end_offset - max(batch.first_offset, from_offset)
-        if untold >= AHEAD // 4 or subscription.queued == 0:
-            self._send(Taken(number, untold))
-            self._writer.flush()
-            untold = 0
-        self._untold[number] = untold
+    def duplicates(self) -> int:
+        """Batches that came twice because of a change of nodes, and were dropped."""
+        return self._subscriptions.duplicates
 
     # What the node says.
 
-    def _frame(self, frame: memoryview) -> None:
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a node to talk to."""
+        return self._is_up
+
+    def frame_received(self, connection: ClientConnection, frame: memoryview) -> None:
+        """A frame of a node, which may have been left meanwhile."""
+        if connection is not self._connection:
+            return
         message = self._codec.decode(frame)
         if isinstance(message, Delivery):
-            self._delivered(message)
+            self._subscriptions.delivered(message)
         elif isinstance(message, Accepted):
             self._accepted_batch(message)
-        elif isinstance(message, SubscriptionReady):
-            found = self._subscriptions.get(message.number)
-            if found is not None:
-                set_if_waiting(self._ready[found][1])
-        elif isinstance(message, SubscriptionEnded):
-            self._subscription_ended(message)
-        elif isinstance(message, StatusIs):
-            answer = self._answers.pop(message.number, None)
+        elif isinstance(message, Safe):
+            self._kept.safe(message.topic, message.serial)
+        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins)):
+            self._subscriptions.told(message)
+            self._leave_former()
+        elif isinstance(message, Followed):
+            self._followed(message)
+        elif isinstance(message, NodesAre):
+            self._whereabouts.learn(message.addresses)
+            if message.is_leaving:
+                self._look_elsewhere("the node is about to go", is_leaving=True)
+        else:
+            self._answer(connection, message)
+
+    def _answer(self, connection: ClientConnection, message: object) -> None:
+        if isinstance(message, StatusIs):
+            # What the node's clock shows when this one shows nothing: no later than that, as the answer took time.
+            self.node_clock_us = message.clock_us - monotonic_us()
+            answer = self._answers.get(message.number)
             if answer is not None and not answer.done():
                 answer.set_result(message.status)
         elif isinstance(message, Refused):
-            self._fail(PeerError(f"the node at {self.address} refused: {message.reason}"))
+            error = PeerError(f"the node at {connection.address} refused: {message.reason}")
+            if self._is_up:
+                self._fail(error)
+            else:
+                set_exception(self._opening, error)
         else:
-            raise ProtocolError(f"the node at {self.address} sent a {type(message).__name__} to a client")
-
-    def _delivered(self, message: Delivery) -> None:
-        subscription = self._subscriptions.get(message.number)
-        if subscription is None:
-            return
-        topic = self._topics.get(message.topic)
-        if topic is None:
-            topic = self._topics[message.topic] = LiveTopic(message.topic)
-        subscription.begin_at(topic, message.from_offset)
-        batch = Batch(message.topic, message.publisher, message.order, message.first_offset, message.payload)
-        subscription.push(topic, batch)
+            raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
     def _accepted_batch(self, message: Accepted) -> None:
-        receipt = self._receipts.pop(message.number, None)
-        self._in_flight -= 1
-        if receipt is None or receipt.done():
+        kept = self._kept.answered(message.number)
+        if kept is None:
             return
         if message.error:
-            receipt.set_exception(PeerError(message.error))
+            self._kept.remove(kept)
+            if kept.is_accepted:
+                log.error("what had been accepted was refused later", topic=kept.topic, reason=message.error)
+            set_exception(kept.receipt, PeerError(message.error))
         else:
-            receipt.set_result(None)
+            self._kept.accepted(kept)
+            if message.is_known:
+                self._kept.remove(kept)
+            if not kept.receipt.done():
+                kept.receipt.set_result(None)
+        self._repeat(kept.topic)
 
-    def _subscription_ended(self, message: SubscriptionEnded) -> None:
-        subscription = self._subscriptions.pop(message.number, None)
-        if subscription is None:
-            return
-        error = PeerError(message.error or "the node has ended the subscription")
-        _, ready = self._ready.pop(subscription)
-        if not ready.done():
-            ready.set_exception(error)
-            # Whoever iterates without waiting for readiness gets the error there.
-            ready.exception()
-        subscription.dropped = message.dropped
-        subscription.fail(error)
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Send what there is room for, and write."""
         for outbox in tuple(self._blocked):
             outbox.flush()
-        self._writer.flush()
+        self._write()
 
-    def _send(self, control: Control) -> None:
-        self._writer.send(self._codec.encode_control(control))
+    def _write(self) -> None:
+        if self._connection is not None:
+            self._connection.writer.flush()
 
-    def _connection_lost(self) -> None:
-        self._fail(
-            ClosedError(f"the connection to the node at {self.address} has ended; connect again, here or elsewhere")
-        )
+    def send(self, control: Control) -> None:
+        """Queue something for the node; without one, it is forgotten."""
+        if self._connection is not None:
+            self._connection.writer.send(self._codec.encode_control(control))
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
             return
         self._failure = error
+        self._tasks.cancel()
+        self._let_go()
+        if self._former is not None:
+            self._former.writer.close()
         for outbox in self.outboxes.values():
             outbox.fail(error)
         self.outboxes.clear()
-        waiting = [*self._receipts.values(), *self._answers.values(), *(ready for _, ready in self._ready.values())]
-        for future in waiting:
-            if future is not None and not future.done():
-                future.set_exception(error)
-                # Not everybody waits for every one of them.
-                future.exception()
-        self._receipts.clear()
-        self._answers.clear()
-        for subscription in self._subscriptions.values():
-            subscription.fail(error)
+        for future in (*self._kept.unaccepted(), *self._answers.values(), self._opening):
+            set_exception(future, error)
+        self._kept.clear()
+        self._subscriptions.fail(error)
 
-    def _refuse_if_closed(self) -> None:
+    def refuse_if_closed(self) -> None:
+        """Raise the reason why nothing can be done any more, if there is one."""
         if self._failure is not None:
             raise self._failure
+
+
+def set_exception(future: Any, error: BaseException) -> None:
+    """Let something fail for which somebody may wait; not everybody waits for every one of them."""
+    if future is not None and not future.done():
+        future.set_exception(error)
+        future.exception()

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from antiphon.live.controls import Control, Name
+from antiphon.live.seen import AUTHORS_AT_MOST, GAPS_AT_MOST
 from antiphon.live.wire import FIRST_CONTROL
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
@@ -16,7 +17,8 @@ Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
 
-    ``about`` are the numbers of the keys that all its messages are about.
+    ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
+    topic from 1; a batch that is handed in again, at whatever node, has the same.
     """
 
     number: Number
@@ -24,17 +26,39 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     order: Name
     payload: bytes
     about: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
+    serial: Number = 0
 
 
 class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
-    """The batch with this number, or the reason why it was not taken."""
+    """The batch with this number, or the reason why it was not taken.
+
+    ``is_known`` if it had been published before: nothing had to be done, and it need not be kept.
+    """
 
     number: Number
     error: str = ""
+    is_known: bool = False
+
+
+Ranges = Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1 + 2 * GAPS_AT_MOST)]
+SeenOnTopic = Annotated[dict[Number, Ranges], msgspec.Meta(max_length=AUTHORS_AT_MOST)]
+
+
+class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Of a subscription that was effective at another node: since when, and what was seen on each topic.
+
+    The time is of the receiver's monotonic clock, and rather too early than too late.
+    """
+
+    since_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
+    seen: dict[Name, SeenOnTopic]
 
 
 class SubscribeTo(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 2):
-    """Subscribe under a number of the client's choice. ``start``: latest, earliest, an offset, or microseconds."""
+    """Subscribe under a number of the client's choice. ``start``: latest, earliest, an offset, or microseconds.
+
+    With ``resume`` the subscription goes on where it ended at another node.
+    """
 
     number: Number
     pattern: Name
@@ -42,6 +66,7 @@ class SubscribeTo(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTRO
     is_time: bool
     policy: Name
     limit: Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
+    resume: Resume | None = None
 
 
 class SubscriptionReady(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 3):
@@ -59,7 +84,10 @@ class SubscriptionEnded(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_
 
 
 class Delivery(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 5):
-    """A batch for a subscription: from ``from_offset`` on it is wanted."""
+    """A batch for a subscription: from ``from_offset`` on it is wanted.
+
+    ``sequence`` is its number among the publications of its publisher.
+    """
 
     number: Number
     topic: Name
@@ -68,6 +96,7 @@ class Delivery(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     first_offset: Number
     from_offset: Number
     payload: bytes
+    sequence: Number
 
 
 class Taken(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 6):
@@ -90,13 +119,62 @@ class AskStatus(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL 
 
 
 class StatusIs(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 9):
-    """The answer: what ``/status`` says too."""
+    """The answer: what ``/status`` says too, and what the node's monotonic clock shows."""
 
     number: Number
     status: dict[str, Any]
+    clock_us: Number
+
+
+class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
+    """A client that comes from another node is about to publish on a topic: that is to follow what it has seen there.
+
+    ``past`` is the last batch of each author that it has seen.
+    """
+
+    number: Number
+    topic: Name
+    past: Annotated[dict[Number, Number], msgspec.Meta(max_length=AUTHORS_AT_MOST)]
+
+
+class Followed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 11):
+    """The answer: from now on it does; or why not."""
+
+    number: Number
+    topic: Name
+    error: str = ""
+
+
+class Safe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 12):
+    """The client's batches on a topic up to this one of its own numbers are not lost if this node is."""
+
+    topic: Name
+    serial: Number
+
+
+class Missed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 13):
+    """Here messages of a topic may be missing in a subscription that was resumed."""
+
+    number: Number
+    topic: Name
+
+
+class NodesAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 14):
+    """Where the other nodes are. ``is_leaving`` if the client is to go to one of them, because this one goes."""
+
+    addresses: list[Name]
+    is_leaving: bool = False
+
+
+class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 15):
+    """A subscription has begun with a topic, behind what the node had delivered before."""
+
+    number: Number
+    topic: Name
+    seen: SeenOnTopic
 
 
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs,
+    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins,
 )  # fmt: skip

@@ -17,7 +17,10 @@ NEVER: Final = 0
 
 
 class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The content of a batch as it is written; a column that no message uses is missing."""
+    """The content of a batch as it is written; a column that no message uses is missing.
+
+    ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``.
+    """
 
     first_sequence: int
     timestamp_us: int
@@ -25,30 +28,58 @@ class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     keys: list[bytes | None] | None = None
     headers: list[dict[str, bytes] | None] | None = None
     expires_us: list[int] | None = None
+    about: list[bytes] | None = None
 
 
 COUNT_BYTES: Final = 4
+HAS_AUTHOR: Final = 1 << 31
+"""Added to the number of messages where the client that published them follows, and its own number for the batch."""
+
+AUTHOR_BYTES: Final = 8
+HEADER_BYTES: Final = COUNT_BYTES + 2 * AUTHOR_BYTES
+NO_AUTHOR: Final = (0, 0)
 COLUMNS_ENCODER: Final = msgspec.msgpack.Encoder()
 COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
 
 
-def encode_columns(columns: Columns) -> bytes:
-    """The payload of the publication that carries a batch: how many messages, and then the columns.
+def encode_columns(columns: Columns, author: tuple[int, int] = NO_AUTHOR) -> bytes:
+    """The payload of the publication that carries a batch: how many messages, whose they are, and then the columns.
 
-    The number stands apart because who only hands a batch on or stores it needs no more than that.
+    All but the columns stands apart because who only hands a batch on or stores it needs no more than that.
     """
-    return len(columns.values).to_bytes(COUNT_BYTES, "little") + COLUMNS_ENCODER.encode(columns)
+    count = len(columns.values)
+    if author == NO_AUTHOR:
+        return count.to_bytes(COUNT_BYTES, "little") + COLUMNS_ENCODER.encode(columns)
+    client, number = author
+    return b"".join(
+        (
+            (count | HAS_AUTHOR).to_bytes(COUNT_BYTES, "little"),
+            client.to_bytes(AUTHOR_BYTES, "little"),
+            number.to_bytes(AUTHOR_BYTES, "little"),
+            COLUMNS_ENCODER.encode(columns),
+        )
+    )
 
 
 def count_messages(payload: bytes) -> int:
     """How many messages a payload says to hold."""
-    return int.from_bytes(payload[:COUNT_BYTES], "little")
+    return int.from_bytes(payload[:COUNT_BYTES], "little") & ~HAS_AUTHOR
+
+
+def author_of(payload: bytes) -> tuple[int, int]:
+    """The client that published a batch and its own number for it; ``NO_AUTHOR`` if a node's application did."""
+    if len(payload) < HEADER_BYTES or payload[COUNT_BYTES - 1] < 128:
+        return NO_AUTHOR
+    client = int.from_bytes(payload[COUNT_BYTES : COUNT_BYTES + AUTHOR_BYTES], "little")
+    number = int.from_bytes(payload[COUNT_BYTES + AUTHOR_BYTES : HEADER_BYTES], "little")
+    return client, number
 
 
 def decode_columns(payload: bytes) -> Columns:
     """The content of a batch; :class:`ProtocolError` if the payload holds none, or columns of different lengths."""
     try:
-        columns = COLUMNS_DECODER.decode(memoryview(payload)[COUNT_BYTES:])
+        has_author = payload[COUNT_BYTES - 1 : COUNT_BYTES] >= b"\x80"
+        columns = COLUMNS_DECODER.decode(memoryview(payload)[HEADER_BYTES if has_author else COUNT_BYTES :])
     except msgspec.DecodeError as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
     count = count_messages(payload)

@@ -13,6 +13,7 @@ PROTOCOL_VERSION: Final = 3
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 
 
@@ -64,13 +65,50 @@ class PublishesHeard(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 
 class CreditWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5):
     """The publisher of what follows on this topic waits for acknowledgements: they are not to wait for company."""
 
-    topic: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+    topic: Count
 
 
 class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
     """The receiver counts as failed: it will not be heard any more, and is to stop."""
 
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
+
+
+class AskSeen(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 14):
+    """Which batches of a client has the receiver delivered on a topic?"""
+
+    number: Count
+    topic: Name
+    client: Count
+
+
+class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
+    """The answer: the highest of the client's own numbers, then the first and last of each gap."""
+
+    number: Count
+    ranges: Annotated[list[Count], msgspec.Meta(min_length=1)]
+
+
+class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
+    """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
+
+    To be answered when the sender's publication with the number ``barrier`` has been delivered.
+    """
+
+    number: Count
+    topic: Name
+    barrier: Count
+    client: Count
+    age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
+    seen: dict[Count, list[Count]]
+
+
+class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
+    """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch."""
+
+    number: Count
+    is_complete: bool
+    batches: list[tuple[Count, Count, Name, bytes]]
 
 
 class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
@@ -120,6 +158,10 @@ PEER_CONTROLS: Final = (
     PlaceGiven,
     Acquaint,
     ContactsAre,
+    AskSeen,
+    SeenIs,
+    AskRecent,
+    RecentIs,
 )
 MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre)
 """Those by which nodes find each other; each fabric has its own."""

@@ -18,8 +18,8 @@ from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
-from antiphon.live.clocks import wall_clock_us
-from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
@@ -33,6 +33,7 @@ from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import FABRIC_KINDS, Codec
 
 if TYPE_CHECKING:
+    from antiphon.live.sessions import Sessions
     from antiphon.live.tracing import LiveTrace
 
 log = logger("core")
@@ -66,6 +67,7 @@ class NodeCore(Publisher):
         # The same, if nothing is seen, accepted or acknowledged before it is on disk.
         self.disk_first: GroupCommit | None = None
         self.cluster: Membership
+        self.sessions: Sessions
         self._trace: LiveTrace | None = None
         self._by_number: dict[int, LiveTopic] = {}
         self._to_show: list[tuple[LiveTopic, Batch]] = []
@@ -110,10 +112,11 @@ class NodeCore(Publisher):
             return 0
         return process.room(topic.number)
 
-    def _send_segment(self, topic: LiveTopic, segment: Segment) -> None:
-        payload = encode_columns(segment.columns)
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
+        """Hand a batch to the process, whether there is room or not."""
+        payload = encode_columns(segment.columns, segment.author)
         process = self.process
-        assert process is not None, "there is room only where there is a process"
+        assert process is not None, "a node that is in the cluster has a process"
         if process.room(topic.number) == 1:
             topic.hurried_until = self.loop.time() + HURRY_SECONDS
         order = ORDER_NUMBERS[segment.order]
@@ -127,6 +130,8 @@ class NodeCore(Publisher):
         else:
             number = process.publish(payload, topic.number, order)
         self._own = None
+        if segment.author != NO_AUTHOR:
+            self.sessions.handed_in(topic, int(number), segment.author)
         if segment.receipt is not None:
             self._receipts.add(segment.receipt)
             segment.receipt.add_done_callback(self._receipts.discard)
@@ -222,7 +227,12 @@ class NodeCore(Publisher):
             columns = self._own[1]
             self._is_own_delivered = True
         order = ORDER_NAMES[publication.order]
-        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns)
+        sequence = publication.sequence
+        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, sequence)
+        is_new = topic.seen.add(batch.author, batch.number)
+        if batch.count == 0 or (batch.client != 0 and not is_new):
+            self._pass_over(topic, batch, publication)
+            return
         if self.store is not None:
             try:
                 self.store.append(topic.name, batch.count, wall_clock_us(), self.codec.encode(publication))
@@ -232,10 +242,7 @@ class NodeCore(Publisher):
         topic.end_offset = batch.end_offset
         topic.delivered_messages += batch.count
         topic.delivered_bytes += len(payload)
-        if self._undelivered and publication.source == self.identifier:
-            receipt = self._undelivered.pop((topic.number, publication.sequence), None)
-            if receipt is not None:
-                self._accept(receipt)
+        self._accept_own(topic, publication)
         if self._trace is not None:
             self._trace.delivered(self.identifier, topic, batch, publication)
         if self.disk_first is not None:
@@ -245,10 +252,25 @@ class NodeCore(Publisher):
             self.commit.soon()
         self._to_show.append((topic, batch))
 
+    def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
+        """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
+        self._accept_own(topic, publication)
+        if batch.count > 0:
+            topic.repeated_batches += 1
+            if self._trace is not None:
+                self._trace.delivered(self.identifier, topic, batch, publication)
+
+    def _accept_own(self, topic: LiveTopic, publication: Publication) -> None:
+        if self._undelivered and publication.source == self.identifier:
+            receipt = self._undelivered.pop((topic.number, publication.sequence), None)
+            if receipt is not None:
+                self._accept(receipt)
+
     def lost(self, number: int, source: int, sequence: int) -> None:
         """A publication that nobody has kept will never be delivered here."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        topic.recent.lost(monotonic_us())
         log.warning("a batch is lost", topic=topic.name, publisher=source, number=sequence)
 
     def keeps_up(self, number: int) -> bool:
@@ -265,13 +287,16 @@ class NodeCore(Publisher):
             return
         if self._trace is not None:
             self._trace.subscribed(self.identifier, topic)
+        topic.recent.begin(monotonic_us())
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 
     def membership_ended(self, number: int) -> None:
         """A subscription of the process has ended."""
+        topic = self._by_number[number]
+        topic.recent.end()
         if self._trace is not None:
-            self._trace.unsubscribed(self.identifier, self._by_number[number])
+            self._trace.unsubscribed(self.identifier, topic)
 
     # Settling.
 

@@ -13,8 +13,23 @@ class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
 
 
+class NoMajorityError(PeerError):
+    """A part of a tree that is cut off from a majority of its brokers cannot order totally."""
+
+
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
+
+
+class MissedMessagesError(PeerError):
+    """A client has changed its node, and messages of a topic may be missing between what came and what comes."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"messages on {topic!r} may be missing here: the client came from another node, and the new one has not "
+            "kept all that was published meanwhile; bring your state up to date, then iterate again to go on"
+        )
+        self.topic = topic
 
 
 class ClosedError(PeerError):

@@ -10,6 +10,7 @@ from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.overlay import overlay_of_newcomer
 from antiphon.kernel.process import Environment, Process
 from antiphon.live.acquaintances import Acquaintances
 from antiphon.live.brokers import Brokers
@@ -37,7 +38,10 @@ def new_membership(node: Node, highest: int) -> Membership:
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:
     """The process of a node that has its place beside these others; in gossip they are the contacts."""
     if isinstance(settings.tree, TreeTable):
-        return TreeBroker(environment, settings.tree.options(settings.order, settings.window), settings.tree.overlay())
+        founders = max(1, len(settings.tree.brokers))
+        is_founder = environment.identifier < founders
+        overlay = settings.tree.overlay() if is_founder else overlay_of_newcomer(int(environment.identifier), members)
+        return TreeBroker(environment, settings.tree.options(settings.order, settings.window), overlay)
     if isinstance(settings.gossip, GossipTable):
         return new_gossip(settings, settings.gossip, environment, members)
     everybody = sorted((*members, environment.identifier))

@@ -16,7 +16,11 @@ from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
     AskStatus,
+    Begins,
     Delivery,
+    Follow,
+    Followed,
+    Missed,
     Publish,
     StatusIs,
     SubscribeTo,
@@ -25,13 +29,15 @@ from antiphon.live.client_messages import (
     Taken,
     Unsubscribe,
 )
-from antiphon.live.columns import Columns, decode_columns
+from antiphon.live.clocks import monotonic_us
+from antiphon.live.columns import NO_AUTHOR, Columns, decode_columns
 from antiphon.live.controls import Control
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient
+from antiphon.live.seen import Seen
 from antiphon.live.status import status_of
-from antiphon.live.subscription import Start, Subscription
+from antiphon.live.subscription import Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
 from antiphon.live.wire import FRAME_BYTES_AT_MOST
 
@@ -52,17 +58,25 @@ log = logger("gateway")
 class ClientSession(FrameClient):
     """One connected client."""
 
-    def __init__(self, node: Node, writer: FrameWriter) -> None:
+    def __init__(self, node: Node, writer: FrameWriter, client: int) -> None:
+        self.client = client
+        self.is_sent_away = False
+        self._is_counted = False
         self._node = node
         self._writer = writer
+        # What other nodes had delivered of this client's batches when it came, by topic.
+        self._known: dict[str, list[Seen]] = {}
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._tasks = Tasks()
         node.clients.add(self)
+        node.sessions.came(self)
 
     def frame_received(self, frame: memoryview) -> None:
         message = self._node.codec.decode(frame)
         if isinstance(message, Publish):
-            self._tasks.spawn(self._publish(message))
+            # What a client had sent before it heard that it is to go, it hands in elsewhere.
+            if not self.is_sent_away:
+                self._tasks.spawn(self._publish(message))
         elif isinstance(message, Taken):
             found = self._subscriptions.get(message.number)
             if found is not None:
@@ -73,8 +87,10 @@ class ClientSession(FrameClient):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
                 self._tasks.spawn(found.subscription.close())
+        elif isinstance(message, Follow):
+            self._tasks.spawn(self._follow(message))
         elif isinstance(message, AskStatus):
-            self.send(StatusIs(message.number, status_of(self._node)))
+            self.send(StatusIs(message.number, status_of(self._node), monotonic_us()))
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
 
@@ -85,14 +101,42 @@ class ClientSession(FrameClient):
     async def _publish(self, message: Publish) -> None:
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
+        is_known = self._is_known(message)
         try:
-            columns = self._columns_of(message)
-            receipt = self._node.publish_columns(message.topic, message.order, message.about, columns)
-            if receipt is not None:
-                await receipt
+            if not is_known:
+                columns = self._columns_of(message)
+                author = (self.client, message.serial) if message.serial else NO_AUTHOR
+                receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
+                if receipt is not None:
+                    await receipt
         except AntiphonError as failure:
             error = str(failure)
-        self.send(Accepted(message.number, error))
+        # A client that is told nothing hands it in again at another node.
+        if not error or not self._node.is_closing:
+            self.send(Accepted(message.number, error, is_known))
+            self._node.settle()
+
+    def _is_known(self, message: Publish) -> bool:
+        """Whether a batch that a client hands in has been delivered already, here or elsewhere."""
+        topic = self._node.topics.get(message.topic)
+        if topic is not None and topic.seen.has(self.client, message.serial):
+            return True
+        return any(seen.has(message.serial) for seen in self._known.get(message.topic, ()))
+
+    def _comes_from_elsewhere(self) -> None:
+        """Count a client that goes on here with what it began at another node; once."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._node.sessions.resumed += 1
+
+    async def _follow(self, message: Follow) -> None:
+        error = ""
+        self._comes_from_elsewhere()
+        try:
+            self._known[message.topic] = await self._node.sessions.follow(self.client, message)
+        except AntiphonError as failure:
+            error = str(failure)
+        self.send(Followed(message.number, message.topic, error))
         self._node.settle()
 
     def _columns_of(self, message: Publish) -> Columns:
@@ -109,16 +153,30 @@ class ClientSession(FrameClient):
         try:
             if message.is_time and isinstance(start, int):
                 start = time_of(start)
-            subscription = self._node.subscribe(message.pattern, start, policy=message.policy, limit=message.limit)
+            resumption = None
+            if message.resume is not None:
+                self._comes_from_elsewhere()
+                resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
+            subscription = self._node.subscribe(
+                message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
+            )
         except AntiphonError as error:
             self.send(SubscriptionEnded(message.number, str(error), 0))
             return
+        subscription.marks_beginnings = start == "latest"
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
 
+    def subscription_ended(self, number: int, error: str, dropped: int) -> None:
+        """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
+        if not self._node.is_closing:
+            self.send(SubscriptionEnded(number, error, dropped))
+            self._node.settle()
+
     def ended(self) -> None:
         self._node.clients.discard(self)
+        self._node.sessions.went(self)
         self._tasks.cancel()
         for remote in self._subscriptions.values():
             self._node.spawn(remote.subscription.close())
@@ -151,24 +209,38 @@ class RemoteSubscription:
             await self.subscription.ready()
             self._session.send(SubscriptionReady(self._number))
             self._session.settle()
-            async for batch, from_offset in self.subscription.raw_batches():
-                self._send(batch, from_offset)
-                if self._ahead >= AHEAD:
-                    self._room.clear()
-                    await self._room.wait()
+            await self._hand_on()
         except AntiphonError as failure:
             error = str(failure)
-        self._session.send(SubscriptionEnded(self._number, error, self.subscription.dropped))
-        self._session.settle()
+        self._session.subscription_ended(self._number, error, self.subscription.dropped)
+
+    async def _hand_on(self) -> None:
+        async for topic, batch, from_offset in self.subscription.raw_batches():
+            if isinstance(batch, Batch):
+                self._send(batch, from_offset)
+            elif batch.seen is None:
+                self._session.send(Missed(self._number, topic.name))
+            else:
+                self._session.send(Begins(self._number, topic.name, batch.seen))
+            self._session.settle()
+            if self._ahead >= AHEAD:
+                self._room.clear()
+                await self._room.wait()
 
     def _send(self, batch: Batch, from_offset: int) -> None:
         self._ahead += batch.end_offset - max(batch.first_offset, from_offset)
         self._session.send(
             Delivery(
-                self._number, batch.topic, batch.publisher, batch.order, batch.first_offset, from_offset, batch.payload
+                self._number,
+                batch.topic,
+                batch.publisher,
+                batch.order,
+                batch.first_offset,
+                from_offset,
+                batch.payload,
+                batch.sequence,
             )
         )
-        self._session.settle()
 
 
 def time_of(time_us: int) -> datetime:

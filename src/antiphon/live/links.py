@@ -223,6 +223,7 @@ class OutgoingLink(FrameWriter):
         when_refused: Callable[[OutgoingLink, str, bool], None],
         connect_seconds: float = 0.0,
         silent_seconds: float | None = None,
+        when_opened: Callable[[OutgoingLink], None] | None = None,
     ) -> None:
         super().__init__()
         self.address = address
@@ -232,6 +233,7 @@ class OutgoingLink(FrameWriter):
         self._when_refused = when_refused
         self._connect_seconds = connect_seconds
         self._silent_seconds = silent_seconds
+        self._when_opened = when_opened
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, frame: bytes) -> None:
@@ -263,6 +265,8 @@ class OutgoingLink(FrameWriter):
             limit_silence(transport, self._silent_seconds)
         transport.write(len(self._hello).to_bytes(LENGTH_BYTES, "little") + self._hello)
         self.attach(transport)
+        if self._when_opened is not None:
+            self._when_opened(self)
 
     async def _try(self) -> asyncio.Transport:
         host, port = split_address(self.address)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
@@ -18,6 +18,8 @@ from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
+
+NOT_HERE: Final = "the node that is meant does not live here any more"
 
 
 class Membership:
@@ -193,7 +195,7 @@ class IncomingConnection(FrameReader):
         if hello.cluster != settings.cluster:
             raise ProtocolError(f"this node is of cluster {settings.cluster!r}, the other end of {hello.cluster!r}")
         if hello.target and hello.target != self._node.instance:
-            raise ProtocolError("the node that is meant does not live here any more")
+            raise ProtocolError(NOT_HERE)
         if self.instance or not hello.instance:
             raise ProtocolError("a connection begins with one Hello that names its sender")
         self.instance = hello.instance
@@ -203,7 +205,7 @@ class IncomingConnection(FrameReader):
         assert self.transport is not None, "there is a connection when a frame arrives"
         writer = FrameWriter()
         writer.attach(self.transport)
-        self._client = self._node.client_connected(writer)
+        self._client = self._node.client_connected(writer, hello.instance)
 
     def broken(self, error: Exception) -> None:
         """The process may be in no defined state any more: better no node than a wrong one."""

@@ -28,6 +28,11 @@ def key_number(key: bytes) -> int:
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 2
 
 
+def client_number(instance: str) -> int:
+    """The number of a client as the author of batches: like that of a key, and never that of a node."""
+    return key_number(instance.encode()) | 1 << 61
+
+
 def is_pattern(name: str) -> bool:
     """Whether a name stands for several topics."""
     return any(word in WILDCARDS for word in name.split("."))

@@ -17,28 +17,29 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import CreditWanted, Publishes, PublishesHeard
+from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Publishes, PublishesHeard, RecentIs, SeenIs
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
-from antiphon.live.errors import ClosedError
+from antiphon.live.errors import ClosedError, NoMajorityError
 from antiphon.live.fabrics import new_membership, new_process
 from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
-from antiphon.live.names import checked_name, checked_pattern
+from antiphon.live.names import checked_name, checked_pattern, client_number
 from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
+from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription
+from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
@@ -55,6 +56,7 @@ class Node(NodeCore):
         self.instance = secrets.token_hex(8)
         self.address = ""
         self.catalogue = Catalogue(self)
+        self.sessions = Sessions(self)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
         self.failure: BaseException | None = None
@@ -92,6 +94,8 @@ class Node(NodeCore):
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
+            for pattern in settings.keep:
+                await self._begin(EmptySubscription(self, pattern)).ready()
             if settings.metrics is not None:
                 self._status = await StatusServer(self).start(settings.metrics)
         except BaseException:
@@ -134,15 +138,26 @@ class Node(NodeCore):
             raise self.failure
 
     @property
+    def is_closing(self) -> bool:
+        """Whether the node is about to go."""
+        return self._closing is not None
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether the node runs no more."""
+        return self._stopped.is_set()
+
+    @property
     def metrics_address(self) -> str:
         """Where metrics are served; empty if they are not."""
         return "" if self._status is None else self._status.address
 
     async def _leave(self) -> None:
-        """Send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
+        """Let clients go, send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
         process = self.process
         if process is None or self.failure is not None:
             return
+        await self.sessions.send_away()
         self._stop_taking()
         await self.flush()
         while self._ready:
@@ -231,7 +246,7 @@ class Node(NodeCore):
         if self._closing is not None:
             raise self.failure or ClosedError("the node has been closed; start another one")
         live = self.topic(checked_name(topic))
-        room, send = partial(self._room, live), partial(self._send_segment, live)
+        room, send = partial(self._room, live), partial(self.publish_segment, live)
         outbox = Outbox(
             live.name, self.default_order, self.loop, self._accepted, room, send, wall_clock_us, self._blocked
         )
@@ -242,15 +257,24 @@ class Node(NodeCore):
         live.announced.add_done_callback(lambda _: self.settle())
         return outbox
 
-    def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns) -> Any:
-        """Publish a whole batch, for gateways; the answer is to be awaited, if it is one."""
+    def publish_columns(
+        self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: tuple[int, int]
+    ) -> Any:
+        """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""
         outbox = self.outboxes.get(topic)
         if outbox is None:
             outbox = self.open_outbox(topic)
         check_order(order, self.orders)
+        if order == "total":
+            self.check_majority()
         if about and "total" not in self.orders:
             raise UsageError(NO_KEYS_HERE)
-        return outbox.post_columns(order, about, columns, self.with_receipts)
+        return outbox.post_columns(order, about, columns, self.with_receipts, author)
+
+    def check_majority(self) -> None:
+        reason = None if self.process is None else self.process.refusal(TOTAL)
+        if reason is not None:
+            raise NoMajorityError(reason)
 
     async def flush(self) -> None:
         """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
@@ -259,6 +283,10 @@ class Node(NodeCore):
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
+        await self.until_on_disk()
+
+    async def until_on_disk(self) -> None:
+        """Wait until what was delivered so far is seen by subscribers, if it has to be on disk for that."""
         if self.disk_first is not None:
             committed = self.loop.create_future()
             self.disk_first.then(partial(set_if_waiting, committed))
@@ -277,17 +305,23 @@ class Node(NodeCore):
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        resumption: Resumption | None = None,
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
 
         Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come.
+        returns when whatever is published from then on will come. A ``resumption`` is for clients that come from
+        another node.
         """
         if self._closing is not None:
             raise self.failure or ClosedError("the node has been closed; start another one")
         subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit)
+        subscription.resumption = resumption
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
+        return self._begin(subscription)
+
+    def _begin(self, subscription: Subscription) -> Subscription:
         topics = self.catalogue.add(subscription)
         self._ready[subscription] = self.loop.create_task(self._add_all(subscription, topics))
         return subscription
@@ -314,6 +348,8 @@ class Node(NodeCore):
             joined = self._join_topic(topic)
             if not joined.done():
                 await asyncio.shield(joined)
+            if subscription.resumption is not None:
+                await self.sessions.fetch(topic, subscription.resumption)
             subscription.begin(topic)
         finally:
             topic.beginners -= 1
@@ -365,7 +401,16 @@ class Node(NodeCore):
                 break
             publication = self.codec.decode_publication(entry.batch)
             order = ORDER_NAMES[publication.order]
-            batches.append(Batch(topic.name, publication.source, order, entry.first_offset, publication.payload))
+            batches.append(
+                Batch(
+                    topic.name,
+                    publication.source,
+                    order,
+                    entry.first_offset,
+                    publication.payload,
+                    sequence=publication.sequence,
+                )
+            )
         return batches
 
     # Topics.
@@ -414,17 +459,22 @@ class Node(NodeCore):
         assert self.process is not None, "who is told has a place"
         self.process.joined(identifier)
         self.catalogue.peer_joined(identifier)
+        self.sessions.tell_nodes()
         self._keep_highest()
 
     def peer_left(self, identifier: int) -> None:
         """Another node leaves; it still answers."""
         assert self.process is not None, "who is told has a place"
         self.process.left(identifier)
-        self.catalogue.peer_gone(identifier)
+        self._peer_gone(identifier)
 
     def peer_lost(self, identifier: int) -> None:
         """Another node is gone without a word."""
+        self._peer_gone(identifier)
+
+    def _peer_gone(self, identifier: int) -> None:
         self.catalogue.peer_gone(identifier)
+        self.sessions.peer_gone(identifier)
 
     def link_lost(self, identifier: int) -> None:
         """A peer that the process watches is lost."""
@@ -437,14 +487,26 @@ class Node(NodeCore):
             return
         self.settle()
 
+    def link_found(self, identifier: int) -> None:
+        """A peer that the process watches, and that was lost, can be reached again."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_found(identifier)
+        except Exception as error:
+            self.fail(error)
+            return
+        self.settle()
+
     def _keep_highest(self) -> None:
         if self.store is not None and self.commit is not None:
             self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())
             self.commit.soon()
 
-    def client_connected(self, writer: FrameWriter) -> FrameClient:
+    def client_connected(self, writer: FrameWriter, instance: str) -> FrameClient:
         """A client has opened a connection."""
-        return ClientSession(self, writer)
+        if self._closing is not None:
+            raise ProtocolError("this node is about to go; connect to another one")
+        return ClientSession(self, writer, client_number(instance))
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
@@ -454,6 +516,8 @@ class Node(NodeCore):
             self.catalogue.heard(sender, message.topic)
         elif isinstance(message, CreditWanted):
             self.credit_wanted(message.topic)
+        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
+            self.sessions.told(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 

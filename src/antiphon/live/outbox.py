@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.live.columns import NEVER, Columns
+from antiphon.live.columns import NEVER, NO_AUTHOR, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 from antiphon.live.names import key_number
 
@@ -52,15 +52,25 @@ Key = bytes | str | int
 class Segment:
     """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted.
 
-    ``about`` are the numbers of the keys that all of them are about.
+    ``about`` are the numbers of the keys that all of them are about; ``author`` is the client that published them, with
+    its own number for the batch.
     """
 
-    def __init__(self, order: str, about: tuple[int, ...], columns: Columns, size: i64, receipt: Any) -> None:
+    def __init__(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        size: i64,
+        receipt: Any,
+        author: tuple[int, int] = NO_AUTHOR,
+    ) -> None:
         self.order: Final[str] = order
         self.about: Final[tuple[int, ...]] = about
         self.columns: Final[Columns] = columns
         self.size: Final[i64] = size
         self.receipt: Final[Any] = receipt
+        self.author: Final[tuple[int, int]] = author
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -84,7 +94,9 @@ class Outbox:
     ) -> None:
         self.topic: Final[str] = topic
         self.order: str = order
+        # The keys that what is collected is about: their numbers, and their names if they are no column.
         self.about: tuple[int, ...] = ()
+        self.names: tuple[bytes, ...] = ()
         self.next_sequence: i64 = 1
         self._loop: Final[Any] = loop
         self._accepted: Final[Any] = accepted
@@ -151,7 +163,14 @@ class Outbox:
             self._loop.call_soon(self.flush_in_turn)
         return self._current_receipt() if with_receipt else self._accepted
 
-    def post_columns(self, order: str, about: tuple[int, ...], columns: Columns, with_receipt: bool) -> Any:
+    def post_columns(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        with_receipt: bool,
+        author: tuple[int, int] = NO_AUTHOR,
+    ) -> Any:
         """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
         if self._has_overrun(len(self), self._bytes + self._closed_bytes):
             raise self._overload()
@@ -168,9 +187,10 @@ class Outbox:
             columns.keys,
             columns.headers,
             columns.expires_us,
+            columns.about,
         )
         self.next_sequence += len(columns.values)
-        self._add(Segment(order, about, numbered, size, receipt))
+        self._add(Segment(order, about, numbered, size, receipt, author))
         self.flush()
         if with_receipt:
             return receipt
@@ -209,7 +229,7 @@ class Outbox:
         if self._expires_us is not None:
             self._expires_us.pop()
 
-    def change(self, order: str, about: tuple[int, ...]) -> None:
+    def change(self, order: str, about: tuple[int, ...], names: tuple[bytes, ...]) -> None:
         """What follows has another order or is about other keys, and so belongs to another batch.
 
         Batches stay in the order of the calls: what one publisher asks for in order is one line, whatever the keys.
@@ -218,6 +238,7 @@ class Outbox:
             self._close()
         self.order = order
         self.about = about
+        self.names = names
 
     def _a_turn(self) -> Any:
         future = self._loop.create_future()
@@ -270,7 +291,10 @@ class Outbox:
     def _close(self) -> None:
         """Nothing more is added to what has been collected."""
         values = self._values
-        columns = Columns(int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us)
+        names = list(self.names) if len(self.names) > 0 else None
+        columns = Columns(
+            int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us, names
+        )
         self.next_sequence += len(values)
         self._add(Segment(self.order, self.about, columns, self._bytes, self._receipt))
         self._values = []
@@ -316,6 +340,9 @@ class Publisher:
         """Called for the first message on a topic."""
         raise NotImplementedError
 
+    def check_majority(self) -> None:
+        """Refuse what is to be ordered totally where that is known to be impossible now."""
+
     def publish(
         self,
         topic: str,
@@ -329,8 +356,8 @@ class Publisher:
     ) -> Any:
         """Publish a message. Await the answer: it is done when the message is accepted.
 
-        On a tree of brokers the message is about its ``key``, which subscribers see, or about several ``keys``, which
-        they do not see. ``order="total"`` puts it into one order with all others about the same keys.
+        On a tree of brokers the message is about its ``key``, or about several ``keys``; subscribers see them.
+        ``order="total"`` puts it into one order with all others about the same keys.
 
         The message has been taken when the call returns; several can be in flight. Whoever does not await is not
         slowed down by a system that cannot keep up, and gets :class:`OverloadedError` in the end.
@@ -340,9 +367,11 @@ class Publisher:
             outbox = self.open_outbox(topic)
         if order is None:
             order = self.default_order
+        if order == "total":
+            self.check_majority()
         if order != outbox.order:
             check_order(order, self.orders)
-            outbox.change(order, outbox.about)
+            outbox.change(order, outbox.about, outbox.names)
         if key is not None or keys is not None or len(outbox.about) > 0:
             self._change_keys(outbox, key, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
@@ -358,9 +387,10 @@ class Publisher:
             if keys is not None:
                 raise UsageError(NO_KEYS_HERE)
             return
-        about = numbers_of_keys(key, keys)
-        if about != outbox.about:
-            outbox.change(outbox.order, about)
+        names = names_of_keys(keys)
+        about = numbers_of_keys(key, names)
+        if about != outbox.about or names != outbox.names:
+            outbox.change(outbox.order, about, names)
 
 
 NO_KEYS_HERE: Final = (
@@ -380,13 +410,23 @@ def check_order(order: str, orders: tuple[str, ...]) -> None:
         raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")
 
 
-def numbers_of_keys(key: bytes | None, keys: Sequence[object] | None) -> tuple[int, ...]:
-    """The numbers of the keys that a message is about, in order; none if it names none."""
+def names_of_keys(keys: Sequence[object] | None) -> tuple[bytes, ...]:
+    """The keys that were listed, as bytes, each once and in order."""
     if keys is None:
-        return () if key is None else (key_number(checked_part(key, "a key")),)
+        return ()
     if isinstance(keys, (bytes, str)) or len(keys) > KEYS_AT_MOST:
         raise WrongTypeError(f"keys are a list of at most {KEYS_AT_MOST} keys; write for example keys=['anna', 'ben']")
-    return tuple(sorted({key_number(bytes_of_key(each)) for each in keys}))
+    names = {bytes_of_key(each) for each in keys}
+    if sum([len(name) for name in names]) > BESIDE_BYTES_AT_MOST:
+        raise UsageError(f"the keys of a message hold more than {BESIDE_BYTES_AT_MOST} bytes; use shorter ones")
+    return tuple(sorted(names))
+
+
+def numbers_of_keys(key: bytes | None, names: tuple[bytes, ...]) -> tuple[int, ...]:
+    """The numbers of the keys that a message is about, in order: those listed, or else its only one."""
+    if len(names) == 0:
+        return () if key is None else (key_number(checked_part(key, "a key")),)
+    return tuple(sorted({key_number(name) for name in names}))
 
 
 def bytes_of_key(key: object) -> bytes:

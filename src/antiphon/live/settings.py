@@ -11,6 +11,7 @@ import msgspec
 from antiphon.kernel.errors import UsageError
 from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
+from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
 from antiphon.live.tables import read_table
 from antiphon.live.tree_table import TreeTable, read_tree
@@ -40,11 +41,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log, if there is one, follows. The default is ``disk`` with a data directory and ``memory`` without one."""
 
     fabric: str = "cube"
-    """How nodes are connected: ``cube``; ``tree``, a tree of brokers that is given by the setting of that name; or
-    ``gossip``, where each node knows some of the others and nodes may fail and come at any time."""
+    """How nodes are connected: ``cube``; ``tree``, a tree of brokers; or ``gossip``, where each node knows some of the
+    others and nodes may fail and come at any time."""
 
     tree: TreeTable | str | None = None
-    """The tree of brokers, or the TOML file in which it is."""
+    """The brokers that found a tree and how brokers behave, or the TOML file that says it; without it a broker founds
+    one by itself, unless it joins others."""
 
     gossip: GossipTable | str | None = None
     """How nodes of the fabric gossip behave, or the TOML file that says it; the defaults if it is not given."""
@@ -58,6 +60,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retention_bytes: int | None = None
     retention_seconds: float | None = None
     """How much of each topic the log keeps; None keeps everything. See ``docs/operations.md``."""
+
+    keep: list[str] = []
+    """Topics or patterns of which this node is a member from the start, whoever is here: clients that come from other
+    nodes find what they lack."""
 
     window: int = 64
     """Batches of one topic that are under way from this node before publishers wait. Memory in flight at a subscriber
@@ -93,6 +99,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for address in (self.listen, self.advertise, self.metrics, *self.join):
             if address is not None:
                 split_address(address)
+        for pattern in self.keep:
+            checked_pattern(pattern)
         choose("fabric", self.fabric, FABRICS)
         tree = self._checked_tree()
         gossip = self._checked_gossip()
@@ -109,13 +117,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return msgspec.structs.replace(self, durability=durability, tree=tree, gossip=gossip)
 
     def _checked_tree(self) -> TreeTable | None:
-        if (self.fabric == "tree") != (self.tree is not None):
-            raise UsageError("the fabric 'tree' needs its brokers, and only that one: give both fabric and tree")
-        if self.tree is None:
+        if self.fabric != "tree":
+            if self.tree is not None:
+                raise UsageError("the table tree is for the fabric 'tree': choose that fabric, or leave it out")
             return None
-        if self.join or self.aggregate:
-            raise UsageError("the brokers of a tree know each other from the start: leave out join and aggregate")
-        return (read_tree(Path(self.tree)) if isinstance(self.tree, str) else self.tree).checked()
+        if self.aggregate:
+            raise UsageError("aggregation is for the cube: leave out aggregate, or choose the fabric 'cube'")
+        table = self.tree or TreeTable()
+        checked = (read_tree(Path(table)) if isinstance(table, str) else table).checked()
+        if self.join and not checked.quorum:
+            raise UsageError("nobody joins a tree without a quorum: leave out join, or write quorum = true in [tree]")
+        return checked
 
     def _checked_gossip(self) -> GossipTable | None:
         if self.fabric != "gossip":

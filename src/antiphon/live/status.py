@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
-from antiphon.live.subscription import Subscription
+from antiphon.live.subscription import EmptySubscription, Subscription
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.quantities import quantity
 
@@ -42,6 +42,7 @@ def status_of(node: Node) -> dict[str, Any]:
         "fabric": node.settings.fabric,
         "peers": [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()],
         "clients": len(node.clients),
+        "resumed_clients": node.sessions.resumed,
         "troubles": troubles_of(node),
         "bytes_sent": sum(link.bytes_sent for link in links),
         "frames_sent": sum(link.frames_sent for link in links),
@@ -59,7 +60,9 @@ def status_of(node: Node) -> dict[str, Any]:
 
 def topic_status(topic: LiveTopic) -> dict[str, Any]:
     """The figures of one topic."""
-    subscriptions = [sink for sink in topic.sinks if isinstance(sink, Subscription)]
+    subscriptions = [
+        sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
+    ]
     outbox = topic.outbox
     return {
         "delivered_messages": topic.delivered_messages,
@@ -68,6 +71,7 @@ def topic_status(topic: LiveTopic) -> dict[str, Any]:
         "subscriptions": len(subscriptions) + topic.readers,
         "lag": max((sub.queued for sub in subscriptions), default=0),
         "dropped": sum(sub.dropped for sub in subscriptions),
+        "repeated_batches": topic.repeated_batches,
         "lost_batches": topic.lost_batches,
         "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
         "unsent": 0 if outbox is None else len(outbox),
@@ -90,6 +94,7 @@ def troubles_of(node: Node) -> list[str]:
 NODE_METRICS: Final = {
     "peers": GaugeMetricFamily,
     "clients": GaugeMetricFamily,
+    "resumed_clients": CounterMetricFamily,
     "bytes_sent": CounterMetricFamily,
     "frames_sent": CounterMetricFamily,
     "writes": CounterMetricFamily,
@@ -104,6 +109,7 @@ TOPIC_METRICS: Final = {
     "delivered_bytes": CounterMetricFamily,
     "published": CounterMetricFamily,
     "dropped": CounterMetricFamily,
+    "repeated_batches": CounterMetricFamily,
     "lost_batches": CounterMetricFamily,
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,

@@ -22,9 +22,10 @@ from typing import Final, Protocol
 from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
 from antiphon.live.batch import Batch, Message
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.errors import SlowConsumerError
+from antiphon.live.errors import MissedMessagesError, SlowConsumerError
 from antiphon.live.logs import logger
 from antiphon.live.outbox import set_if_waiting
+from antiphon.live.seen import Ranges, SeenOfAll
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
@@ -35,6 +36,8 @@ REPLAY_BYTES: Final = 1 << 20
 
 Start = str | int | datetime
 Callback = Callable[[Message], Awaitable[None] | None]
+WhenMissed = Callable[[str], None]
+"""Is told the topic of which messages may be missing."""
 
 log = logger("subscription")
 
@@ -48,6 +51,37 @@ def checked_start(start: Start) -> Start:
     if isinstance(start, datetime) and start.tzinfo is None:
         raise UsageError("a time to start from needs a time zone; use for example datetime.now(UTC)")
     return start
+
+
+class Resumption:
+    """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
+
+    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+        self.client = client
+        self.since_us = since_us
+        self._seen = seen
+        # What another node has shown and was not seen, where this one has not kept enough.
+        self.fetched: dict[str, list[Batch]] = {}
+
+    def seen_on(self, topic: str) -> SeenOfAll:
+        """What was seen of a topic."""
+        return SeenOfAll(self._seen.get(topic))
+
+
+class Mark:
+    """Stands between the batches of a subscription.
+
+    Either messages of the topic may be missing here, or from here on comes whatever is not among ``seen``: what its
+    node had shown before.
+    """
+
+    def __init__(self, seen: dict[int, Ranges] | None = None) -> None:
+        self.seen = seen
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether messages may be missing here."""
+        return self.seen is None
 
 
 class SubscriptionHost(Protocol):
@@ -87,6 +121,7 @@ class Subscription:
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
     ) -> None:
         if policy not in POLICIES:
             raise UsageError(f"a subscription's policy is {', '.join(POLICIES)}, not {policy!r}")
@@ -99,9 +134,15 @@ class Subscription:
         self.dropped = 0
         self.delivered = 0
         self.expired = 0
+        self.gaps = 0
+        self.resumption: Resumption | None = None
         self._host = host
+        self._when_missed = when_missed
+        self._has_callback = callback is not None
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
-        self._queue: deque[tuple[LiveTopic, Batch]] = deque()
+        # Whether marks say where each topic begins, as gateways want it.
+        self.marks_beginnings = False
+        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
         self._queued = 0
         self._current: Iterator[Message] = iter(())
         self._from_offset: dict[LiveTopic, int] = {}
@@ -144,14 +185,15 @@ class Subscription:
             if self._is_over():
                 return
 
-    async def raw_batches(self) -> AsyncIterator[tuple[Batch, int]]:
-        """Iterate over batches as they are, each with the offset from which on it is wanted: for gateways."""
+    async def raw_batches(self) -> AsyncIterator[tuple[LiveTopic, Batch | Mark, int]]:
+        """Iterate over batches and marks, each with the offset from which on its topic is wanted: for gateways."""
         while not self._is_over():
             taken = await self._take()
             if taken is not None:
                 topic, batch = taken
-                self.delivered += batch.count
-                yield batch, self._from_offset.get(topic, 0)
+                if isinstance(batch, Batch):
+                    self.delivered += batch.count
+                yield topic, batch, self._from_offset.get(topic, 0)
 
     def _is_over(self) -> bool:
         """Whether there is nothing more to come, not even the error with which it ended."""
@@ -204,11 +246,34 @@ class Subscription:
         if self._is_closed or topic in self._topics:
             return
         self._topics.append(topic)
+        if self.resumption is not None:
+            self._resume(topic, self.resumption)
+            return
         offset = self._from_offset[topic] = self._host.first_offset(topic, self.start)
         if offset >= topic.visible_offset:
+            self._mark_beginning(topic)
             topic.sinks.append(self)
         else:
             self._read_from(topic, offset)
+
+    def _resume(self, topic: LiveTopic, resumption: Resumption) -> None:
+        """Begin with what has been shown here and was not seen elsewhere."""
+        self._from_offset[topic] = 0
+        topic.sinks.append(self)
+        seen = resumption.seen_on(topic.name)
+        fetched = resumption.fetched.pop(topic.name, None)
+        if fetched is None and topic.recent.may_lack(seen, resumption.since_us):
+            self.miss(topic)
+        for batch in (*(fetched or ()), *topic.recent.unseen(seen, resumption.since_us)):
+            if self in topic.sinks:
+                # Else there was more than it may hold, and it goes on with the log.
+                self.push(topic, batch)
+        self._mark_beginning(topic)
+
+    def _mark_beginning(self, topic: LiveTopic) -> None:
+        if self.marks_beginnings:
+            self._queue.append((topic, Mark(topic.recent.shown.ranges())))
+            self._wake()
 
     def begin_at(self, topic: LiveTopic, offset: int) -> None:
         """What comes of a topic is wanted from an offset on."""
@@ -226,6 +291,17 @@ class Subscription:
         if self._queued >= self.limit and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
         if self._waiter is not None:
+            self._wake()
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Here messages may be missing."""
+        self.gaps += 1
+        if self._when_missed is not None:
+            self._when_missed(topic.name)
+        elif self._has_callback:
+            log.error("messages may be missing", topic=topic.name, pattern=self.pattern)
+        else:
+            self._queue.append((topic, Mark()))
             self._wake()
 
     def fail(self, error: BaseException) -> None:
@@ -249,8 +325,9 @@ class Subscription:
         if self.policy == "drop_oldest":
             while self._queue and self._queued + batch.count > self.limit:
                 _, oldest = self._queue.popleft()
-                self._queued -= oldest.count
-                self.dropped += oldest.count
+                if isinstance(oldest, Batch):
+                    self._queued -= oldest.count
+                    self.dropped += oldest.count
             return True
         error = SlowConsumerError(
             f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
@@ -287,12 +364,15 @@ class Subscription:
         taken = await self._take()
         if taken is None:
             return []
-        messages = self._visible(*taken)
+        topic, batch = taken
+        if not isinstance(batch, Batch):
+            raise MissedMessagesError(topic.name)
+        messages = self._visible(topic, batch)
         self.delivered += len(messages)
         return messages
 
-    async def _take(self) -> tuple[LiveTopic, Batch] | None:
-        """The next batch, when there is one; None when there will be no more."""
+    async def _take(self) -> tuple[LiveTopic, Batch | Mark] | None:
+        """The next batch or mark, when there is one; None when there will be no more."""
         while not self._queue:
             if self._failure is not None:
                 raise self._failure
@@ -301,6 +381,8 @@ class Subscription:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         topic, batch = self._queue.popleft()
+        if not isinstance(batch, Batch):
+            return topic, batch
         self._queued -= batch.count
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
         if self._queued * 2 <= self.limit:
@@ -356,3 +438,10 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
+
+
+class EmptySubscription(Subscription):
+    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        pass

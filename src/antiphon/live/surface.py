@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from antiphon.live.client import Client
+from antiphon.live.client import RECONNECT_SECONDS, Client
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings, settings_from
 
@@ -59,11 +59,23 @@ def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
     return Starting(begin())
 
 
-def connect(address: str, *, cluster: str = "antiphon", order: str = "causal") -> Starting[Client]:
-    """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``."""
+def connect(
+    addresses: str | Sequence[str],
+    *,
+    cluster: str = "antiphon",
+    order: str = "causal",
+    reconnect_seconds: float = RECONNECT_SECONDS,
+    on_reconnect: Callable[[str], None] | None = None,
+) -> Starting[Client]:
+    """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
+
+    Several addresses, as a list or with commas, are tried in this order. When its node goes the client looks for
+    another one for ``reconnect_seconds``, among these and all of which its nodes have told it, and goes on there;
+    ``on_reconnect`` is then called with the address. With 0 it does not look.
+    """
 
     async def begin() -> Client:
-        client = Client(address, cluster, order)
+        client = Client(addresses, cluster, order, reconnect_seconds, on_reconnect)
         try:
             return await client.start()
         except BaseException:

@@ -6,8 +6,11 @@ import asyncio
 from typing import Protocol
 
 from antiphon.live.batch import Batch
+from antiphon.live.clocks import monotonic_us
 from antiphon.live.names import topic_number
 from antiphon.live.outbox import Outbox
+from antiphon.live.recent import Recent
+from antiphon.live.seen import SeenOfAll
 
 
 class Sink(Protocol):
@@ -40,6 +43,10 @@ class LiveTopic:
         self.visible_offset = 0
         # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
         self.hurried_until = 0.0
+        # What was delivered, so that nothing is delivered twice, and the last of what was shown.
+        self.seen = SeenOfAll()
+        self.recent = Recent()
+        self.repeated_batches = 0
         self._behind: set[int] = set()
         self.delivered_messages = 0
         self.delivered_bytes = 0
@@ -61,6 +68,7 @@ class LiveTopic:
     def show(self, batch: Batch) -> None:
         """Let the subscribers see a batch."""
         self.visible_offset = batch.end_offset
+        self.recent.add(monotonic_us(), batch)
         for sink in tuple(self.sinks):
             sink.push(self, batch)
 

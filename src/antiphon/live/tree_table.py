@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from antiphon.fabrics.tree.council import NOBODY, Council
 from antiphon.fabrics.tree.overlay import Overlay, regular_parents, wrong_parents
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.errors import UsageError
@@ -24,8 +25,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table ``[tree]``."""
 
-    brokers: list[str]
-    """The addresses of all brokers; their places in the list are their identifiers."""
+    brokers: list[str] = []
+    """The addresses of the founders; their places in the list are their identifiers. None: who does not join founds."""
 
     parents: list[int] | None = None
     """The place of each broker's parent in the list, -1 for the root."""
@@ -51,12 +52,22 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     collect_seconds: Seconds = 0.02
     """How often the root finds out what all have got; until then it is kept, and counts as under way."""
 
+    quorum: bool = True
+    """Whether brokers may be cut off and come back, and others join: total order then needs a majority. Without it a
+    broker that is lost counts as failed for good, and the last one goes on."""
+
+    council_seconds: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 2.0
+    """How long after a change of the tree those who are there become the council, whose majority is needed; 0: never."""
+
+    absence_seconds: Annotated[float, msgspec.Meta(gt=0, le=7 * 86400)] = 600.0
+    """For how long what a lost broker lacks is kept for it."""
+
     def checked(self) -> TreeTable:
         """The same; an error says why it is no tree."""
         for address in self.brokers:
             split_address(address)
-        if not self.brokers or len(set(self.brokers)) != len(self.brokers):
-            raise UsageError("a tree has at least one broker, and each has an address of its own; correct brokers")
+        if len(set(self.brokers)) != len(self.brokers):
+            raise UsageError("each broker of a tree has an address of its own; correct brokers")
         wrong = None if self.parents is None else wrong_parents(self.parents, len(self.brokers))
         if wrong is not None:
             raise UsageError(f"the parents of the tree are wrong: {wrong}")
@@ -64,7 +75,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return self
 
     def place_of(self, address: str) -> int:
-        """The identifier of the broker at an address."""
+        """The identifier of the founder at an address."""
+        if not self.brokers:
+            return 0
         if address not in self.brokers:
             raise UsageError(
                 f"this broker is at {address}, which is not among the brokers of the tree "
@@ -74,8 +87,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def overlay(self) -> Overlay:
         """The tree in its first epoch."""
-        parents = self.parents or regular_parents(len(self.brokers), self.fan_out)
-        return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)))
+        parents = self.parents or regular_parents(max(1, len(self.brokers)), self.fan_out)
+        council = Council(1, [list(range(len(parents)))]) if self.quorum else NOBODY
+        return Overlay(1, parents.index(int(NO_NODE)), dict(enumerate(parents)), [], council)
 
     def options(self, order: str, window: int) -> TreeOptions:
         """How brokers behave, in ticks of live nodes, which are microseconds."""
@@ -88,6 +102,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             int(self.collect_seconds * 1_000_000),
             self.strict_session,
             window,
+            self.quorum,
+            int(self.council_seconds * 1_000_000),
+            int(self.absence_seconds * 1_000_000),
         )
 
 

@@ -132,7 +132,10 @@ def test_the_logical_clock_is_ahead_of_everything_heard_of() -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"fanout": 3, "ttl": 1}, r"reaches all 100 nodes with probability .*; choose ttl = 8 or fanout = 99 or agreement = 0"),
+        (
+            {"fanout": 3, "ttl": 1},
+            r"reaches all 100 nodes with probability .*; choose ttl = 8 or fanout = 99 or agreement = 0",
+        ),
         ({"fanout": 2, "ttl": 9}, r"choose ttl = \d+ or fanout = \d+"),
         ({"clock": "broken"}, "there is no clock 'broken'; choose from global, logical"),
         ({"ordering": "none"}, "there is no ordering 'none'; choose from keys"),

@@ -20,7 +20,7 @@ from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.totals import Totals
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed
-from antiphon.kernel.process import order_name
+from antiphon.kernel.process import UNBOUNDED, order_name
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -63,6 +63,10 @@ class TreeBroker(Totals):
     def room(self, topic: i64) -> i64:
         state = self.topic(topic)
         return self.options.window - (state.published - state.settled)
+
+    def first_unsettled(self, topic: i64) -> i64:
+        state = self.topics.get(topic)
+        return UNBOUNDED if state is None else state.first_unsettled()
 
     def subscribe(self, topic: i64) -> None:
         self._wish(self.topic(topic), True)

@@ -308,6 +308,21 @@ class Topic:
         self.waiting_free -= len(released)
         return released
 
+    def first_unsettled(self) -> i64:
+        """The number of this broker's first publication that waits, or that not all brokers are known to have."""
+        first: i64 = UNBOUNDED
+        for request in self.requests:
+            if isinstance(request, Keyed):
+                first = min(first, request.sequence)
+        for publication in (*self.ordered, *self.proposed.values()):
+            first = min(first, publication.sequence)
+        for waiting in self.waiting_for.values():
+            for publication in waiting:
+                first = min(first, publication.sequence)
+        for item in self.unsettled:
+            first = min(first, item.sequence)
+        return first
+
     def is_idle(self) -> bool:
         """Whether nobody here needs the topic: no subscriber, no child, nothing that others may still ask for."""
         waiting = len(self.items) + len(self.requests) + self.in_progress()

@@ -1,0 +1,137 @@
+"""What a client has handed in and does not know to be safe: it is handed in again at the next node.
+
+A batch is kept until the node has said that it is safe, or has refused it. How much is kept is bounded; publishers
+wait at the bound. Answers are about the connection over which a batch was sent last.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+WINDOW: Final = 64
+"""Batches that may be on their way to the node before publishers wait."""
+
+KEPT_AT_MOST: Final = 512
+"""Batches that may be kept before publishers wait."""
+
+
+class Kept:
+    """One batch."""
+
+    __slots__ = ("about", "is_accepted", "number", "order", "payload", "receipt", "serial", "topic")
+
+    def __init__(
+        self, number: int, topic: str, serial: int, order: str, payload: bytes, about: tuple[int, ...], receipt: Any
+    ) -> None:
+        self.number = number
+        self.topic = topic
+        self.serial = serial
+        self.order = order
+        self.payload = payload
+        self.about = about
+        self.receipt = receipt
+        self.is_accepted = False
+
+
+class KeptBatches:
+    """All of them, by topic and in their order."""
+
+    def __init__(self) -> None:
+        self._of_topic: dict[str, dict[int, Kept]] = {}
+        self._by_number: dict[int, Kept] = {}
+        self._in_flight: set[int] = set()
+        # What is still to be handed in again, by topic.
+        self._again: dict[str, deque[Kept]] = {}
+        # Up to which serial number the node has said that batches are safe, by topic.
+        self._safe: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._by_number.values())
+
+    def room(self) -> int:
+        """How many more batches may be sent now."""
+        return min(WINDOW - len(self._in_flight), KEPT_AT_MOST - len(self._by_number))
+
+    def add(self, kept: Kept) -> None:
+        """A batch is sent for the first time."""
+        self._of_topic.setdefault(kept.topic, {})[kept.serial] = kept
+        self._by_number[kept.number] = kept
+        self._in_flight.add(kept.number)
+
+    def unaccepted(self) -> list[Any]:
+        """What publishers wait for."""
+        return [kept.receipt for kept in self._by_number.values() if not kept.is_accepted]
+
+    def answered(self, number: int) -> Kept | None:
+        """The node has answered a batch; the batch, if it is kept."""
+        self._in_flight.discard(number)
+        return self._by_number.get(number)
+
+    def remove(self, kept: Kept) -> None:
+        """A batch need not be kept any more."""
+        self._by_number.pop(kept.number, None)
+        of_topic = self._of_topic[kept.topic]
+        of_topic.pop(kept.serial, None)
+        if not of_topic:
+            del self._of_topic[kept.topic]
+
+    def accepted(self, kept: Kept) -> None:
+        """The node has taken a batch."""
+        kept.is_accepted = True
+        if kept.serial <= self._safe.get(kept.topic, 0):
+            self.remove(kept)
+
+    def safe(self, topic: str, serial: int) -> None:
+        """All up to this one need not be kept, if they are accepted; a disk may take longer than the network."""
+        self._safe[topic] = serial
+        for kept in list(self._of_topic.get(topic, {}).values()):
+            if kept.serial > serial:
+                break
+            if kept.is_accepted and kept.number not in self._in_flight:
+                self.remove(kept)
+
+    # Another node.
+
+    def topics(self) -> list[str]:
+        """The topics of which something is kept."""
+        return list(self._of_topic)
+
+    def connection_lost(self) -> None:
+        """Nothing is on its way any more, and all that is kept has to be handed in again."""
+        self._in_flight.clear()
+        self._safe.clear()
+        self._again = {topic: deque(kept.values()) for topic, kept in self._of_topic.items()}
+
+    def has_to_repeat(self, topic: str) -> bool:
+        """Whether something of a topic has still to be handed in again, before anything else of it."""
+        return topic in self._again
+
+    def next_again(self, topic: str) -> Kept | None:
+        """The next batch to be handed in again, if it may be sent now."""
+        again = self._again.get(topic)
+        if again is None or len(self._in_flight) >= WINDOW:
+            return None
+        kept = again.popleft()
+        if not again:
+            del self._again[topic]
+        self._in_flight.add(kept.number)
+        return kept
+
+    def give_up(self, topic: str) -> list[Kept]:
+        """Forget all batches of a topic."""
+        self._again.pop(topic, None)
+        lost = list(self._of_topic.get(topic, {}).values())
+        for kept in lost:
+            self._in_flight.discard(kept.number)
+            self.remove(kept)
+        return lost
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for topic in list(self._of_topic):
+            self.give_up(topic)

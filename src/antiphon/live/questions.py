@@ -1,0 +1,64 @@
+"""Questions that a node asks all others, and whose answers it waits for; who is gone meanwhile is not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from antiphon.live.controls import Control
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+
+class Question:
+    """Who has still to answer, and what the others have said."""
+
+    def __init__(self, others: set[int], answered: asyncio.Future[None]) -> None:
+        self.others = others
+        self.answered = answered
+        self.answers: list[Control] = []
+
+
+class Questions:
+    """All questions of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._open: dict[int, Question] = {}
+        self._last = 0
+
+    async def ask(self, make: Callable[[int], Control]) -> list[Control]:
+        """Ask all others; ``make`` gets the number that their answers are to have."""
+        others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
+        if not others:
+            return []
+        self._last += 1
+        number = self._last
+        question = self._open[number] = Question(others, self._node.loop.create_future())
+        for identifier in sorted(others):
+            self._node.cluster.tell(identifier, make(number))
+        self._node.settle()
+        try:
+            await question.answered
+        finally:
+            del self._open[number]
+        return question.answers
+
+    def answered(self, sender: int, number: int, answer: Control) -> None:
+        """Another node has answered."""
+        question = self._open.get(number)
+        if question is not None and sender in question.others:
+            question.answers.append(answer)
+            self._heard(question, sender)
+
+    def peer_gone(self, identifier: int) -> None:
+        """Do not wait for the answer of one who is not there any more."""
+        for question in list(self._open.values()):
+            self._heard(question, identifier)
+
+    def _heard(self, question: Question, identifier: int) -> None:
+        question.others.discard(identifier)
+        if not question.others and not question.answered.done():
+            question.answered.set_result(None)

@@ -1,0 +1,89 @@
+"""The last batches of a topic that a node has shown, for clients that come from another node.
+
+A client whose node is gone says what it has seen, and since when it was subscribed. The new node sends what it has
+shown and the client has not seen. It also says whether that may be too little: because it was no member of the topic
+all that time, or because what the client lacks is not kept any more. Then other members are asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from antiphon.live.batch import Batch
+from antiphon.live.seen import SeenOfAll
+
+BATCHES_AT_MOST: Final = 4096
+BYTES_AT_MOST: Final = 4 << 20
+"""How much is kept of one topic. It has to last for as long as a client takes to find another node, a second or so."""
+
+AUTHORS_AT_MOST: Final = 4096
+"""Of whose dropped batches the last is remembered."""
+
+LONG_AGO_US: Final = -(1 << 62)
+
+
+class Recent:
+    """The last batches of one topic. Times are microseconds of the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._since_us: int | None = None
+        # All that was ever shown.
+        self.shown = SeenOfAll()
+        self._kept: deque[tuple[int, Batch]] = deque()
+        self._bytes = 0
+        # Of each author the last batch that is not kept any more; and until when that is not known of everybody.
+        self._dropped: dict[int, tuple[int, int]] = {}
+        self._forgotten_until_us = LONG_AGO_US
+
+    def begin(self, now_us: int) -> None:
+        """The node is a member from now on."""
+        self._since_us = now_us
+        self._kept.clear()
+        self._bytes = 0
+        self._dropped.clear()
+        self._forgotten_until_us = LONG_AGO_US
+
+    def end(self) -> None:
+        """The node is no member any more."""
+        self.begin(0)
+        self._since_us = None
+
+    def lost(self, now_us: int) -> None:
+        """The node itself has missed something, and can only speak for what comes."""
+        self._since_us = now_us
+
+    def add(self, now_us: int, batch: Batch) -> None:
+        """A batch is shown."""
+        self.shown.add(batch.author, batch.number)
+        self._kept.append((now_us, batch))
+        self._bytes += len(batch.payload)
+        while len(self._kept) > BATCHES_AT_MOST or (self._bytes > BYTES_AT_MOST and len(self._kept) > 1):
+            self._drop()
+
+    def _drop(self) -> None:
+        time_us, batch = self._kept.popleft()
+        self._bytes -= len(batch.payload)
+        self._dropped.pop(batch.author, None)
+        self._dropped[batch.author] = (batch.number, time_us)
+        if len(self._dropped) > AUTHORS_AT_MOST:
+            _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
+
+    def unseen(self, seen: SeenOfAll, since_us: int) -> list[Batch]:
+        """What was shown since then and has not been seen."""
+        return [
+            batch for time_us, batch in self._kept if time_us >= since_us and not seen.has(batch.author, batch.number)
+        ]
+
+    def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+        """Whether somebody who was subscribed since then may be owed more than is kept here.
+
+        If it ``was_here`` all the time, the node was a member for long enough.
+        """
+        if self._since_us is None or (self._since_us > since_us and not was_here):
+            return True
+        if self._forgotten_until_us >= since_us:
+            return True
+        return any(
+            time_us >= since_us and seen.highest(author) < number for author, (number, time_us) in self._dropped.items()
+        )

@@ -1,0 +1,138 @@
+"""What has come already, by author and number, in bounded memory: so that nothing comes twice.
+
+A batch has an *author*: the client that published it, or the node, if its own application did. Authors number their
+batches of a topic from 1, without gaps. A client that changes its node hands in again what it does not know to be
+safe, so the same batch may be published by two nodes; author and number stay the same, and tell.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GAPS_AT_MOST: Final = 64
+"""Of one author. There is one where a batch was lost with its node, or has been overtaken by others without order. When
+there are more, the oldest is closed: what would have filled it counts as having come."""
+
+AUTHORS_AT_MOST: Final = 8192
+"""When more authors are known, the one that was silent longest is forgotten: a repetition of its batches would not be
+recognised."""
+
+Ranges = list[int]
+"""The numbers of one author as they are sent: the highest, then the first and last of each gap."""
+
+
+class Seen:
+    """The numbers of one author that have come: all up to the highest, except for some gaps."""
+
+    __slots__ = ("_gaps", "highest")
+
+    def __init__(self, ranges: Ranges | None = None) -> None:
+        ranges = ranges or [0]
+        self.highest = ranges[0]
+        self._gaps = list(zip(ranges[1::2], ranges[2::2], strict=False))
+
+    def has(self, number: int) -> bool:
+        """Whether a number has come."""
+        return number <= self.highest and self._gap_with(number) is None
+
+    def add(self, number: int) -> bool:
+        """A number comes; whether it is new."""
+        if number == self.highest + 1:
+            self.highest = number
+            return True
+        if number > self.highest:
+            self._gaps.append((self.highest + 1, number - 1))
+            self.highest = number
+            del self._gaps[:-GAPS_AT_MOST]
+            return True
+        place = self._gap_with(number)
+        if place is None:
+            return False
+        first, last = self._gaps[place]
+        rest = [(low, high) for low, high in ((first, number - 1), (number + 1, last)) if low <= high]
+        self._gaps[place : place + 1] = rest
+        del self._gaps[:-GAPS_AT_MOST]
+        return True
+
+    def merge(self, ranges: Ranges) -> None:
+        """Add all that somebody else has seen."""
+        other = Seen(ranges)
+        highest = max(self.highest, other.highest)
+        self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
+        self.highest = highest
+
+    def _missing_up_to(self, highest: int) -> list[tuple[int, int]]:
+        return self._gaps if self.highest == highest else [*self._gaps, (self.highest + 1, highest)]
+
+    def _gap_with(self, number: int) -> int | None:
+        # What is late is mostly not very late.
+        for place in range(len(self._gaps) - 1, -1, -1):
+            first, last = self._gaps[place]
+            if first <= number <= last:
+                return place
+        return None
+
+    def ranges(self) -> Ranges:
+        """The same, to be sent."""
+        return [self.highest, *(bound for gap in self._gaps for bound in gap)]
+
+
+def overlaps(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is in both of two lists of ranges, which are in order and do not overlap within a list."""
+    found: list[tuple[int, int]] = []
+    left, right = 0, 0
+    while left < len(one) and right < len(other):
+        low, high = max(one[left][0], other[right][0]), min(one[left][1], other[right][1])
+        if low <= high:
+            found.append((low, high))
+        if one[left][1] < other[right][1]:
+            left += 1
+        else:
+            right += 1
+    return found
+
+
+class SeenOfAll:
+    """What has come of all authors on one topic."""
+
+    def __init__(self, known: dict[int, Ranges] | None = None) -> None:
+        self._of = {author: Seen(ranges) for author, ranges in (known or {}).items()}
+
+    def add(self, author: int, number: int) -> bool:
+        """A batch comes; whether it is new."""
+        seen = self._of.pop(author, None)
+        if seen is None:
+            seen = Seen()
+            if len(self._of) >= AUTHORS_AT_MOST:
+                del self._of[next(iter(self._of))]
+        # Who was heard last stands last.
+        self._of[author] = seen
+        return seen.add(number)
+
+    def merge(self, known: dict[int, Ranges]) -> None:
+        """Add all that somebody else has seen."""
+        for author, ranges in known.items():
+            seen = self._of.get(author)
+            if seen is not None:
+                seen.merge(ranges)
+            elif len(self._of) < AUTHORS_AT_MOST:
+                self._of[author] = Seen(ranges)
+
+    def has(self, author: int, number: int) -> bool:
+        """Whether a batch has come."""
+        seen = self._of.get(author)
+        return seen is not None and seen.has(number)
+
+    def highest(self, author: int) -> int:
+        """The highest number of an author that has come; 0 if none has."""
+        seen = self._of.get(author)
+        return 0 if seen is None else seen.highest
+
+    def ranges_of(self, author: int) -> Ranges:
+        """What has come of one author, to be sent."""
+        seen = self._of.get(author)
+        return [0] if seen is None else seen.ranges()
+
+    def ranges(self) -> dict[int, Ranges]:
+        """What has come of everybody, to be sent."""
+        return {author: seen.ranges() for author, seen in self._of.items()}

@@ -1,0 +1,230 @@
+"""What clients need that come from another node: to go on as if they had always been here.
+
+Three things are done for them:
+
+* *Nothing is lost with a node.* A client keeps what it has handed in until its node says that it is **safe**: until all
+  members of the topic are known to have it. What is not safe it hands in again at the next node.
+* *Nothing is doubled.* Batches carry the number of their client and the client's own number for them; every node drops
+  what it has delivered before. What other nodes have delivered before this one became a member is asked for.
+* *What a client publishes follows what it has seen.* Before the first publication of such a client on a topic, a tree
+  is asked for a **barrier**: an empty total publication about a key of its own. All brokers have to say that they are
+  closed for it, and whatever they had before is in front of it, whatever the keys. So when this node delivers it,
+  this node has got all that any living broker had then; what the client has seen is among it, or is gone with the
+  broker that showed it, and nobody will ever see it. Where there is no total order, the node waits until it has
+  delivered what the client has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from antiphon.kernel.errors import PeerError
+from antiphon.live.batch import Batch
+from antiphon.live.client_messages import Follow, NodesAre, Safe
+from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.columns import Columns
+from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
+from antiphon.live.outbox import Segment
+from antiphon.live.questions import Questions
+from antiphon.live.seen import Seen, SeenOfAll
+from antiphon.live.subscription import Resumption
+from antiphon.live.topics import LiveTopic
+
+if TYPE_CHECKING:
+    from antiphon.live.gateway import ClientSession
+    from antiphon.live.node import Node
+
+LOOK_SECONDS: Final = 0.02
+"""How often a node looks what has become safe."""
+
+FOLLOW_SECONDS: Final = 5.0
+"""How long a node without total order waits for what a client has seen elsewhere."""
+
+AWAY_SECONDS: Final = 2.0
+"""How long a node that leaves waits for its clients to go."""
+
+SLACK_US: Final = 100_000
+"""How long a question may have been on its way that says how long ago something was."""
+
+KEY_BITS: Final = 62
+
+
+class Sessions:
+    """The clients of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._sessions: dict[int, ClientSession] = {}
+        self.resumed = 0
+        # By topic, what was handed to the process for clients: number, client, and the client's own number.
+        self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
+        self._is_looking = False
+        self._questions = Questions(node)
+
+    def came(self, session: ClientSession) -> None:
+        """A client has connected."""
+        self._sessions[session.client] = session
+
+    def went(self, session: ClientSession) -> None:
+        """A client's connection has ended; the client may have opened another one before."""
+        if self._sessions.get(session.client) is session:
+            del self._sessions[session.client]
+
+    # Where else clients can go.
+
+    def tell_nodes(self, is_leaving: bool = False) -> None:
+        """Tell all clients where the other nodes are."""
+        if self._sessions:
+            news = NodesAre([peer.address for peer in self._node.cluster.peers()], is_leaving)
+            for session in self._sessions.values():
+                session.send(news)
+            self._node.settle()
+
+    async def send_away(self) -> None:
+        """This node is about to go: let clients go to others first. Nobody is sent away who has nowhere to go."""
+        if not self._node.cluster.peers():
+            return
+        for session in self._sessions.values():
+            session.is_sent_away = True
+        self.tell_nodes(is_leaving=True)
+        until = self._node.loop.time() + AWAY_SECONDS
+        while self._sessions and self._node.loop.time() < until:
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # What is safe.
+
+    def handed_in(self, topic: LiveTopic, number: int, author: tuple[int, int]) -> None:
+        """A client's batch has become the process's publication of this number."""
+        self._unsafe.setdefault(topic, deque()).append((number, *author))
+        if not self._is_looking:
+            self._is_looking = True
+            self._node.loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Tell clients what has become safe since the last time."""
+        self._is_looking = False
+        process = self._node.process
+        if process is None or self._node.is_shut:
+            return
+        for topic, unsafe in list(self._unsafe.items()):
+            first = process.first_unsettled(topic.number)
+            safe: dict[int, int] = {}
+            while unsafe and unsafe[0][0] < first:
+                _, client, serial = unsafe.popleft()
+                safe[client] = serial
+            for client, serial in safe.items():
+                session = self._sessions.get(client)
+                if session is not None:
+                    session.send(Safe(topic.name, serial))
+            if not unsafe:
+                del self._unsafe[topic]
+        self._node.settle()
+        if self._unsafe:
+            self._is_looking = True
+            self._node.loop.call_later(LOOK_SECONDS, self._look)
+
+    # What a client follows.
+
+    async def follow(self, client: int, message: Follow) -> list[Seen]:
+        """Catch up with what a client has seen; the answer is what others have delivered of its batches."""
+        node = self._node
+        topic = node.topic(message.topic)
+        was_member = topic.is_member()
+        if message.topic not in node.outboxes:
+            node.open_outbox(message.topic)
+        assert topic.joined is not None, "who publishes on a topic is about to be a member"
+        await asyncio.shield(topic.joined)
+        if "total" in node.orders:
+            await self._barrier(topic)
+        elif was_member:
+            # A newcomer begins behind whatever the members had delivered.
+            await self._until_delivered(topic, message.past)
+        answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
+        return [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
+
+    async def _barrier(self, topic: LiveTopic) -> None:
+        passed: asyncio.Future[None] = self._node.loop.create_future()
+        nothing = Columns(0, wall_clock_us(), [])
+        self._node.publish_segment(topic, Segment("total", (secrets.randbits(KEY_BITS),), nothing, 0, passed))
+        await passed
+
+    async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
+        until = self._node.loop.time() + FOLLOW_SECONDS
+        while any(topic.seen.highest(author) < number for author, number in past.items()):
+            if self._node.loop.time() >= until:
+                raise PeerError(
+                    f"this client has seen messages on {topic.name!r} at another node that did not come to node "
+                    f"{self._node.identifier} in {FOLLOW_SECONDS:g} seconds; what you publish now will not follow them"
+                )
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # What others know.
+
+    async def fetch(self, topic: LiveTopic, resumption: Resumption) -> None:
+        """Find what a client may lack that was subscribed elsewhere before this node was a member.
+
+        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
+        """
+        seen = resumption.seen_on(topic.name)
+        if "total" not in self._node.orders or not topic.recent.may_lack(seen, resumption.since_us):
+            return
+        await self._barrier(topic)
+        age_us = monotonic_us() - resumption.since_us
+        barrier = topic.seen.highest(self._node.identifier)
+        answers = await self._questions.ask(
+            lambda number: AskRecent(number, topic.name, barrier, resumption.client, age_us, seen.ranges())
+        )
+        for answer in answers:
+            if isinstance(answer, RecentIs) and answer.is_complete:
+                batches = [
+                    Batch(topic.name, publisher, order, 0, payload, sequence=sequence)
+                    for publisher, sequence, order, payload in answer.batches
+                ]
+                resumption.fetched[topic.name] = batches
+                return
+
+    async def _recent(self, sender: int, message: AskRecent) -> None:
+        """Answer another node when its barrier has come."""
+        node = self._node
+        since_us = monotonic_us() - message.age_us - SLACK_US
+        # It was sent away from here and waits until it has all.
+        was_here = message.client in self._sessions
+        until = node.loop.time() + FOLLOW_SECONDS
+        topic = node.topics.get(message.topic)
+        while topic is not None and topic.is_member() and topic.seen.highest(sender) < message.barrier:
+            if node.loop.time() >= until:
+                topic = None
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        await node.until_on_disk()
+        seen = SeenOfAll(message.seen)
+        batches: list[tuple[int, int, str, bytes]] = []
+        is_complete = False
+        if topic is not None and topic.is_member():
+            is_complete = not topic.recent.may_lack(seen, since_us, was_here)
+        if topic is not None and is_complete:
+            batches = [
+                (int(each.publisher), int(each.sequence), each.order, each.payload)
+                for each in topic.recent.unseen(seen, since_us)
+            ]
+        node.cluster.tell(sender, RecentIs(message.number, is_complete, batches))
+        node.settle()
+
+    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
+        """Another node asks or answers."""
+        if isinstance(message, (SeenIs, RecentIs)):
+            self._questions.answered(sender, message.number, message)
+        elif isinstance(message, AskRecent):
+            self._node.spawn(self._recent(sender, message))
+        else:
+            topic = self._node.topics.get(message.topic)
+            ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
+            self._node.cluster.tell(sender, SeenIs(message.number, ranges))
+
+    def peer_gone(self, identifier: int) -> None:
+        """Another node is not there any more."""
+        self._questions.peer_gone(identifier)
+        self.tell_nodes()

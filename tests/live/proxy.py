@@ -1,0 +1,62 @@
+"""A way to a node that can be cut: a port that hands everything on to another, or to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+
+class Proxy:
+    """Listens at a free port and hands on to an address while it is open."""
+
+    def __init__(self, target: str) -> None:
+        self._host, port = target.rsplit(":", 1)
+        self._port = int(port)
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._is_cut = False
+        self.address = ""
+
+    async def start(self) -> Proxy:
+        """Listen."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    def cut(self) -> None:
+        """Break all connections, and let nobody through."""
+        self._is_cut = True
+        for writer in tuple(self._open):
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        """Let connections through again."""
+        self._is_cut = False
+
+    async def close(self) -> None:
+        """Stop."""
+        self.cut()
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        with suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+            pair = {writer, far_writer}
+            self._open |= pair
+            try:
+                await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+            finally:
+                self._open -= pair
+                for each in pair:
+                    each.transport.abort()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError

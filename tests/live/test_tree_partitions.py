@@ -1,0 +1,168 @@
+"""A tree of brokers on real sockets whose connections break and come back, and which others join."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+import antiphon
+from antiphon import Node
+from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.live.errors import JoinError
+from tests.live.proxy import Proxy
+from tests.live.support import free_addresses, outcome, running, take_values, tree, until
+from tests.live.test_tree import count_values, subscribed
+
+QUICK = {"patience_seconds": 0.1, "council_seconds": 0.3}
+
+
+def broker(node: Node) -> TreeBroker:
+    """The process of a node."""
+    assert isinstance(node.process, TreeBroker)
+    return node.process
+
+
+def in_tree(nodes: list[Node]) -> bool:
+    """Whether these brokers, and nobody else, are in one tree as all of them know it."""
+    members = {node.identifier for node in nodes}
+    return all(set(broker(node).overlay.parents) == members and broker(node).can_order for node in nodes)
+
+
+@asynccontextmanager
+async def behind_proxies(count: int) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
+    """Brokers that others reach through proxies only."""
+    async with AsyncExitStack() as stack:
+        places = free_addresses(count)
+        proxies = [await Proxy(place).start() for place in places]
+        for proxy in proxies:
+            stack.push_async_callback(proxy.close)
+        table = {"brokers": [proxy.address for proxy in proxies], **QUICK}
+        begun = [
+            antiphon.start(fabric="tree", tree=table, listen=place, advertise=proxy.address)
+            for place, proxy in zip(places, proxies, strict=True)
+        ]
+        nodes = await asyncio.gather(*begun)
+        for node in nodes:
+            stack.push_async_callback(node.close)
+        yield list(nodes), proxies
+
+
+def test_a_connection_that_breaks_is_mended() -> None:
+    async def test() -> None:
+        async with tree(3, table=QUICK) as nodes:
+            subscriptions = await subscribed(nodes)
+            transport = nodes[0].cluster.links[1]._transport
+            assert transport is not None
+            transport.abort()
+            for number in range(50):
+                await nodes[1].publish("room", b"%d" % number)
+                await asyncio.sleep(0.001)
+            await until(lambda: in_tree(nodes))
+            await nodes[1].publish("room", b"end", order="total")
+            values = [await count_values(each, 51) for each in subscriptions]
+            assert values[0][-1] == b"end" and all(each == values[0] for each in values)
+
+    running(test)
+
+
+@pytest.mark.parametrize("alone", [0, 4], ids=["the root", "a leaf"])
+def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: int) -> None:
+    async def test() -> None:
+        async with behind_proxies(5) as (nodes, proxies):
+            others = [node for node in nodes if node.identifier != alone]
+            subscriptions = await subscribed(nodes)
+            proxies[alone].cut()
+            await until(lambda: in_tree(others) and not broker(nodes[alone]).can_order)
+            with pytest.raises(antiphon.NoMajorityError, match="cannot order totally: brokers .* cannot be reached"):
+                await nodes[alone].publish("room", b"no", order="total")
+            await nodes[alone].publish("room", b"here", order="causal")
+            await others[1].publish("room", b"there", order="total")
+            await others[0].publish("room", b"too", order="causal")
+            assert await take_values(subscriptions[alone], 1) == [b"here"]
+            proxies[alone].mend()
+            await until(lambda: in_tree(nodes))
+            await nodes[alone].publish("room", b"again", order="total")
+            for node, subscription in zip(nodes, subscriptions, strict=True):
+                values = await count_values(subscription, 3 if node is nodes[alone] else 4)
+                assert values[-1] == b"again"
+                assert {b"there", b"too"} <= set(values)
+
+    running(test)
+
+
+def test_a_tree_is_built_by_joining() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(antiphon.start(fabric="tree", tree=QUICK))]
+            for number in range(4):
+                contact = nodes[number // 2].address
+                joining = antiphon.start(fabric="tree", tree=QUICK, join=[contact])
+                nodes.append(await stack.enter_async_context(joining))
+            await until(lambda: in_tree(nodes))
+            assert len({node.identifier for node in nodes}) == 5
+            subscriptions = await subscribed(nodes)
+            for node in nodes:
+                await node.publish("room", b"%d" % node.identifier, order="total")
+            orders = [await count_values(each, 5) for each in subscriptions]
+            assert all(order == orders[0] for order in orders)
+
+    running(test)
+
+
+def test_a_broker_that_crashed_returns_as_a_new_one() -> None:
+    async def test() -> None:
+        async with tree(4, table=QUICK) as nodes:
+            table, address = nodes[0].settings.tree, nodes[3].address
+            await nodes[3].close()
+            await until(lambda: in_tree(nodes[:3]))
+            async with antiphon.start(fabric="tree", tree=table, listen=address) as again:
+                assert again.identifier > 3
+                everybody = [*nodes[:3], again]
+                await until(lambda: in_tree(everybody))
+                subscriptions = await subscribed(everybody)
+                await again.publish("room", b"back", order="total")
+                assert [await take_values(each, 1) for each in subscriptions] == [[b"back"]] * 4
+
+    running(test)
+
+
+def test_somebody_joins_while_total_messages_pass() -> None:
+    async def test() -> None:
+        async with tree(3, table=QUICK) as nodes:
+            subscriptions = await subscribed(nodes)
+
+            async def publish(node: Node) -> None:
+                for number in range(100):
+                    await node.publish("room", b"%d %d" % (node.identifier, number), order="total")
+                    await asyncio.sleep(0.002)
+
+            publishers = [asyncio.create_task(publish(node)) for node in nodes]
+            async with antiphon.start(fabric="tree", tree=QUICK, join=[nodes[2].address]) as newcomer:
+                (fourth,) = await subscribed([newcomer])
+                await newcomer.publish("room", b"mine", order="total")
+                await asyncio.gather(*publishers)
+                await nodes[0].publish("room", b"end", order="total")
+                orders = [await count_values(each, 302) for each in subscriptions]
+                assert all(order == orders[0] for order in orders)
+                later: list[bytes] = []
+                async for message in fourth:
+                    later.append(message.value)
+                    if message.value == b"end":
+                        break
+                # It sees the end of what the others see.
+                assert later == orders[0][-len(later) :] and b"mine" in later
+
+    running(test)
+
+
+def test_who_finds_nobody_to_join_says_whom_it_asked() -> None:
+    (nobody,) = free_addresses(1)
+
+    async def test() -> None:
+        failure = await outcome(antiphon.start(fabric="tree", join=[nobody], join_seconds=0.5))
+        assert isinstance(failure, JoinError) and nobody in str(failure)
+
+    running(test)

@@ -316,19 +316,48 @@ class Round:
 
 
 class TreeRound(Round):
-    """A tree of brokers: in every other round most of them are killed, and else a minority of one that has a quorum."""
+    """A tree of brokers. In every other round most of them are killed.
+
+    In the others the tree has a quorum: a minority of its founders is killed, and newcomers, who take their places, are
+    killed too.
+    """
 
     reconnect_seconds = STUCK_SECONDS
 
     def plan(self, nodes: int, directory: Path) -> Plan:
-        port = any_ports(nodes)
-        has_quorum = self.figures.rounds % 2 == 1
-        self._survivors = nodes // 2 + 1 if has_quorum else SURVIVORS
-        tree = write_tree(directory / "tree.toml", nodes, port, has_quorum)
+        port = any_ports(3 * nodes)
+        self._has_quorum = self.figures.rounds % 2 == 1
+        self._survivors = nodes // 2 + 1 if self._has_quorum else SURVIVORS
+        tree = write_tree(directory / "tree.toml", nodes, port, self._has_quorum)
         settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
         return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
 
     async def trouble(self) -> None:
+        founders = list(self.cluster.members)
+        if self._has_quorum:
+            await self._kill_and_replace(founders)
+        else:
+            await self._kill_most()
+        self.stable = [member for member in self.standing() if member in founders]
+
+    async def _kill_and_replace(self, founders: list[Member]) -> None:
+        chance = self.chance
+        coming: list[asyncio.Future[Member]] = []
+        for _ in founders:
+            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
+            standing = [member for member in self.standing() if member.about]
+            newcomers = [member for member in standing if member not in founders]
+            spared = len(standing) - len(newcomers) <= self._survivors
+            mortal = newcomers if spared else standing
+            if mortal:
+                # The root, or one of those that follow it, as often as anybody else.
+                self.kill(chance.choice(mortal[:1] + mortal if chance.random() < TOGETHER else mortal))
+            contact = next(member for member in standing if member in founders and not member.is_expected_to_end)
+            if len(newcomers) < len(founders) - self._survivors:
+                coming.append(asyncio.ensure_future(self.cluster.add(contact.address)))
+        self.figures.newcomers += len(await asyncio.gather(*coming))
+
+    async def _kill_most(self) -> None:
         chance = self.chance
         is_first = True
         while len(self.standing()) > self._survivors:
@@ -342,7 +371,6 @@ class TreeRound(Round):
             for victim in set(map(id, victims)):
                 self.kill(next(member for member in alive if id(member) == victim))
             is_first = False
-        self.stable = self.standing()
 
     def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
         keys = chance.sample(KEYS, chance.choice((1, 1, 2)))

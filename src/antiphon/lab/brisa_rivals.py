@@ -29,6 +29,7 @@ from antiphon.fabrics.gossip.simple_tree import SimpleTreeOptions
 from antiphon.fabrics.gossip.tag import TagOptions, room_in_tree
 from antiphon.kernel.message import Message
 from antiphon.lab.brisa import (
+    CONTACTS,
     DRAIN_MS,
     GAP_MS,
     HEADER_BYTES,
@@ -86,8 +87,9 @@ class Rival(Stream):
         """Whether the first node arranges all others."""
         return self.system in (SIMPLE_TREE, TAG)
 
-    def options(self, contacts: list[int]) -> BrisaOptions:
-        """How a node behaves that knows these others."""
+    def options(self) -> BrisaOptions:
+        """How all nodes behave."""
+        contacts = range(min(CONTACTS, self.nodes))
         if self.system == SIMPLE_TREE:
             return SimpleTreeOptions(order="none", join_window=0)
         if self.system == TAG:

@@ -28,6 +28,7 @@ from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
 from antiphon.lab.discussion import FIG_5_9
+from antiphon.lab.epto_better import BETTER as EPTO_BETTER
 from antiphon.lab.epto_figures import FIG_5_7 as EPTO_5_7
 from antiphon.lab.epto_figures import FIG_5_8 as EPTO_5_8
 from antiphon.lab.epto_figures import FIG_5_9 as EPTO_5_9
@@ -102,6 +103,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     EPTO_5_10A,
     EPTO_5_10B,
     EPTO_5_11,
+    EPTO_BETTER,
 )
 
 

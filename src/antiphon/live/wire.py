@@ -79,6 +79,8 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Stable,
     tree.Carry,
     tree.Begun,
+    tree.Probe,
+    tree.Echo,
 )
 GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     gossip.Position,
@@ -102,6 +104,7 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Refusal,
     hyparview.Shuffle,
     hyparview.ShuffleReply,
+    hyparview.Parted,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)

@@ -2,8 +2,9 @@
 
 Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
 and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
-overlays fall apart as easily as they can. Whoever is a member when something is published, and stays one, must get it.
-Two of three schedules are for BRISA, the others for the rivals of it that promise the same.
+overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
+Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
+others for the rivals of it that promise the same.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ from antiphon.simulator.schedules import (
 
 GOSSIP_STREAM = 8
 """Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
+
+REST_STREAM = 20
+REST_TICKS = (20_000, 200_000)
+"""How long nothing is done in the middle of every other schedule."""
 
 EVENT_LIMIT = 5_000_000
 """No schedule comes near it unless it never ends."""
@@ -63,7 +68,7 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
         topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
-    operations = draw_operations(scenario, random)
+    operations = with_rest(draw_operations(scenario, random), RandomStream(seed, REST_STREAM))
     mixing = RandomStream(seed, MIX_STREAM)
     if order == MIXED or (order is None and mixing.below(3) == 0):
         operations = [draw_order(operation, mixing) for operation in operations]
@@ -160,3 +165,16 @@ def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]
                 until = 0
         operations.append(Operation(now, kind, node, topic, until))
     return operations
+
+
+def with_rest(operations: list[Operation], random: RandomStream) -> list[Operation]:
+    """The same, in every other schedule with a rest before one of them: what falls apart then must be one again."""
+    if random.below(2) == 0:
+        return operations
+    first = int(random.below(len(operations)))
+    rest = int(random.between(*REST_TICKS))
+    later = [
+        operation._replace(at=operation.at + rest, until=operation.until + rest if operation.until else 0)
+        for operation in operations[first:]
+    ]
+    return [*operations[:first], *later]

@@ -22,10 +22,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.group import Group
-from antiphon.fabrics.gossip.hyparview import Join
-from antiphon.fabrics.gossip.messages import Comparison
+from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data
 from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
@@ -48,6 +48,8 @@ class Brisa(Process):
         self._barriers: Final[dict[i64, vec[i64]]] = {}
         self.contacts: Final = Contacts(self.me, options.contacts)
         self._held: Final[list[i64]] = []
+        # Overlays of topics that this node has left, while somebody may not know that.
+        self._parting: Final[dict[i64, PeerSampling]] = {}
 
     # Before the start.
 
@@ -161,6 +163,11 @@ class Brisa(Process):
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
+        if group is None and message.topic in self._parting and isinstance(message, Parted):
+            self._parting[message.topic].receive(sender, message)
+        if group is None and isinstance(message, (Beat, Data)):
+            # It takes this node for a neighbour, and did not hear that it has left or is a new life.
+            self.environment.send(sender, Disconnect(self.me, message.topic))
         if group is None:
             if not self.contacts.includes_me or not isinstance(message, (Join, Comparison)):
                 return
@@ -174,6 +181,9 @@ class Brisa(Process):
         group.receive(sender, message)
 
     def expire(self, name: i64) -> None:
+        if name < 0:
+            self._part_again(~name)
+            return
         group = self._groups.get(name)
         if group is None:
             return
@@ -182,6 +192,15 @@ class Brisa(Process):
             self._past[name] = group.order.frontier()
             self._barriers[name] = group.order.barrier()
             del self._groups[name]
+            self._parting[name] = group.sampling
+            self.environment.set_timer(self.options.period, ~name)
+
+    def _part_again(self, topic: i64) -> None:
+        """Tell those who were neighbours in a topic that this node has left it, until all have answered."""
+        sampling = self._parting.pop(topic, None)
+        if sampling is not None and topic not in self._groups and sampling.part_again():
+            self._parting[topic] = sampling
+            self.environment.set_timer(self.options.period, ~topic)
 
     def peer_lost(self, peer: i64) -> None:
         for group in self._groups.values():

@@ -100,6 +100,10 @@ class PeerSampling:
     def leave(self) -> None:
         """Say goodbye to those who would miss this node."""
 
+    def part_again(self) -> bool:
+        """Say goodbye again to those who have not answered; true if there are any."""
+        return False
+
     def tick(self) -> None:
         """A period has passed: do what is done periodically."""
 

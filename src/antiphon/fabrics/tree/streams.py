@@ -18,7 +18,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.attachment import COLLECT, Attachment
+from antiphon.fabrics.tree.attachment import COLLECT
 from antiphon.fabrics.tree.messages import (
     Carry,
     Collect,
@@ -33,13 +33,14 @@ from antiphon.fabrics.tree.messages import (
     Stable,
 )
 from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.reign import Reign
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Streams(Attachment):
+class Streams(Reign):
     """The part of a broker that hands on what is published."""
 
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:

@@ -167,7 +167,7 @@ class Brisa(Process):
             self._parting[message.topic].receive(sender, message)
         if group is None and isinstance(message, (Beat, Data)):
             # It takes this node for a neighbour, and did not hear that it has left or is a new life.
-            self.environment.send(sender, Disconnect(self.me, message.topic))
+            self.mistaken_for_neighbour(sender, message.topic)
         if group is None:
             if not self.contacts.includes_me or not isinstance(message, (Join, Comparison)):
                 return
@@ -179,6 +179,10 @@ class Brisa(Process):
                 group.sampling.join(self.contacts.first)
             group.begin(0)
         group.receive(sender, message)
+
+    def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
+        """Tell somebody that this node takes no part in a topic."""
+        self.environment.send(sender, Disconnect(self.me, topic))
 
     def expire(self, name: i64) -> None:
         if name < 0:

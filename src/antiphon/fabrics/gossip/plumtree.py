@@ -276,9 +276,7 @@ class Plumtree(Brisa):
         return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
 
     def expire(self, name: i64) -> None:
-        if name >= 0:
-            super().expire(name)
-            return
+        super().expire(name)
         group = self._groups.get(~name)
-        if isinstance(group, PlumtreeGroup):
+        if name < 0 and isinstance(group, PlumtreeGroup):
             group.eager_trees().expire()

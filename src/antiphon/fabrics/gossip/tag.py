@@ -220,6 +220,9 @@ class Tag(Brisa):
         now = self.environment.now()
         return TagGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
 
+    def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
+        """Links have no second end that would have to agree."""
+
     def place(self, topic: i64) -> TagList:
         """The node's place in the list and the tree of a topic."""
         group = self.group(topic)

@@ -1,9 +1,8 @@
 """What the experiments on BRISA have in common: a system that grows node by node, and a stream through it.
 
-Thesis of M. Matos, section 4.3. Processes join one after the other, each through one that is there already; then one
-of them publishes, five times per second. A tick is a millisecond. The document ran 512 processes on 15 machines, and up
-to 200 on PlanetLab; here a hop takes a time that is drawn from a law (:data:`NETWORKS`), and nothing waits for a
-processor.
+Thesis of M. Matos, section 4.3. Processes join one after the other through the first of them; then one of them
+publishes, five times per second. A tick is a millisecond. The document ran 512 processes on 15 machines, and up to 200
+on PlanetLab; here a hop takes a time that is drawn from a law (:data:`NETWORKS`), and nothing waits for a processor.
 
 One run gives everything that Figures 4.3 and 4.7 to 4.16 show, so that experiments share runs. The structure of a run
 is read off the processes when the stream is over; what was sent is counted where it arrives (:class:`Watched`).
@@ -31,6 +30,7 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.documents import Document, Number, Tolerance, document
 from antiphon.simulator.actions import Join, Publish
 from antiphon.simulator.engine import Application, Engine
+from antiphon.simulator.gossip_protocols import PROCESSES
 from antiphon.simulator.network import Delay, MatrixDelay, Network, NormalDelay
 
 GROWTH_STREAM = 11
@@ -45,7 +45,7 @@ CONSTRUCTION = 10
 """So many publications at the beginning of a stream build the structure, and count in no cost."""
 
 CONTACTS = 4
-"""A newcomer knows so many who are there, in case one of them goes before it answers."""
+"""The first so many nodes are those through whom others join."""
 
 HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, DEPTH_BYTES = 40, 6, 8, 2
 """What goes over a connection: the header of a packet, an address of 48 bits as in section 4.2.4, numbers, depths."""
@@ -69,7 +69,7 @@ PLANETLAB_TRANSMISSION_MS = 8
 
 MODEL: dict[str, object] = {
     "hops": NETWORKS,
-    "joins": f"one per {JOIN_GAP_MS} ms, through a random process that is there",
+    "joins": f"one per {JOIN_GAP_MS} ms, through the first {CONTACTS} processes",
     "publications": f"one source, one per {GAP_MS} ms, {SETTLING_MS // 1000} s after the last join",
     "overlay": "HyParView with a passive view of 30, walks of 6 and 3 hops, shuffles of 3 and 4 every 10 s, beats "
     "every 1 s",
@@ -121,15 +121,16 @@ class Stream:
             text += f", every {self.gap_ms} ms"
         return text if self.network == CLUSTER else f"{text}, {self.network}"
 
-    def options(self, contacts: list[int]) -> BrisaOptions:
-        """How a node behaves that knows these others."""
+    def options(self) -> BrisaOptions:
+        """How all nodes behave."""
         return BrisaOptions(
             HyParViewOptions(self.active, expansion=self.expansion),
-            contacts,
+            range(min(CONTACTS, self.nodes)),
             order="none",
             parents=max(1, self.parents),
             strategy=self.strategy,
             trees=self.trees,
+            join_window=0,
             floods=self.parents == 0,
         )
 
@@ -174,8 +175,8 @@ def position_bytes(position: Position) -> int:
 
 
 def report_bytes(report: Report) -> int:
-    """Pairs of source and number, names of structures and places in them, and three properties of the node."""
-    pairs = len(report.numbers) // 2 * (NODE_BYTES + NUMBER_BYTES)
+    """Pairs of node and number, names of structures and places in them, and three properties of the node."""
+    pairs = (len(report.numbers) + len(report.pulses)) // 2 * (NODE_BYTES + NUMBER_BYTES)
     places = sum(NODE_BYTES + 1 + position_bytes(position) for position in report.positions)
     return pairs + places + 3 * NUMBER_BYTES
 
@@ -219,11 +220,11 @@ class Counts:
 
 
 class Watched(Process):
-    """BRISA at one node, with somebody who counts what arrives."""
+    """BRISA at one node, or a rival of it, with somebody who counts what arrives."""
 
     def __init__(self, environment: Environment, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment)
-        self.brisa = Brisa(environment, options)
+        self.brisa = PROCESSES[type(options)](environment, options)
         self._growth = growth
 
     def start(self) -> None:
@@ -275,6 +276,7 @@ class Growth:
         self.case = case
         self.random = RandomStream(seed, GROWTH_STREAM)
         total = case.nodes + spare
+        self._options = case.options()
         self.present: list[int] = []
         self.counts = Counts(total)
         self.receipts = Receipts(total)
@@ -295,21 +297,18 @@ class Growth:
         self.grown_at = case.nodes * join_gap_ms
 
     def _build(self, environment: Environment) -> Watched:
-        """A node joins through one that is there; others follow in case it goes, the source at the end."""
         node = int(environment.identifier)
-        contacts = [node]
-        if self.present:
-            drawn = [self.present[self.random.below(len(self.present))] for _ in range(CONTACTS - 1)]
-            drawn.append(self.source if self.source in self.present else self.present[0])
-            # A node begins with the contact at the place of its number.
-            contacts = [drawn[(place - node) % CONTACTS] for place in range(CONTACTS)]
-        process = Watched(environment, self.case.options(contacts), self)
-        if not self.present:
-            process.brisa.begin_as_contact(0, True)
+        process = self.new_process(environment, self._options)
+        if node in self._options.contacts:
+            process.brisa.begin_as_contact(0, node == 0)
         process.brisa.begin_as_member(0)
         self.present.append(node)
         self.processes.append(process)
         return process
+
+    def new_process(self, environment: Environment, options: BrisaOptions) -> Watched:
+        """What runs at a node."""
+        return Watched(environment, options, self)
 
     def publish_from(self, start: int) -> int:
         """Let the source publish its stream; the answer is when it ends."""

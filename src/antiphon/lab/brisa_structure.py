@@ -216,7 +216,8 @@ def two_parents(found: Measured) -> float:
 
 def name_of(case: Stream) -> str:
     """A shape in few words."""
-    return f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
+    text = f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
+    return text if case.strategy == "first-come" else f"{text}, {case.strategy}"
 
 
 def pair_ratios(
@@ -421,7 +422,7 @@ FIG_4_3: Experiment[Stream, Measured] = Experiment(
     name="brisa/fig-4.3",
     document="thesis of M. Matos, Figure 4.3",
     description="floods over HyParView: duplicates by size of the view, 512 processes",
-    default=SMALL,
+    default=Plan((PROCESSES,), repetitions=1, large_repetitions=1),
     full=LARGE,
     parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": FLOOD_VIEWS, "expansion": [2, 1]},
     cases=flood_cases,

@@ -3,13 +3,15 @@
 Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
 and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
 overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
-Whoever is a member when something is published, and stays one, must get it.
+Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
+others for the rivals of it that promise the same.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from antiphon.fabrics.gossip.simple_gossip import needed_view
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
@@ -38,6 +40,11 @@ REST_TICKS = (20_000, 200_000)
 EVENT_LIMIT = 5_000_000
 """No schedule comes near it unless it never ends."""
 
+RIVAL_STREAM = 10
+"""Names the stream from which protocols are drawn, apart from the others, so that a seed's schedule is the same."""
+
+PROTOCOLS = ("brisa", "brisa", "brisa", "brisa", "plumtree", "simple-gossip")
+
 STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
 
 
@@ -47,14 +54,16 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2))
     drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
+    choosing = RandomStream(seed, RIVAL_STREAM)
+    protocol = pick(choosing, PROTOCOLS)
     scenario = Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
         fabric="gossip",
-        protocol="brisa",
+        protocol=protocol,
         order=drawn_order if order in (None, MIXED) else order,
         nodes=nodes,
-        protocol_options=draw_options(nodes, random),
+        protocol_options=options_of(protocol, draw_options(nodes, random), nodes, choosing),
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
@@ -97,6 +106,26 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
     elif structure == 1 and parents == 1:
         options["reuse_depth"] = pick(random, (1, 2))
     return options
+
+
+def options_of(protocol: str, drawn: dict[str, Any], nodes: int, random: RandomStream) -> dict[str, Any]:
+    """What a protocol takes of the options that were drawn for BRISA, and what it has of its own."""
+    if protocol == "brisa":
+        return drawn
+    shared = {name: drawn[name] for name in ("contacts", "join_window")}
+    if protocol == "plumtree":
+        shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
+        return {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
+    view = needed_view(nodes) + pick(random, (0, 20))
+    return {
+        **shared,
+        "period": pick(random, (100, 300)),
+        "view": view,
+        "fanout": min(view, pick(random, (1, 2, 5))),
+        "exchanged": min(view, pick(random, (2, 8))),
+        "exchange_periods": pick(random, (1, 10)),
+        "batch": pick(random, (1, 16)),
+    }
 
 
 def draw_network(random: RandomStream) -> NetworkTable:

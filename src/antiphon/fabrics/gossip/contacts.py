@@ -79,7 +79,9 @@ class Pulses:
     def __init__(self, me: i64, contacts: Contacts) -> None:
         self._me: Final[i64] = me
         self._contacts: Final[Contacts] = contacts
-        self._heard: Final[dict[i64, i64]] = {}
+        # Pairs of a contact and its last pulse, by contact. Every beat carries them and is compared with them, so they
+        # are made anew when one is new and shared otherwise.
+        self._heard: vec[i64] = vec[i64]()
         self.is_in_doubt: bool = False
         self._promised_by: i64 = NO_NODE
         self._promised: i64 = 0
@@ -95,31 +97,43 @@ class Pulses:
         """Somebody asks this contact for a pulse; true if a new one begins."""
         if sender not in self._contacts.others and self._promised_by == NO_NODE:
             self.doubt()
-        if now - self._heard.get(self._me, -oldest) < oldest:
+        last = self._last_of(self._me)
+        if last >= 0 and now - last < oldest:
             return False
-        self._heard[self._me] = now
+        self._heard = merged_pulses(self._heard, append(append(vec[i64](), self._me), now), NO_NODE)
         return True
 
     def as_pairs(self) -> vec[i64]:
-        """What is told to neighbours, and to who asks."""
-        pairs = vec[i64]()
-        for contact, pulse in self._heard.items():
-            pairs = append(append(pairs, contact), pulse)
-        return pairs
+        """What is told to neighbours, and to who asks; nobody changes it."""
+        return self._heard
 
     def heard(self, pairs: vec[i64]) -> bool:
         """A neighbour tells of pulses; true if one of them is new."""
-        is_new = False
+        known = self._heard
+        known_count: i64 = len(known)
+        count: i64 = len(pairs)
+        at: i64 = 0
         position: i64 = 0
-        while position < len(pairs):
+        while position < count:
             contact = pairs[position]
-            if contact != self._me and pairs[position + 1] > self._heard.get(contact, -1):
-                self._heard[contact] = pairs[position + 1]
-                is_new = True
+            while at < known_count and known[at] < contact:
+                at += 2
+            is_known = at < known_count and known[at] == contact and known[at + 1] >= pairs[position + 1]
+            if not is_known and contact != self._me:
+                self._heard = merged_pulses(known, pairs, self._me)
+                self._look()
+                return True
             position += 2
-        if is_new:
-            self._look()
-        return is_new
+        return False
+
+    def _last_of(self, contact: i64) -> i64:
+        """The last pulse of a contact; -1 if there was none."""
+        position: i64 = 0
+        while position < len(self._heard):
+            if self._heard[position] == contact:
+                return self._heard[position + 1]
+            position += 2
+        return -1
 
     def promise(self, contact: i64, pairs: vec[i64]) -> None:
         """A contact has answered: its pulse is on its way, or has come."""
@@ -133,7 +147,7 @@ class Pulses:
             position += 2
 
     def _look(self) -> None:
-        if self._promised_by != NO_NODE and self._heard.get(self._promised_by, -1) >= self._promised:
+        if self._promised_by != NO_NODE and self._last_of(self._promised_by) >= self._promised:
             self._promised_by = NO_NODE
             self.is_in_doubt = False
 
@@ -151,6 +165,29 @@ class Pulses:
         contact = self._promised_by
         self._promised_by = NO_NODE
         return contact
+
+
+def merged_pulses(one: vec[i64], other: vec[i64], excepted: i64) -> vec[i64]:
+    """The later pulse of each contact; both are sorted by contact. Of one contact the other says nothing."""
+    merged = vec[i64](capacity=len(one) + len(other))
+    count: i64 = len(one)
+    other_count: i64 = len(other)
+    at: i64 = 0
+    position: i64 = 0
+    while at < count or position < other_count:
+        if position < other_count and other[position] == excepted:
+            position += 2
+        elif position == other_count or (at < count and one[at] < other[position]):
+            merged = append(append(merged, one[at]), one[at + 1])
+            at += 2
+        else:
+            contact, pulse = other[position], other[position + 1]
+            if at < count and one[at] == contact:
+                pulse = max(pulse, one[at + 1])
+                at += 2
+            merged = append(append(merged, contact), pulse)
+            position += 2
+    return merged
 
 
 def waiting_periods(attempts: i64) -> i64:

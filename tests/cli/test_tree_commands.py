@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.cli.torture_clients import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
 from antiphon.cli.torture_live import AGREEMENT, Figures, judge
-from antiphon.kernel.message import TOTAL
+from antiphon.kernel.message import TOTAL as TOTAL_ORDER
 from antiphon.trace.recorder import DELIVER
 from antiphon.trace.store import TraceWriter
 from tests.cli.conftest import Command
@@ -51,6 +52,24 @@ def test_a_tree_outlives_its_root(tmp_path: Path, command: Command) -> None:
     assert (found["messages"], found["deliveries"]) == (3, 6)
 
 
+def test_a_subscriber_of_a_broker_that_is_told_to_stop_goes_on_elsewhere(command: Command) -> None:
+    with started("up", "--fabric", "tree", "-n", 3, "--port", 0, "--json") as up:
+        nodes = first_line(up)["nodes"]
+        left, right = nodes[1]["address"], nodes[2]["address"]
+        with started("sub", "room", "--servers", left, "--count", 2) as sub:
+            assert sub.stderr is not None
+            assert sub.stderr.readline() == f"antiphon: subscribed to room at {left}\n"
+            assert command("pub", "room", "one", "--servers", left).code == 0
+            os.kill(nodes[1]["pid"], signal.SIGTERM)
+            moved = sub.stderr.readline()
+            assert moved.startswith("antiphon: the node is gone; going on with the one at ") and left not in moved
+            assert command("pub", "room", "two", "--servers", right).code == 0
+            printed, complained = sub.communicate(timeout=SECONDS)
+            assert (sub.returncode, printed, complained) == (0, "one\ntwo\n", "")
+        code, complained = ended(up)
+        assert code == 0 and "exit code 0; the others go on without it" in complained
+
+
 @pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
     called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")
@@ -65,11 +84,44 @@ def test_what_only_some_survivors_delivered_is_a_disagreement(tmp_path: Path) ->
     """Node 9 is dead and left no trace; node 1 lacks the second thing that it published."""
     for node, count in ((0, 2), (1, 1)):
         with TraceWriter(tmp_path / f"node-{node}.parquet", "deliveries", {"host": "live"}) as writer:
-            writer.recorder.record_run(10, DELIVER, node, 9, 1, count, 4, 0, TOTAL)
+            writer.recorder.record_run(10, DELIVER, node, 9, 1, count, 4, 0, TOTAL_ORDER)
     figures = Figures()
     judge(figures, tmp_path, ["node-0", "node-1"])
     assert figures.violations[AGREEMENT] == 1 and figures.has_failed
     assert figures.examples[0] == "round 0: node-1 lacks publication 2 of node 9 on topic 4"
+
+
+class Heard:
+    """A message as a listener sees it."""
+
+    def __init__(self, value: bytes, order: str = "total", keys: tuple[bytes, ...] = (b"anna",)) -> None:
+        self.value, self.order, self.keys, self.topic = value, order, keys, "bank"
+
+
+def listener_of(*heard: Heard) -> Listener:
+    listener = Listener()
+    for message in heard:
+        listener.hear(message)  # type: ignore[arg-type]
+    return listener
+
+
+def test_what_clients_saw_is_judged() -> None:
+    first, second, other = (name_of(*name) for name in ((1, 1, 0), (1, 2, 0), (2, 1, 0)))
+    right = [Heard(first), Heard(other), Heard(second), Heard(b"last 1 on bank")]
+    accepted = [first, second, other]
+    assert not any(judge_listeners([listener_of(*right), listener_of(*right)], accepted).values())
+    wrong = {
+        LOST: [right[0], right[2], right[3]],
+        TWICE: [Heard(other, "none"), *right],
+        FIFO: [Heard(second, "fifo"), Heard(first, "fifo"), Heard(other, "fifo")],
+        TOTAL: [right[1], right[0], *right[2:]],
+    }
+    for check, heard in wrong.items():
+        found = judge_listeners([listener_of(*right), listener_of(*heard)], accepted)
+        assert found[check], check
+    told = listener_of(right[0])
+    told.gaps.append("bank")
+    assert not any(judge_listeners([listener_of(*right), told], accepted).values())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,16 @@ NAMES = sorted(
     for path in files("antiphon.lab").joinpath("published").iterdir()
     if path.name.endswith(".toml")
 )
-IN_WORDS = {0.0: ("there is no ", "zero"), 1.0: ("one",), 2.0: ("two",), 4.0: ("four",), 50.0: ("half",)}
+IN_WORDS = {
+    0.0: ("there is no ", "zero"),
+    0.5: ("half",),
+    1.0: ("one",),
+    2.0: ("two",),
+    3.0: ("a third",),
+    4.0: ("four",),
+    50.0: ("half",),
+    100.0: ("all ",),
+}
 RATIOS = ("lower", "higher", "faster", "increas", "larger", "greater", "more", "worst", "reduced")
 
 

@@ -13,7 +13,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.batch import Batch
 from antiphon.live.columns import Columns, author_of, count_messages, decode_columns, encode_columns
 from antiphon.live.kept import KEPT_AT_MOST, WINDOW, Kept, KeptBatches
-from antiphon.live.recent import BATCHES_AT_MOST, BYTES_AT_MOST, Recent
+from antiphon.live.recent import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.live.seen import GAPS_AT_MOST, Seen, SeenOfAll
 from antiphon.live.whereabouts import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
 from tests.live.support import running
@@ -79,7 +79,7 @@ def batch(author: int, number: int, size: int = 1) -> Batch:
 
 
 def test_what_was_not_seen_is_found_again() -> None:
-    recent = Recent()
+    recent = Recent(Budget())
     recent.begin(100)
     for number in (1, 2, 3):
         recent.add(100 + number, batch(BEN, number))
@@ -94,7 +94,7 @@ def test_what_was_not_seen_is_found_again() -> None:
 
 @pytest.mark.parametrize(("size", "last"), [(1, BATCHES_AT_MOST + 10), (BYTES_AT_MOST // 16, 40)])
 def test_who_lacks_what_is_not_kept_any_more_is_told(size: int, last: int) -> None:
-    recent = Recent()
+    recent = Recent(Budget())
     recent.begin(0)
     for number in range(1, last + 1):
         recent.add(number, batch(BEN, number, size))
@@ -105,6 +105,19 @@ def test_who_lacks_what_is_not_kept_any_more_is_told(size: int, last: int) -> No
     assert recent.may_lack(SeenOfAll({BEN: [dropped - 1]}), 0)
     # Who came later is not owed it.
     assert not recent.may_lack(SeenOfAll(), dropped + 1)
+
+
+def test_all_topics_together_keep_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.live.recent.BYTES_OF_ALL_AT_MOST", 1000)
+    budget = Budget()
+    topics = [Recent(budget) for _ in range(4)]
+    for number in range(1, 101):
+        for topic in topics:
+            topic.add(number, batch(BEN, number, 50))
+    assert 500 < budget.bytes <= 1000
+    for topic in topics:
+        topic.end()
+    assert budget.bytes == 0
 
 
 def kept_of(number: int, topic: str, serial: int, receipt: Any = None) -> Kept:

@@ -76,7 +76,7 @@ def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: i
             subscriptions = await subscribed(nodes)
             proxies[alone].cut()
             await until(lambda: in_tree(others) and not broker(nodes[alone]).can_order)
-            with pytest.raises(antiphon.NoMajorityError, match="cannot order totally: brokers .* cannot be reached"):
+            with pytest.raises(antiphon.NoMajorityError, match=r"cannot order totally: brokers .* cannot be reached"):
                 await nodes[alone].publish("room", b"no", order="total")
             await nodes[alone].publish("room", b"here", order="causal")
             await others[1].publish("room", b"there", order="total")

@@ -251,15 +251,16 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Report", "Stable", "Carry", "Begun",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
         "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
-        "ShuffleReply",
+        "ShuffleReply", "Parted",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
         "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
-        "ContactsAre": 113,
+        "ContactsAre": 113, "AskSeen": 114, "SeenIs": 115, "AskRecent": 116, "RecentIs": 117,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
-        "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159,
+        "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
+        "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,
     }  # fmt: skip
 
 

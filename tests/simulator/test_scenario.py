@@ -285,7 +285,8 @@ WRONG = {
         ONCE + 'protocol = "singletree"',
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
         "vcube-ps, vcube-ps-published, srpt-s, "
-        'srpt-b, brisa, broker-tree, ginger-published, flooding, not "singletree" '
+        "srpt-b, brisa, broker-tree, ginger-published, flooding, plumtree, simple-gossip, simple-tree, tag, epto, "
+        'not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (

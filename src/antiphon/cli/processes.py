@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 
 HOST = "127.0.0.1"
 LAST_PORT = 65_535
+ANY_PORTS = (10_000, 32_000)
 READY_SECONDS = 60.0
 """How long a process may take from its start to its place in the cluster, on a busy machine."""
 
@@ -186,10 +188,10 @@ class ProcessCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def write_tree(path: Path, count: int, port: int) -> Path:
+def write_tree(path: Path, count: int, port: int, quorum: bool = True) -> Path:
     """The file of a binary tree of brokers on loopback."""
     addresses = ", ".join(f'"{HOST}:{port + index}"' for index in range(count))
-    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\n")
+    path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\nquorum = {str(quorum).lower()}\n")
     return path
 
 
@@ -207,11 +209,12 @@ def free_ports(first: int, count: int, is_fixed: bool) -> int:
 
 
 def any_ports(count: int) -> int:
-    """The first of ``count`` ports in a row that are free, somewhere that nobody else is likely to look just now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((HOST, 0))
-        somewhere = int(probe.getsockname()[1])
-    return free_ports(min(somewhere, LAST_PORT - 2 * count), count, False)
+    """The first of ``count`` ports in a row that are free, somewhere that nobody else is likely to look just now.
+
+    Not among those that systems give to outgoing connections: one of these could be taken at any moment.
+    """
+    first, end = ANY_PORTS
+    return free_ports(first + secrets.randbelow(end - first - count), count, False)
 
 
 def is_free(port: int) -> bool:

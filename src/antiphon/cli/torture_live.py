@@ -4,11 +4,12 @@ The time is filled with rounds. In each a whole cluster is started and nodes are
 subscribe. A killed node leaves no trace; those of the others are judged together. What the dead published may be lost
 with them, but not for some only of those who were there from the beginning to the end: that is *agreement*.
 
-A broker that was killed cannot return: a tree loses most of its brokers and has to go on with the rest. Nodes of a
-gossip cluster are replaced by new ones (:mod:`antiphon.cli.torture_gossip`).
+Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
+has a quorum, as many as leave a majority. Nodes of a gossip cluster are replaced by new ones
+(:mod:`antiphon.cli.torture_gossip`).
 
 The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
-they have written down themselves: whatever was accepted of any of them is to be seen by all, once.
+they have written down themselves (:mod:`antiphon.cli.torture_clients`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import asyncio
 import random
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +28,10 @@ from rich.table import Table
 from antiphon.cli import output
 from antiphon.cli.audit import CHECKS, audit_files, files_in
 from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.cli.torture_clients import CLIENT_CHECKS, Listener, judge_listeners, name_of
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.batch import Message
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
@@ -52,8 +52,6 @@ TOGETHER = 0.25
 """How often two are killed at once."""
 
 AGREEMENT = "agreement"
-LOST = "lost at clients"
-TWICE = "twice at clients"
 LOOK_SECONDS = 0.05
 STUCK_SECONDS = 30.0
 """Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
@@ -76,7 +74,7 @@ class Figures:
     messages: int = 0
     deliveries: int = 0
     stuck: int = 0
-    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, LOST, TWICE), 0))
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, *CLIENT_CHECKS), 0))
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -143,22 +141,6 @@ def count_disagreements(figures: Figures, files: list[Path]) -> None:
             figures.examples.append(
                 f"round {figures.rounds}: {file.stem} lacks publication {sequence} of node {source} on topic {topic}"
             )
-
-
-class Listener:
-    """What one client has seen, and where messages may be missing for it."""
-
-    def __init__(self) -> None:
-        self.seen: Counter[bytes] = Counter()
-        self.gaps: list[str] = []
-
-    def hear(self, message: Message) -> None:
-        """A message has come."""
-        self.seen[message.value] += 1
-
-    def lacks(self, accepted: list[bytes]) -> list[bytes]:
-        """What has not come, though it was accepted; nothing is expected where the client was told of a gap."""
-        return [] if self.gaps else [value for value in accepted if value not in self.seen]
 
 
 class Round:
@@ -273,7 +255,7 @@ class Round:
                 burst = 0
                 while not self._is_over.is_set():
                     burst += 1
-                    await self._burst(client, chance, b"%d %d" % (member.index, burst))
+                    await self._burst(client, chance, member.index, burst)
                     await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
                 await self._are_judged.wait()
         except PeerError:
@@ -298,9 +280,9 @@ class Round:
     async def _until_all_subscribed(self) -> None:
         await self._all_subscribed.wait()
 
-    async def _burst(self, client: Client, chance: random.Random, name: bytes) -> None:
+    async def _burst(self, client: Client, chance: random.Random, index: int, burst: int) -> None:
         topic = chance.choice(TOPICS)
-        values = [b"%b %d" % (name, number) for number in range(chance.randint(1, BURST_AT_MOST))]
+        values = [name_of(index, burst, number) for number in range(chance.randint(1, BURST_AT_MOST))]
         receipts = [self.publish_one(client, topic, value, chance) for value in values]
         for value, receipt in zip(values, receipts, strict=True):
             await receipt
@@ -316,16 +298,11 @@ class Round:
         if not self.reconnect_seconds:
             return
         figures = self.figures
-        for number, listener in enumerate(self._listeners):
-            lost = listener.lacks(self._accepted)
-            twice = [value for value, count in listener.seen.items() if count > 1]
-            figures.gaps += len(listener.gaps)
-            figures.violations[LOST] += len(lost)
-            figures.violations[TWICE] += len(twice)
-            for what, values in ((LOST, lost), (TWICE, twice)):
-                if values:
-                    example = values[0].decode()
-                    figures.examples.append(f"round {figures.rounds}: {what}: client {number}, message {example!r}")
+        figures.gaps += sum(len(listener.gaps) for listener in self._listeners)
+        for check, found in judge_listeners(self._listeners, self._accepted).items():
+            figures.violations[check] += len(found)
+            if found:
+                figures.examples.append(f"round {figures.rounds}, {check}: {found[0]}")
 
     def _complain(self, index: int, line: str) -> None:
         output.complain(f"node {index}: {line}")
@@ -339,31 +316,61 @@ class Round:
 
 
 class TreeRound(Round):
-    """A tree of brokers, most of which are killed."""
+    """A tree of brokers. In every other round most of them are killed.
+
+    In the others the tree has a quorum: a minority of its founders is killed, and newcomers, who take their places, are
+    killed too.
+    """
 
     reconnect_seconds = STUCK_SECONDS
 
     def plan(self, nodes: int, directory: Path) -> Plan:
-        port = any_ports(nodes)
-        tree = write_tree(directory / "tree.toml", nodes, port)
+        port = any_ports(3 * nodes)
+        self._has_quorum = self.figures.rounds % 2 == 1
+        self._survivors = nodes // 2 + 1 if self._has_quorum else SURVIVORS
+        tree = write_tree(directory / "tree.toml", nodes, port, self._has_quorum)
         settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
         return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
 
     async def trouble(self) -> None:
+        founders = list(self.cluster.members)
+        if self._has_quorum:
+            await self._kill_and_replace(founders)
+        else:
+            await self._kill_most()
+        self.stable = [member for member in self.standing() if member in founders]
+
+    async def _kill_and_replace(self, founders: list[Member]) -> None:
+        chance = self.chance
+        coming: list[asyncio.Future[Member]] = []
+        for _ in founders:
+            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
+            standing = [member for member in self.standing() if member.about]
+            newcomers = [member for member in standing if member not in founders]
+            spared = len(standing) - len(newcomers) <= self._survivors
+            mortal = newcomers if spared else standing
+            if mortal:
+                # The root, or one of those that follow it, as often as anybody else.
+                self.kill(chance.choice(mortal[:1] + mortal if chance.random() < TOGETHER else mortal))
+            contact = next(member for member in standing if member in founders and not member.is_expected_to_end)
+            if len(newcomers) < len(founders) - self._survivors:
+                coming.append(asyncio.ensure_future(self.cluster.add(contact.address)))
+        self.figures.newcomers += len(await asyncio.gather(*coming))
+
+    async def _kill_most(self) -> None:
         chance = self.chance
         is_first = True
-        while len(self.standing()) > SURVIVORS:
+        while len(self.standing()) > self._survivors:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
             alive = self.standing()
-            count = 2 if chance.random() < TOGETHER and len(alive) > SURVIVORS + 1 else 1
+            count = 2 if chance.random() < TOGETHER and len(alive) > self._survivors + 1 else 1
             victims = chance.sample(alive, count)
-            if is_first and self.figures.rounds % 2 == 0:
+            if is_first and self.figures.rounds % 4 < 2:
                 # The root is never spared for long.
                 victims[0] = alive[0]
             for victim in set(map(id, victims)):
                 self.kill(next(member for member in alive if id(member) == victim))
             is_first = False
-        self.stable = self.standing()
 
     def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
         keys = chance.sample(KEYS, chance.choice((1, 1, 2)))

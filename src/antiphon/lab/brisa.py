@@ -30,6 +30,7 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.documents import Document, Number, Tolerance, document
 from antiphon.simulator.actions import Join, Publish
 from antiphon.simulator.engine import Application, Engine
+from antiphon.simulator.gossip_protocols import PROCESSES
 from antiphon.simulator.network import Delay, MatrixDelay, Network, NormalDelay
 
 GROWTH_STREAM = 11
@@ -219,11 +220,11 @@ class Counts:
 
 
 class Watched(Process):
-    """BRISA at one node, with somebody who counts what arrives."""
+    """BRISA at one node, or a rival of it, with somebody who counts what arrives."""
 
     def __init__(self, environment: Environment, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment)
-        self.brisa = Brisa(environment, options)
+        self.brisa = PROCESSES[type(options)](environment, options)
         self._growth = growth
 
     def start(self) -> None:
@@ -297,13 +298,17 @@ class Growth:
 
     def _build(self, environment: Environment) -> Watched:
         node = int(environment.identifier)
-        process = Watched(environment, self._options, self)
+        process = self.new_process(environment, self._options)
         if node in self._options.contacts:
             process.brisa.begin_as_contact(0, node == 0)
         process.brisa.begin_as_member(0)
         self.present.append(node)
         self.processes.append(process)
         return process
+
+    def new_process(self, environment: Environment, options: BrisaOptions) -> Watched:
+        """What runs at a node."""
+        return Watched(environment, options, self)
 
     def publish_from(self, start: int) -> int:
         """Let the source publish its stream; the answer is when it ends."""

@@ -112,8 +112,8 @@ def median_similarity(outcome: Outcome) -> float:
 
 
 def in_same_order(outcome: Outcome) -> float:
-    """The share of nodes that delivered everything, in the one order."""
-    return outcome.hole_free_share if outcome.disorders == 0 else 0.0
+    """The share of nodes that delivered everything, in the one order, in percent."""
+    return 100 * outcome.hole_free_share if outcome.disorders == 0 else 0.0
 
 
 def compare_order(plan: Plan, results: Found) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from antiphon.fabrics.gossip.epto import Epto
+from antiphon.fabrics.gossip.epto_dissemination import Listener
 from antiphon.fabrics.gossip.epto_messages import ENTRY_BYTES, Stamped
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_order import Clock, HostClock, LogicalClock
@@ -111,20 +112,24 @@ class RoundPublisher(Epto):
         clock: Clock,
         rate: float,
         payload: bytes,
-        heard: Callable[[int, Stamped], None],
-        is_founder: bool,
+        listener: Listener | None = None,
+        is_founder: bool = True,
+        rounds: int = ROUNDS,
     ) -> None:
-        super().__init__(environment, options, clock, is_founder)
+        super().__init__(environment, options, clock, is_founder, 0, listener)
         self._rate = rate
         self._payload = payload
-        self._told = heard
-        self.rounds_left = ROUNDS
+        self.rounds_left = rounds
+        self.watch: Callable[[int], None] | None = None
+        """Told of every round of this node, before it begins."""
 
     def start(self) -> None:
         super().start()
         self.wake()
 
     def round_begins(self) -> None:
+        if self.watch is not None:
+            self.watch(int(self.me))
         if self.rounds_left > 0:
             self.rounds_left -= 1
             if self.environment.random().chance(self._rate):
@@ -132,9 +137,6 @@ class RoundPublisher(Epto):
 
     def is_idle(self) -> bool:
         return self.rounds_left == 0 and super().is_idle()
-
-    def heard(self, publication: Stamped) -> None:
-        self._told(int(self.me), publication)
 
 
 @dataclass
@@ -146,6 +148,7 @@ class Seen(Application):
     """Each once: what was delivered and forgotten may be heard of again."""
     heard_ticks: int = 0
     heard_count: int = 0
+    heard_at: dict[tuple[int, Stamped], int] = field(default_factory=dict)
     delivered_at: dict[int, list[tuple[Stamped, int]]] = field(default_factory=dict)
 
     def hears(self, node: int, publication: Stamped) -> None:
@@ -154,6 +157,7 @@ class Seen(Application):
         if publication in heard:
             return
         heard[publication] = None
+        self.heard_at[node, publication] = self.now()
         if publication.source != node:
             self.heard_ticks += self.now() - int(publication.timestamp)
             self.heard_count += 1
@@ -162,6 +166,17 @@ class Seen(Application):
         assert isinstance(publication, Stamped), "EpTO delivers nothing else"
         ticks = self.now() - int(publication.timestamp)
         self.delivered_at.setdefault(int(node), []).append((publication, ticks))
+
+
+class Ear(Listener):
+    """Tells what one node hears."""
+
+    def __init__(self, node: int, seen: Seen) -> None:
+        self._node = node
+        self._seen = seen
+
+    def heard(self, publication: Stamped) -> None:
+        self._seen.hears(self._node, publication)
 
 
 class Replacement(Action):
@@ -216,7 +231,8 @@ class EptoRun:
         clock: Clock = LogicalClock() if case.clock == LOGICAL else HostClock(environment)
         is_founder = environment.identifier < case.nodes
         payload = bytes(case.payload_bytes)
-        process = RoundPublisher(environment, self.options, clock, case.rate, payload, self.seen.hears, is_founder)
+        ear = Ear(int(environment.identifier), self.seen)
+        process = RoundPublisher(environment, self.options, clock, case.rate, payload, ear, is_founder)
         process.begin(Everybody(environment, 0, Connections(environment), Neighbourhood(), self.known), [])
         self.processes.append(process)
         return process
@@ -268,11 +284,11 @@ def outcome_of(run: EptoRun) -> Outcome:
         heard = [place_of[event] for event in seen.heard.get(node, {}) if event in place_of]
         similarities.append(longest_ascent(heard) / len(events))
     processes = run.processes
-    rounds = sum(int(process.round) for process in processes)
-    balls = sum(int(process.balls_sent) for process in processes)
-    entries = sum(int(process.entries_sent) for process in processes)
-    copies = sum(int(process.payloads.copies_sent) for process in processes)
-    bytes_sent = sum(int(process.payloads.bytes_sent) for process in processes) + entries * int(ENTRY_BYTES)
+    rounds = sum(int(process.balls.round) for process in processes)
+    balls = sum(int(process.balls.balls_sent) for process in processes)
+    entries = sum(int(process.balls.entries_sent) for process in processes)
+    copies = sum(int(process.balls.payloads.copies_sent) for process in processes)
+    bytes_sent = sum(int(process.balls.payloads.bytes_sent) for process in processes) + entries * int(ENTRY_BYTES)
     return Outcome(
         events=len(events),
         unordered_ticks=seen.heard_ticks / max(1, seen.heard_count),
@@ -282,11 +298,11 @@ def outcome_of(run: EptoRun) -> Outcome:
         disorders=disorders,
         similarities=tuple(similarities),
         entries_per_ball=entries / balls,
-        largest_ball=max(int(process.largest_ball) for process in processes),
+        largest_ball=max(int(process.balls.largest_ball) for process in processes),
         bytes_per_node_and_round=bytes_sent / rounds,
         payload_copies_per_delivery=copies / max(1, count),
         mean_period=statistics.fmean(int(process.period) for process in processes),
-        mean_ttl=statistics.fmean(int(process.ttl) for process in processes),
+        mean_ttl=statistics.fmean(int(process.balls.ttl) for process in processes),
         holes_reported=int(run.engine.lost),
     )
 

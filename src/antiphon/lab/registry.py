@@ -14,6 +14,9 @@ from antiphon.lab.aggregation_trees import FIG_4_9
 from antiphon.lab.better import BETTER
 from antiphon.lab.brisa_churn import TABLE_4_1 as BRISA_TABLE_4_1
 from antiphon.lab.brisa_network import FIG_4_10, FIG_4_11, FIG_4_12
+from antiphon.lab.brisa_rivals_figures import FIG_4_17, FIG_4_18
+from antiphon.lab.brisa_rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
+from antiphon.lab.brisa_rivals_recovery import FIG_4_19
 from antiphon.lab.brisa_structure import FIG_4_3 as BRISA_4_3
 from antiphon.lab.brisa_structure import FIG_4_7 as BRISA_4_7
 from antiphon.lab.brisa_structure import FIG_4_8 as BRISA_4_8
@@ -25,6 +28,7 @@ from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
 from antiphon.lab.discussion import FIG_5_9
+from antiphon.lab.epto_better import BETTER as EPTO_BETTER
 from antiphon.lab.epto_figures import FIG_5_7 as EPTO_5_7
 from antiphon.lab.epto_figures import FIG_5_8 as EPTO_5_8
 from antiphon.lab.epto_figures import FIG_5_9 as EPTO_5_9
@@ -89,12 +93,17 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_16,
     OVERLAYS,
     FAILURES,
+    FIG_4_17,
+    FIG_4_18,
+    BRISA_TABLE_4_3,
+    FIG_4_19,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,
     EPTO_5_10A,
     EPTO_5_10B,
     EPTO_5_11,
+    EPTO_BETTER,
 )
 
 

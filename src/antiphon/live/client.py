@@ -345,14 +345,18 @@ class Client(Publisher):
         self._follows.add(message.topic)
         if message.error:
             error = PeerError(message.error)
-            for kept in self._kept.give_up(message.topic):
+            given_up = self._kept.give_up(message.topic)
+            for kept in given_up:
                 set_exception(kept.receipt, error)
-        self._repeat(message.topic)
+            accepted = sum(kept.is_accepted for kept in given_up)
+            log.error("what is not known to be safe is given up", topic=message.topic, accepted=accepted, cause=error)
+        self._repeat()
 
-    def _repeat(self, topic: str) -> None:
+    def _repeat(self) -> None:
         """Hand in again what may be lost, as much of it as may be on its way."""
-        while topic in self._follows and (kept := self._kept.next_again(topic)) is not None:
-            self._hand_in(kept)
+        for topic in self._kept.topics_to_repeat():
+            while topic in self._follows and (kept := self._kept.next_again(topic)) is not None:
+                self._hand_in(kept)
 
     # Subscribing.
 
@@ -440,7 +444,7 @@ class Client(Publisher):
                 self._kept.remove(kept)
             if not kept.receipt.done():
                 kept.receipt.set_result(None)
-        self._repeat(kept.topic)
+        self._repeat()
 
     def settle(self) -> None:
         """Send what there is room for, and write."""

@@ -28,6 +28,7 @@ from antiphon.live.log import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import FABRIC_KINDS, Codec
@@ -61,6 +62,7 @@ class NodeCore(Publisher):
         self.orders = TREE_ORDERS if settings.fabric == "tree" else ORDERS
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
+        self._recent_budget = Budget()
         self.process: Process | None = None
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
@@ -96,7 +98,7 @@ class NodeCore(Publisher):
         """What this node knows about a topic, from now on if not before."""
         found = self.topics.get(name)
         if found is None:
-            found = LiveTopic(name)
+            found = LiveTopic(name, self._recent_budget)
             other = self._by_number.setdefault(found.number, found)
             if other is not found:
                 raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")

@@ -111,6 +111,10 @@ class KeptBatches:
         """Whether something of a topic has still to be handed in again, before anything else of it."""
         return topic in self._again
 
+    def topics_to_repeat(self) -> list[str]:
+        """The topics of which something has still to be handed in again."""
+        return list(self._again)
+
     def next_again(self, topic: str) -> Kept | None:
         """The next batch to be handed in again, if it may be sent now."""
         again = self._again.get(topic)

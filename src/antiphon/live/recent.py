@@ -17,16 +17,27 @@ BATCHES_AT_MOST: Final = 4096
 BYTES_AT_MOST: Final = 4 << 20
 """How much is kept of one topic. It has to last for as long as a client takes to find another node, a second or so."""
 
+BYTES_OF_ALL_AT_MOST: Final = 64 << 20
+"""How much is kept of all topics; the topic on which something comes that is too much gives up its oldest."""
+
 AUTHORS_AT_MOST: Final = 4096
 """Of whose dropped batches the last is remembered."""
 
 LONG_AGO_US: Final = -(1 << 62)
 
 
+class Budget:
+    """How much is kept of all topics of a node together."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class Recent:
     """The last batches of one topic. Times are microseconds of the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._since_us: int | None = None
         # All that was ever shown.
         self.shown = SeenOfAll()
@@ -40,6 +51,7 @@ class Recent:
         """The node is a member from now on."""
         self._since_us = now_us
         self._kept.clear()
+        self._budget.bytes -= self._bytes
         self._bytes = 0
         self._dropped.clear()
         self._forgotten_until_us = LONG_AGO_US
@@ -57,13 +69,20 @@ class Recent:
         """A batch is shown."""
         self.shown.add(batch.author, batch.number)
         self._kept.append((now_us, batch))
-        self._bytes += len(batch.payload)
-        while len(self._kept) > BATCHES_AT_MOST or (self._bytes > BYTES_AT_MOST and len(self._kept) > 1):
+        self._count(len(batch.payload))
+        while len(self._kept) > BATCHES_AT_MOST or (self._is_too_much() and len(self._kept) > 1):
             self._drop()
+
+    def _is_too_much(self) -> bool:
+        return self._bytes > BYTES_AT_MOST or self._budget.bytes > BYTES_OF_ALL_AT_MOST
+
+    def _count(self, size: int) -> None:
+        self._bytes += size
+        self._budget.bytes += size
 
     def _drop(self) -> None:
         time_us, batch = self._kept.popleft()
-        self._bytes -= len(batch.payload)
+        self._count(-len(batch.payload))
         self._dropped.pop(batch.author, None)
         self._dropped[batch.author] = (batch.number, time_us)
         if len(self._dropped) > AUTHORS_AT_MOST:

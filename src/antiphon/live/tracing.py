@@ -1,8 +1,9 @@
 """The trace of a live node: the same rows as a simulated run, so that the same judges read both.
 
 One file per node, complete when the node has been closed. Times are microseconds of the monotonic clock, which all
-processes of one machine share. Rows are about messages, not batches. The number of a topic in a trace is 31 bits of the
-one that protocols use.
+processes of one machine share. Rows are about messages, not batches. A batch that a client handed in at two nodes is
+delivered twice by the protocol, and stands here twice, though subscribers see it once. The number of a topic in a
+trace is 31 bits of the one that protocols use.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     broker that is lost counts as failed for good, and the last one goes on."""
 
     council_seconds: Annotated[float, msgspec.Meta(ge=0, le=86400)] = 2.0
-    """How long after a change of the tree those who are there become the council, whose majority is needed; 0: never."""
+    """How long after a change of the tree those who are there become the council, which votes; 0: never."""
 
     absence_seconds: Annotated[float, msgspec.Meta(gt=0, le=7 * 86400)] = 600.0
     """For how long what a lost broker lacks is kept for it."""

@@ -102,6 +102,7 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Refusal,
     hyparview.Shuffle,
     hyparview.ShuffleReply,
+    hyparview.Parted,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)

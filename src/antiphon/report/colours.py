@@ -44,6 +44,11 @@ COLOURS = {
     "Newscast": "purple",
     "Scamp": "green",
     "random graph": "slate",
+    "BRISA": "blue",
+    "SimpleGossip": "orange",
+    "SimpleTree": "slate",
+    "TAG": "purple",
+    "Plumtree": "green",
 }
 
 DASHES = ("", "7 4", "2 3.5", "11 3 2 3")

@@ -33,7 +33,7 @@ from antiphon.simulator.schedules import CRASH, PAUSE, PUBLISH, Operation, pick,
 EPTO_STREAM = 11
 """Names the stream of random numbers; 1 to 10 are those of the simulator and of other schedules."""
 
-EVENT_LIMIT = 5_000_000
+EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
 CALM_ROUND = 1000
@@ -71,7 +71,8 @@ def draw_calm(seed: int, random: RandomStream) -> Scenario:
         "drift": 0.0,
         "agreement": 0.0,
     }
-    network = NetworkTable(delay=ConstantLaw(ticks=10), loss=pick(random, (0.0, 0.05, 0.1, 0.2, 0.3)))
+    loss = pick(random, (0.0, 0.05, 0.1, 0.2, 0.3))
+    network = NetworkTable(delay=ConstantLaw(ticks=10), transmission=0, loss=loss)
     operations = [
         Operation(number * CALM_ROUND * 2 + int(random.below(CALM_ROUND)), PUBLISH, int(random.below(nodes)))
         for number in range(random.between(3, 12))
@@ -130,6 +131,8 @@ def draw_network(random: RandomStream) -> NetworkTable:
     late = random.below(3) == 0
     return NetworkTable(
         delay=LinkLaw(of=normal) if random.below(3) == 0 else normal,
+        # Every ball goes to many: an output that takes a tick for each would be busy for ever in short rounds.
+        transmission=0,
         loss=pick(random, (0.0, 0.01, 0.1, 0.2, 0.3)),
         reordering=pick(random, (0.05, 0.3)) if late else 0.0,
         reordering_window=pick(random, (50, 500, 5000)) if late else 0,

@@ -2,13 +2,16 @@
 
 Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
 and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
-overlays fall apart as easily as they can. Whoever is a member when something is published, and stays one, must get it.
+overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
+Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
+others for the rivals of it that promise the same.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from antiphon.fabrics.gossip.simple_gossip import needed_view
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
@@ -30,8 +33,17 @@ from antiphon.simulator.schedules import (
 GOSSIP_STREAM = 8
 """Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
 
+REST_STREAM = 20
+REST_TICKS = (20_000, 200_000)
+"""How long nothing is done in the middle of every other schedule."""
+
 EVENT_LIMIT = 5_000_000
 """No schedule comes near it unless it never ends."""
+
+RIVAL_STREAM = 10
+"""Names the stream from which protocols are drawn, apart from the others, so that a seed's schedule is the same."""
+
+PROTOCOLS = ("brisa", "brisa", "brisa", "brisa", "plumtree", "simple-gossip")
 
 STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
 
@@ -42,19 +54,21 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2))
     drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
+    choosing = RandomStream(seed, RIVAL_STREAM)
+    protocol = pick(choosing, PROTOCOLS)
     scenario = Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
         fabric="gossip",
-        protocol="brisa",
+        protocol=protocol,
         order=drawn_order if order in (None, MIXED) else order,
         nodes=nodes,
-        protocol_options=draw_options(nodes, random),
+        protocol_options=options_of(protocol, draw_options(nodes, random), nodes, choosing),
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
-    operations = draw_operations(scenario, random)
+    operations = with_rest(draw_operations(scenario, random), RandomStream(seed, REST_STREAM))
     mixing = RandomStream(seed, MIX_STREAM)
     if order == MIXED or (order is None and mixing.below(3) == 0):
         operations = [draw_order(operation, mixing) for operation in operations]
@@ -94,6 +108,26 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
     return options
 
 
+def options_of(protocol: str, drawn: dict[str, Any], nodes: int, random: RandomStream) -> dict[str, Any]:
+    """What a protocol takes of the options that were drawn for BRISA, and what it has of its own."""
+    if protocol == "brisa":
+        return drawn
+    shared = {name: drawn[name] for name in ("contacts", "join_window")}
+    if protocol == "plumtree":
+        shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
+        return {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
+    view = needed_view(nodes) + pick(random, (0, 20))
+    return {
+        **shared,
+        "period": pick(random, (100, 300)),
+        "view": view,
+        "fanout": min(view, pick(random, (1, 2, 5))),
+        "exchanged": min(view, pick(random, (2, 8))),
+        "exchange_periods": pick(random, (1, 10)),
+        "batch": pick(random, (1, 16)),
+    }
+
+
 def draw_network(random: RandomStream) -> NetworkTable:
     """Links that lose and reorder."""
     normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 30))))
@@ -131,3 +165,16 @@ def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]
                 until = 0
         operations.append(Operation(now, kind, node, topic, until))
     return operations
+
+
+def with_rest(operations: list[Operation], random: RandomStream) -> list[Operation]:
+    """The same, in every other schedule with a rest before one of them: what falls apart then must be one again."""
+    if random.below(2) == 0:
+        return operations
+    first = int(random.below(len(operations)))
+    rest = int(random.between(*REST_TICKS))
+    later = [
+        operation._replace(at=operation.at + rest, until=operation.until + rest if operation.until else 0)
+        for operation in operations[first:]
+    ]
+    return [*operations[:first], *later]

@@ -113,19 +113,13 @@ Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or mor
 NotNegative = Annotated[int, Meta(ge=0, le=1 << 31, description="a number, 0 or more", examples=[0])]
 
 
-class FloodingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of flooding on HyParView: every link is used for everything."""
+class GroupTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of all protocols of the gossip fabric."""
 
-    active: NotNegative = 4
-    """How many links a node keeps up."""
-    passive: NotNegative = 30
-    """How many other nodes it remembers, to replace links that fail."""
-    expansion: Annotated[float, Meta(ge=0, le=100, description="a factor, 1 or more", examples=[2])] = 2.0
-    """By which factor the links may outnumber ``active`` before one is dropped for a newcomer."""
     contacts: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] | None = None
     """Nodes through which others join; without it the first three."""
     period: Positive = 1000
-    """Ticks between two messages to each neighbour about what there is."""
+    """Ticks between two messages about what there is."""
     patience: Positive = 8
     """After so many periods without news a node falls silent."""
     keep: Positive = 64
@@ -134,6 +128,17 @@ class FloodingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How many of them are kept at most, while a neighbour lacks them."""
     join_window: NotNegative = 2000
     """Ticks over which the joins at the start are spread."""
+
+
+class FloodingOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of flooding on HyParView: every link is used for everything."""
+
+    active: NotNegative = 4
+    """How many links a node keeps up."""
+    passive: NotNegative = 30
+    """How many other nodes it remembers, to replace links that fail."""
+    expansion: Annotated[float, Meta(ge=0, le=100, description="a factor, 1 or more", examples=[2])] = 2.0
+    """By which factor the links may outnumber ``active`` before one is dropped for a newcomer."""
 
 
 class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,3 +158,54 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
     """No node is deeper in a graph."""
     published: Flag = False
     """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
+
+
+class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of Plumtree."""
+
+    graft_after: NotNegative = 500
+    """Ticks after which what was announced and has not come is asked for."""
+    per_source: Flag = False
+    """Whether each publisher has a tree of its own."""
+
+
+class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of rumours with anti-entropy."""
+
+    period: Positive = 100
+    """Ticks between two questions of a node for what it lacks."""
+    patience: Positive = 40
+    keep: Positive = 256
+    fanout: NotNegative | None = None
+    """To how many others a node pushes what is new; without it the logarithm of the number of nodes."""
+    view: NotNegative = 30
+    """How many others a node knows."""
+    exchanged: NotNegative = 8
+    """How many of them change hands at a time."""
+    exchange_periods: NotNegative = 10
+    """Every so many periods."""
+    batch: NotNegative = 16
+    """How many publications an answer brings at most."""
+
+
+class SimpleTreeTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a random tree that one node arranges, the first contact."""
+
+
+class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of TAG."""
+
+    period: Positive = 400
+    """Ticks between two questions of a node for what it lacks."""
+    patience: Positive = 20
+    keep: Positive = 512
+    batch: NotNegative = 1
+    """How many publications an answer brings at most."""
+    capacity: NotNegative = 8
+    """How many children a node has at most."""
+    deepest: NotNegative = 4
+    """How far from the root a node may be."""
+    peers: NotNegative = 4
+    """How many nodes of those that it passes a newcomer remembers."""
+    handshakes: NotNegative = 0
+    """How many round trips it takes to connect to a node, for newcomers that go along the list."""

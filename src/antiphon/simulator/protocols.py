@@ -28,8 +28,6 @@ from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
 from antiphon.fabrics.tree.overlay import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
@@ -39,15 +37,21 @@ from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
 from antiphon.simulator.epto_protocol import EptoTableOptions, check_epto, epto_builder
 from antiphon.simulator.epto_protocol import no_orders as no_orders_in_epto
+from antiphon.simulator.gossip_protocols import PROCESSES, gossip_options
 from antiphon.simulator.protocol_options import (
     AggregationTableOptions,
     BrisaTableOptions,
     BroadcastOptions,
     BrokerOptions,
     FloodingOptions,
+    GroupTableOptions,
+    PlumtreeTableOptions,
     PublishedVCubePsOptions,
+    SimpleGossipTableOptions,
+    SimpleTreeTableOptions,
     SingleTreeOptions,
     SrptTableOptions,
+    TagTableOptions,
     TimerOptions,
     VCubePsOptions,
 )
@@ -306,42 +310,13 @@ def no_orders(process: Process) -> list[Order]:
     return []
 
 
-DEFAULT_CONTACTS = 3
-
-
-def brisa_options(chosen: FloodingOptions, nodes: int, order: str, mixed: bool) -> BrisaOptions:
-    """The options of all processes; a UsageError if they cannot work."""
-    contacts = list(range(min(DEFAULT_CONTACTS, nodes))) if chosen.contacts is None else chosen.contacts
-    view = HyParViewOptions(chosen.active, chosen.passive, chosen.expansion)
-    own = chosen if isinstance(chosen, BrisaTableOptions) else BrisaTableOptions()
-    return BrisaOptions(
-        view,
-        contacts,
-        order,
-        mixed,
-        own.parents,
-        own.strategy,
-        own.trees,
-        own.reuse_depth,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-        floods=own is not chosen,
-        bandwidths=own.bandwidths,
-        deepest=own.deepest,
-        rules=published_rules() if own.published else Rules(),
-    )
-
-
-def mistake_in_brisa(options: FloodingOptions, nodes: int) -> Mistake | None:
+def mistake_in_brisa(options: GroupTableOptions, nodes: int) -> Mistake | None:
     """Views, parents and trees fit together; contacts exist."""
     for number, contact in enumerate(options.contacts or ()):
         if contact >= nodes:
             return Mistake(("contacts", number), f"there is no node {contact}; choose from 0 to {nodes - 1}")
     try:
-        brisa_options(options, nodes, "none", False)
+        gossip_options(options, nodes, "none", False)
     except UsageError as error:
         return Mistake((), str(error))
     return None
@@ -349,7 +324,8 @@ def mistake_in_brisa(options: FloodingOptions, nodes: int) -> Mistake | None:
 
 def prepare_brisa(setting: Setting) -> Builder:
     """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
-    options = brisa_options(setting.options, setting.nodes, setting.order, setting.mixed)
+    options = gossip_options(setting.options, setting.nodes, setting.order, setting.mixed)
+    make = PROCESSES[type(options)]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
         for node in members:
@@ -357,7 +333,7 @@ def prepare_brisa(setting: Setting) -> Builder:
     founders = {int(options.contacts[0])}
 
     def build(environment: Environment) -> Brisa:
-        process = Brisa(environment, options)
+        process = make(environment, options)
         node = int(environment.identifier)
         if node in options.contacts:
             for topic in range(len(setting.members)):
@@ -491,6 +467,10 @@ PROTOCOLS = {
     "broker-tree": BROKER_TREE,
     "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
     "flooding": replace(BRISA, options=FloodingOptions),
+    "plumtree": replace(BRISA, options=PlumtreeTableOptions),
+    "simple-gossip": replace(BRISA, options=SimpleGossipTableOptions),
+    "simple-tree": replace(BRISA, options=SimpleTreeTableOptions, tolerates_faults=False, recovers=False),
+    "tag": replace(BRISA, options=TagTableOptions, recovers=False),
     "epto": Protocol(
         "gossip",
         EptoTableOptions,

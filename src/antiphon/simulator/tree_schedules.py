@@ -65,7 +65,10 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
         for operation in operations
     ]
     if random.below(2) == 0:
-        return with_operations(scenario, drawn)
+        drawn_at_last = with_operations(scenario, drawn)
+        # Whoever was to publish may have failed before.
+        survivors = [operation for operation in drawn if operation.kind != CRASH]
+        return drawn_at_last if drawn_at_last.publications else with_operations(scenario, survivors)
     return draw_with_quorum(scenario, drawn, random)
 
 

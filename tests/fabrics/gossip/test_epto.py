@@ -150,7 +150,7 @@ def test_memory_holds_what_waits_and_nothing_else() -> None:
         rounds(process, 1)
     rounds(process, 4)
     assert len(desk.delivered) == 39
-    assert len(process._known) < 6
+    assert process.balls.slots() < 6
     process.receive(1, ball_of(1, (stamped(0, 1, 100), 1)))
     rounds(process, 5)
     assert len(desk.delivered) == 39 and desk.holes == []

@@ -77,7 +77,7 @@ def test_a_period_below_the_bound_is_refused() -> None:
 
 
 def test_the_median_delay_is_followed() -> None:
-    estimate, random = DelayEstimate(), RandomStream(3)
+    estimate, random = DelayEstimate(10), RandomStream(3)
     for _ in range(400):
         estimate.add(random.between(50, 150))
     assert 80 < estimate.median < 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip import Connections, HyParView, HyParViewOptions, Neighbourhood
-from antiphon.fabrics.gossip.hyparview import Connected, Disconnect, Join, Refusal, Request
+from antiphon.fabrics.gossip.hyparview import Connected, Disconnect, Join, Parted, Refusal, Request
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.worlds import MakeSampling, Overlays, component
 from tests.support import Notebook
@@ -80,18 +80,35 @@ def test_a_full_node_refuses_whoever_has_others_and_takes_whoever_has_nobody() -
     assert view.passive_view() == [evicted]
 
 
+def test_who_is_let_go_is_told_until_it_answers() -> None:
+    """What is lost once is said again: who has fallen silent would keep a neighbour that is none."""
+    view, environment = node(active=3, expansion=1.0)
+    for peer in (1, 2, 3):
+        view.receive(peer, Connected(peer, 0))
+    view.receive(5, Request(5, 0, True))
+    (evicted,) = {1, 2, 3} - set(view.neighbours())
+    for _ in range(3):
+        view.tick()
+    assert kinds(environment).count((evicted, "Disconnect")) == 4
+    view.receive(evicted, Parted(evicted, 0))
+    view.tick()
+    assert kinds(environment).count((evicted, "Disconnect")) == 4
+    assert not view.part_again()
+
+
 def test_a_failed_neighbour_is_replaced_from_the_passive_view_and_the_next_is_asked_if_one_refuses() -> None:
     view, environment = node(active=3)
     for peer in (1, 2, 3, 4, 5):
         view.receive(peer, Connected(peer, 0))
     view.receive(4, Disconnect(4, 0))
     view.receive(5, Disconnect(5, 0))
-    assert kinds(environment) == [], "three are enough: with the slack of the expansion nobody is looked for"
+    # Three are enough: with the slack of the expansion nobody is looked for.
+    assert kinds(environment) == [(4, "Parted"), (5, "Parted")]
     view.lost(1)
-    first, kind = kinds(environment)[0]
+    first, kind = kinds(environment)[2]
     assert (first, kind) in ((4, "Request"), (5, "Request"))
     view.receive(first, Refusal(first, 0))
-    second, _ = kinds(environment)[1]
+    second, _ = kinds(environment)[3]
     assert {first, second} == {4, 5}
     view.receive(second, Connected(second, 0))
     assert sorted(view.neighbours()) == sorted([2, 3, second])

@@ -12,6 +12,7 @@ from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel import Environment, Message, Process, RandomStream
 from antiphon.simulator.actions import Publish
 from antiphon.simulator.engine import Engine
+from antiphon.simulator.gossip_protocols import PROCESSES
 from antiphon.simulator.network import ConstantDelay, Network
 
 PERIOD = 1000
@@ -87,7 +88,7 @@ def component(views: dict[int, list[int]], start: int) -> set[int]:
 
 
 class World:
-    """BRISA in the engine: all nodes are members of topic 0, and one of them publishes."""
+    """BRISA, or a rival of it, in the engine: all nodes are members of topic 0, and one of them publishes."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class World:
         wanted = set(range(nodes) if members is None else members)
 
         def build(environment: Environment) -> Brisa:
-            process = Brisa(environment, options)
+            process = PROCESSES[type(options)](environment, options)
             node = int(environment.identifier)
             if node in options.contacts:
                 process.begin_as_contact(0, node == options.contacts[0] and node not in self.first_lives)

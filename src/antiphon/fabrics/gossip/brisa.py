@@ -22,10 +22,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.group import Group
-from antiphon.fabrics.gossip.hyparview import Join
-from antiphon.fabrics.gossip.messages import Comparison
+from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data
 from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections
+from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
@@ -39,15 +39,17 @@ class Brisa(Process):
 
     def __init__(self, environment: Environment, options: BrisaOptions) -> None:
         super().__init__(environment)
-        self._options: Final[BrisaOptions] = options
-        self._connections: Final = Connections(environment)
+        self.options: Final[BrisaOptions] = options
+        self.connections: Final = Connections(environment)
         self._groups: Final[dict[i64, Group]] = {}
         # Of topics that this node has left: its last number, what was past, and what its next publication must name.
         self._published: Final[dict[i64, i64]] = {}
         self._past: Final[dict[i64, vec[i64]]] = {}
         self._barriers: Final[dict[i64, vec[i64]]] = {}
-        self._contacts: Final = Contacts(self.me, options.contacts)
+        self.contacts: Final = Contacts(self.me, options.contacts)
         self._held: Final[list[i64]] = []
+        # Overlays of topics that this node has left, while somebody may not know that.
+        self._parting: Final[dict[i64, PeerSampling]] = {}
 
     # Before the start.
 
@@ -62,39 +64,39 @@ class Brisa(Process):
         self._open(topic).queue.append(Asked(0, 0, None, UNSPECIFIED))
 
     def start(self) -> None:
-        window = self._options.join_window
+        window = self.options.join_window
         self._hold_contacts()
         for group in self._groups.values():
-            group.begin(0 if self._contacts.includes_me else self.environment.random().below(window + 1))
+            group.begin(0 if self.contacts.includes_me else self.environment.random().below(window + 1))
 
     def contacts_are(self, contacts: list[i64]) -> None:
         """Where nodes come and go: these are the contacts from now on, by seniority."""
-        before = list(self._contacts.others)
-        self._contacts.become(contacts)
+        before = list(self.contacts.others)
+        self.contacts.become(contacts)
         self._hold_contacts()
-        found = [contact for contact in self._contacts.others if contact not in before]
+        found = [contact for contact in self.contacts.others if contact not in before]
         if len(found) > 0:
             for group in self._groups.values():
                 group.contact_found()
-                if self._contacts.is_first():
+                if self.contacts.is_first():
                     group.invite(found)
 
     def _found(self, group: Group) -> None:
         """Begin a topic; all contacts are to take part in it, since each of them may be the first one day."""
         group.found()
-        group.invite(self._contacts.others)
+        group.invite(self.contacts.others)
 
     def _hold_contacts(self) -> None:
         """Contacts watch each other."""
-        wanted = list(self._contacts.others) if self._contacts.includes_me else []
+        wanted = list(self.contacts.others) if self.contacts.includes_me else []
         for contact in wanted:
             if contact not in self._held:
                 self._held.append(contact)
-                self._connections.hold(contact)
+                self.connections.hold(contact)
         for contact in list(self._held):
             if contact not in wanted:
                 self._held.remove(contact)
-                self._connections.release(contact)
+                self.connections.release(contact)
 
     # What the application does.
 
@@ -102,11 +104,11 @@ class Brisa(Process):
         group = self._groups.get(topic)
         if group is None or not self._is_wanted(group):
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
-        if not self._options.mixed:
-            self.check_only_order(order, self._options.strength)
+        if not self.options.mixed:
+            self.check_only_order(order, self.options.strength)
         elif order != UNSPECIFIED and not 0 <= order < len(GOSSIP_ORDERS):
             raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(GOSSIP_ORDERS)}")
-        chosen = self._options.strength if order == UNSPECIFIED else order
+        chosen = self.options.strength if order == UNSPECIFIED else order
         own = group.streams.get(self.me)
         sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
         self._published[topic] = sequence
@@ -119,7 +121,7 @@ class Brisa(Process):
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         if group is None:
             group = self._open(topic)
-            if self._contacts.is_first():
+            if self.contacts.is_first():
                 # Whoever asks for a topic asks this node in the end: nobody has yet.
                 self._found(group)
             group.begin(0)
@@ -146,30 +148,42 @@ class Brisa(Process):
     def _open(self, topic: i64) -> Group:
         group = self._groups.get(topic)
         if group is None:
-            now = self.environment.now()
-            group = Group(self.environment, topic, self._options, self._connections, self._contacts, now)
+            group = self.new_group(topic)
             self._groups[topic] = group
             if topic in self._past:
                 group.start_from(self._past.pop(topic), self._barriers.pop(topic))
         return group
 
+    def new_group(self, topic: i64) -> Group:
+        """A topic that this node begins to take part in."""
+        now = self.environment.now()
+        return Group(self.environment, topic, self.options, self.connections, self.contacts, now)
+
     # What the host does.
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
+        if group is None and message.topic in self._parting and isinstance(message, Parted):
+            self._parting[message.topic].receive(sender, message)
+        if group is None and isinstance(message, (Beat, Data)):
+            # It takes this node for a neighbour, and did not hear that it has left or is a new life.
+            self.environment.send(sender, Disconnect(self.me, message.topic))
         if group is None:
-            if not self._contacts.includes_me or not isinstance(message, (Join, Comparison)):
+            if not self.contacts.includes_me or not isinstance(message, (Join, Comparison)):
                 return
             # A topic of which this contact had not heard: it becomes part of it.
             group = self._open(message.topic)
-            if self._contacts.is_first():
+            if self.contacts.is_first():
                 self._found(group)
             else:
-                group.sampling.join(self._contacts.first)
+                group.sampling.join(self.contacts.first)
             group.begin(0)
         group.receive(sender, message)
 
     def expire(self, name: i64) -> None:
+        if name < 0:
+            self._part_again(~name)
+            return
         group = self._groups.get(name)
         if group is None:
             return
@@ -178,10 +192,19 @@ class Brisa(Process):
             self._past[name] = group.order.frontier()
             self._barriers[name] = group.order.barrier()
             del self._groups[name]
+            self._parting[name] = group.sampling
+            self.environment.set_timer(self.options.period, ~name)
+
+    def _part_again(self, topic: i64) -> None:
+        """Tell those who were neighbours in a topic that this node has left it, until all have answered."""
+        sampling = self._parting.pop(topic, None)
+        if sampling is not None and topic not in self._groups and sampling.part_again():
+            self._parting[topic] = sampling
+            self.environment.set_timer(self.options.period, ~topic)
 
     def peer_lost(self, peer: i64) -> None:
         for group in self._groups.values():
-            group.sampling.lost(peer)
+            group.link_lost(peer)
 
     def peer_found(self, peer: i64) -> None:
         for group in self._groups.values():

@@ -29,13 +29,16 @@ from antiphon.kernel.process import NO_NODE, Environment
 
 @final
 class CyclonOptions:
-    """``size`` entries per view, of which ``exchanged`` change hands at a time."""
+    """``size`` entries per view, of which ``exchanged`` change hands every ``periods`` periods."""
 
-    def __init__(self, size: i64 = 30, exchanged: i64 = 8) -> None:
+    def __init__(self, size: i64 = 30, exchanged: i64 = 8, periods: i64 = 1) -> None:
         check_view_size(size)
         if not 1 <= exchanged <= size:
             raise UsageError(f"from a view of {size} entries 1 to {size} can be exchanged, not {exchanged}")
+        if periods < 1:
+            raise UsageError(f"an exchange every {periods} periods cannot be; choose 1 or more")
         self.size: Final[i64] = size
+        self.periods: Final[i64] = periods
         self.exchanged: Final[i64] = exchanged
 
 
@@ -59,11 +62,18 @@ class Cyclon(ExchangedView):
         self._options: Final[CyclonOptions] = options
         # What was sent in the last exchange, to be given up for what comes in return.
         self._sent: list[i64] = []
+        self._ticks: i64 = 0
 
     def join(self, contact: i64) -> None:
         self._insert(contact, 0)
 
     def tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % self._options.periods == 0:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        """Send some entries to the node of which nothing was heard for longest."""
         oldest = NO_NODE
         for peer in self.view:
             self.number_of[peer] += 1

@@ -1,7 +1,7 @@
 """What EpTO can measure instead of being told: how long messages take, and how many nodes there are.
 
 **Delay.** A probe goes to one sampled node per round and comes back; half of the time is taken for one way. The median
-is followed step by step: up when a sample is above it, down when below, by a small part of it. No list of samples is kept.
+is followed step by step: up when a sample is above it, down when below, by a small part of it. No list is kept.
 
 **Size.** Every node draws ``DRAWS`` numbers from the exponential distribution with mean 1, and all nodes keep the
 smallest of each, which travel with the probes (Baquero, Almeida and Menezes, 2009). The smallest of ``n`` such numbers
@@ -32,21 +32,18 @@ STEPS: Final[i64] = 32
 
 @final
 class DelayEstimate:
-    """The median of the time that a message takes, in ticks; 0 while nothing has been measured."""
+    """The median of the time that a message takes, in ticks; at first what was ``assumed``."""
 
-    def __init__(self) -> None:
-        self.median: i64 = 0
+    def __init__(self, assumed: i64) -> None:
+        self.median: i64 = assumed
 
     def add(self, ticks: i64) -> None:
         """One more measurement."""
-        if self.median == 0:
-            self.median = max(1, ticks)
-            return
         step = max(1, self.median // STEPS)
         if ticks > self.median:
             self.median += min(step, ticks - self.median)
         else:
-            self.median -= min(step, self.median - ticks)
+            self.median = max(1, self.median - min(step, self.median - ticks))
 
 
 @final

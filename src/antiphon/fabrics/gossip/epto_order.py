@@ -25,6 +25,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.kernel.process import Environment
 
@@ -134,7 +135,7 @@ class Ordering:
         self._environment: Final[Environment] = environment
         self._topic: Final[i64] = topic
         self._is_founder: Final[bool] = is_founder
-        self._last_of: Final[dict[i64, i64]] = {}
+        self._last_of: Final[IntegerMap] = IntegerMap()
         self.last_stamp: i64 = -1
         self.holes: i64 = 0
 
@@ -155,7 +156,7 @@ class Ordering:
         raise NotImplementedError
 
     def next(self) -> Known | None:
-        """What is to be delivered next, if that is certain."""
+        """What keeps all others back, if there is something: the event that is to be delivered next."""
         raise NotImplementedError
 
     def give_up(self, event: Known) -> None:
@@ -166,18 +167,27 @@ class Ordering:
         """An event is delivered: what its source published before and has not been delivered never will be."""
         source, sequence = event.source(), event.sequence()
         self._report(source, self._last_known(source, sequence - 1) + 1, sequence - 1)
-        self._last_of[source] = sequence
+        self._last_of.put(source, sequence)
         self.last_stamp = event.stamp
         event.state = DONE
+
+    def is_past(self, name: i64, stamp: i64) -> bool:
+        """Whether an event that is not known, or not any more, is certainly too late; if so that is reported."""
+        if stamp >= self.last_stamp:
+            return False
+        self._pass_over(name & SOURCE_MASK, name >> SOURCE_BITS)
+        return True
 
     def refuse(self, event: Known) -> None:
         """An event cannot be delivered here any more; it is reported unless that was done, or it was delivered."""
         event.state = DONE
-        source, sequence = event.source(), event.sequence()
+        self._pass_over(event.source(), event.sequence())
+
+    def _pass_over(self, source: i64, sequence: i64) -> None:
         last = self._last_known(source, sequence - 1)
         if sequence > last:
             self._report(source, last + 1, sequence)
-            self._last_of[source] = sequence
+            self._last_of.put(source, sequence)
 
     def _last_known(self, source: i64, otherwise: i64) -> i64:
         """The last number of a source that was delivered or reported; a newcomer has no right to earlier ones."""

@@ -78,8 +78,12 @@ class StampOrdering(Ordering):
         return found
 
     def next(self) -> Known | None:
+        """Of those with the smallest stamp, one that lacks its payload: it keeps the others back."""
         waiting = self.waiting()
-        return waiting[0] if len(waiting) > 0 else None
+        for event in waiting:
+            if event.publication is None and event.stamp == waiting[0].stamp:
+                return event
+        return None
 
     def give_up(self, event: Known) -> None:
         del self._received[event.name]

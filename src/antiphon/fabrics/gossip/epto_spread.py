@@ -6,9 +6,10 @@ copy lost with probability ``loss``. So one relaying node reaches a given other 
 probability ``1 - (1 - q)**j``. Where whoever knows the event relays it in every round, the number ``i`` of those who
 know is a Markov chain: of the ``n - i`` others each hears of it with probability ``1 - (1 - q)**i``. It is computed for
 small systems as if they did so independently of each other, which is exact where the fanout is everybody, and a little
-cautious elsewhere: one node's copies go to different nodes. In large systems the share ``x`` of those who know and the share ``y`` of those who
-relay are near their means: ``x' = 1 - (1 - x)(1 - q)**(n y)``. As published only those relay who have received the
-event again in the last round: ``y' = 1 - (1 - q)**(n y)``. The number of those who know nothing is then about Poisson.
+cautious elsewhere: one node's copies go to different nodes. In large systems the share ``x`` of those who know and the
+share ``y`` of those who relay are near their means: ``x' = 1 - (1 - x)(1 - q)**(n y)``. As published only those relay
+who have received the event again in the last round: ``y' = 1 - (1 - q)**(n y)``. The number of those who know nothing
+is then about Poisson.
 
 **Stable.** An event is stable when everybody knows it: with probability ``S(t) = P(i = n)`` after ``t`` rounds.
 

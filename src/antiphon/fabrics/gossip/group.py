@@ -26,7 +26,7 @@ published last is with others by then. Contacts stay in the overlay of every top
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64
@@ -44,14 +44,13 @@ from antiphon.fabrics.gossip.messages import (
     Gone,
     Hello,
     Moved,
-    Position,
     Report,
     Resent,
     Welcome,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import MOST_FETCHED, Asked, Missed, Stream
+from antiphon.fabrics.gossip.stream import Asked, Missed, Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
@@ -73,9 +72,12 @@ FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
 
 
-@final
 class Group(Neighbourhood):
-    """One topic at one node, from the moment it joins the overlay of the topic until it has left."""
+    """One topic at one node, from the moment it joins the overlay of the topic until it has left.
+
+    The rivals of BRISA differ from it in the overlay, in the way of publications over it, and in what is said to whom
+    once per period; the rest is the same for all.
+    """
 
     def __init__(
         self,
@@ -91,19 +93,19 @@ class Group(Neighbourhood):
         self.topic: Final[i64] = topic
         self._options: Final[BrisaOptions] = options
         self._born: Final[i64] = born
-        self.sampling: Final[PeerSampling] = HyParView(environment, topic, connections, self, options.view)
+        self.sampling: Final[PeerSampling] = self.new_sampling(connections)
         self._neighbours: Final[list[i64]] = self.sampling.neighbours()
         self._all_contacts: Final[Contacts] = contacts
         self._contacts: Final[list[i64]] = contacts.others
         self._pulses: Final = Pulses(self._me, contacts)
         self.streams: Final[dict[i64, Stream]] = {}
-        self.trees: Final = Trees(environment, topic, options, self._neighbours, self.streams)
+        self.trees: Final[Trees] = self.new_trees()
         self.order: Final[Order] = options.new_order(self._me)
         self.is_member: bool = False
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
-        self._is_ticking: bool = False
+        self.is_ticking: bool = False
         self._quiet: i64 = 0
         self._attempts: i64 = 0
         self._unheard: i64 = 0
@@ -118,6 +120,14 @@ class Group(Neighbourhood):
         self.overflow: i64 = 0
         self.duplicates: i64 = 0
 
+    def new_sampling(self, connections: Connections) -> PeerSampling:
+        """The overlay."""
+        return HyParView(self._environment, self.topic, connections, self, self._options.view)
+
+    def new_trees(self) -> Trees:
+        """The way of publications over it."""
+        return Trees(self._environment, self.topic, self._options, self._neighbours, self.streams)
+
     # What the application does.
 
     def found(self) -> None:
@@ -126,8 +136,8 @@ class Group(Neighbourhood):
 
     def begin(self, delay: i64) -> None:
         """Join the overlay after a while."""
-        if not self._is_ticking:
-            self._is_ticking = True
+        if not self.is_ticking:
+            self.is_ticking = True
             self._environment.set_timer(delay, self.topic)
 
     def start_from(self, past: vec[i64], barrier: vec[i64]) -> None:
@@ -138,7 +148,7 @@ class Group(Neighbourhood):
     def ask(self, asked: Asked) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
         self.queue.append(asked)
-        self._wake()
+        self.wake()
         if self.is_synchronised:
             self._serve()
 
@@ -180,9 +190,15 @@ class Group(Neighbourhood):
 
     # The overlay.
 
+    def neighbours_changed(self, is_loss: bool) -> None:
+        """Where links last, a new one or one less is news; without one this node may be apart from others."""
+        if is_loss:
+            self._pulses.doubt()
+        self.wake()
+
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
-        self._wake()
+        self.neighbours_changed(False)
         if not self.is_synchronised:
             self._environment.send(peer, Hello(self._me, 0, self.topic))
 
@@ -191,8 +207,11 @@ class Group(Neighbourhood):
         for stream in self.streams.values():
             stream.has.pop(peer, None)
             stream.floors.pop(peer, None)
-        self._pulses.doubt()
-        self._wake()
+        self.neighbours_changed(True)
+
+    def link_lost(self, peer: i64) -> None:
+        """A link is broken."""
+        self.sampling.lost(peer)
 
     def contact_found(self) -> None:
         """There is a contact that was none before, perhaps apart from here: try again what was given up."""
@@ -200,7 +219,7 @@ class Group(Neighbourhood):
         self._enter_after = 0
         if self._all_contacts.includes_me:
             self._pulses.doubt()
-        self._wake()
+        self.wake()
 
     def invite(self, contacts: list[i64]) -> None:
         """Let contacts that may not know of this topic take part in it."""
@@ -211,7 +230,7 @@ class Group(Neighbourhood):
         """A contact is back: make sure that it is part of the same overlay."""
         if peer in self._contacts and self.is_synchronised:
             self.sampling.wanted(peer)
-            self._wake()
+            self.wake()
 
     # Messages.
 
@@ -247,7 +266,7 @@ class Group(Neighbourhood):
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
-            self._compared(sender, message)
+            self.compared(sender, message)
 
     def _data(self, sender: i64, data: Data) -> None:
         if not self.is_synchronised:
@@ -260,7 +279,7 @@ class Group(Neighbourhood):
         is_new = stream.take(data.publication)
         if is_new:
             if len(stream.beyond) > 0:
-                self._notice_gap(sender, stream)
+                self.notice_gap(sender, stream)
             self._release(data.publication)
         else:
             self.duplicates += 1
@@ -278,7 +297,7 @@ class Group(Neighbourhood):
 
     def _release(self, publication: Ordered) -> None:
         """Deliver what may be delivered now."""
-        self._wake()
+        self.wake()
         for released in self.order.arrived(publication):
             if not self.is_member:
                 continue
@@ -292,7 +311,7 @@ class Group(Neighbourhood):
         if not self.is_synchronised:
             self._count_as_past(message.frontier)
             self.is_synchronised = True
-            self._wake()
+            self.wake()
             self._serve()
 
     def _count_as_past(self, frontier: vec[i64]) -> None:
@@ -340,13 +359,13 @@ class Group(Neighbourhood):
                 if number < stream.complete and stream.quiet > self._options.patience:
                     # It lacks something that was not spoken of for long; say again that it is here.
                     stream.quiet = 0
-                    self._wake()
+                    self.wake()
                 continue
             is_behind = True
             if number > stream.heard:
                 stream.heard = number
                 stream.quiet = 0
-                self._wake()
+                self.wake()
             if stream.gone_at.get(sender, 0) > stream.complete:
                 # It cannot help, and shows nothing about the parents.
                 continue
@@ -357,7 +376,7 @@ class Group(Neighbourhood):
                 self._fetch(sender, stream, number)
         return is_behind
 
-    def _notice_gap(self, sender: i64, stream: Stream) -> None:
+    def notice_gap(self, sender: i64, stream: Stream) -> None:
         """Something came after what is missing. When that happens again, what is missing is not just late."""
         stream.came_beyond += 1
         if stream.came_beyond >= GAP_PATIENCE and self._options.rules.recovers:
@@ -391,32 +410,20 @@ class Group(Neighbourhood):
 
     def _fetched(self, sender: i64, fetch: Fetch) -> None:
         stream = self.stream(fetch.source)
-        gone: i64 = 0
-        has_sent = False
-        for number in fetch.numbers:
-            publication = stream.kept.get(number)
-            if publication is not None:
-                has_sent = True
-                self._environment.send(sender, Resent(publication))
-            elif not has_sent and (number <= stream.complete or number in stream.beyond):
-                gone = number
+        for publication in stream.kept_of(fetch.numbers):
+            self._environment.send(sender, Resent(publication))
+        gone = stream.gone_before(fetch.numbers)
         if gone > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
 
     def _resend(self, peer: i64, source: i64, after: i64) -> None:
         """A new child has all of the root up to a number: send what came later."""
-        stream = self.stream(source)
-        number = after + 1
-        last = min(stream.heard, after + MOST_FETCHED)
-        while number <= last:
-            publication = stream.kept.get(number)
-            if publication is not None:
-                self._environment.send(peer, Resent(publication))
-            number += 1
+        for publication in self.stream(source).kept_after(after):
+            self._environment.send(peer, Resent(publication))
 
     # The periodic part.
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Something has happened: go on telling neighbours, and compare again before falling silent."""
         self._quiet = 0
         self._comparisons = 0
@@ -427,8 +434,8 @@ class Group(Neighbourhood):
     def _stir(self) -> None:
         """There is a pulse to tell the neighbours of: speak a few times before falling silent."""
         self._quiet = min(self._quiet, max(0, self._options.patience + 1 - RELAY_PERIODS))
-        if not self._is_ticking:
-            self._is_ticking = True
+        if not self.is_ticking:
+            self.is_ticking = True
             self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)
 
     def tick(self) -> None:
@@ -441,7 +448,7 @@ class Group(Neighbourhood):
         if missed != NO_NODE:
             # This node is apart from the contact, or so far away that it should be nearer.
             self.sampling.join(missed)
-            self._wake()
+            self.wake()
         if not self.is_synchronised and self._all_contacts.is_first():
             self._unheard += 1
             # Whoever was to found the topic did not live to do so.
@@ -451,14 +458,13 @@ class Group(Neighbourhood):
             self.trees.tick()
             self._tell()
         elif len(self._neighbours) > 0:
-            peer = self._neighbours[self._environment.random().below(len(self._neighbours))]
-            self._environment.send(peer, Hello(self._me, 0, self.topic))
+            self._environment.send(self.sampling.elder(), Hello(self._me, 0, self.topic))
             if self._quiet >= UNHEARD_PERIODS:
                 # Perhaps all neighbours are as new as this node, and apart from all others.
                 self._quiet = 0
                 self._enter()
         if self._may_fall_silent():
-            self._is_ticking = False
+            self.is_ticking = False
             if not self.is_member and not self._all_contacts.includes_me and len(self.queue) == 0:
                 self.sampling.leave()
                 self.is_gone = True
@@ -474,6 +480,15 @@ class Group(Neighbourhood):
             self._enter_after = waiting_periods(self._attempts) - 1
             self._attempts += 1
 
+    def tell_neighbours(self) -> None:
+        """Tell the neighbours what there is."""
+        report = self._report(self._options.patience)
+        now = self._environment.now()
+        for peer in self._neighbours:
+            link = self.trees.links[peer]
+            held = now - link.heard_at
+            self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
+
     def _tell(self) -> None:
         """Tell the neighbours what there is, and forget what all of them have."""
         patience = self._options.patience
@@ -481,12 +496,7 @@ class Group(Neighbourhood):
         if len(neighbours) > 0:
             self._attempts = 0
             self._enter_after = 0
-            report = self._report(patience)
-            now = self._environment.now()
-            for peer in neighbours:
-                link = self.trees.links[peer]
-                held = now - link.heard_at
-                self._environment.send(peer, Beat(self._me, self.topic, report, now, link.stamp, held))
+        self.tell_neighbours()
         for stream in self.streams.values():
             if stream.quiet > patience:
                 continue
@@ -512,18 +522,13 @@ class Group(Neighbourhood):
         floors = vec[i64]()
         window = self._options.window
         keeps_up = window > 0 and self._environment.keeps_up(self.topic)
-        keys = vec[i64]()
-        positions: list[Position] = []
         for stream in self.streams.values():
             if stream.quiet <= patience:
                 numbers = append(numbers, stream.source)
                 numbers = append(numbers, stream.complete)
                 if window > 0:
                     floors = append(floors, stream.ready_for(window, keeps_up))
-        for structure in self.trees.structures.values():
-            if structure.quiet <= patience:
-                keys = append(keys, structure.key)
-                positions.append(structure.position)
+        keys, positions = self.trees.places(patience)
         uptime = self._environment.now() - self._born
         bandwidth = self._options.bandwidth_of(self._me)
         pulses = self._pulses.as_pairs()
@@ -554,7 +559,7 @@ class Group(Neighbourhood):
         report = self._report(1 << 40)
         self._environment.send(contact, Comparison(self._me, self.topic, report, False, self._pulses.is_in_doubt))
 
-    def _compared(self, sender: i64, message: Comparison) -> None:
+    def compared(self, sender: i64, message: Comparison) -> None:
         """Somebody compares what it has with this contact, or the contact answers."""
         if not self.is_synchronised:
             # Who asks is part of the overlay, and this contact is not yet.
@@ -573,7 +578,7 @@ class Group(Neighbourhood):
             if not is_behind:
                 self._has_compared = True
         if is_behind:
-            self._wake()
+            self.wake()
             self.sampling.wanted(sender)
 
     def room(self) -> i64:

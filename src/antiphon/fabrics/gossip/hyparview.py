@@ -15,6 +15,7 @@ Where this departs from the published rules:
 * ``Join`` and the end of a walk are answered by ``Connected``, which stands for the connection that is opened there.
 * Messages may be lost. Who hears something that only neighbours send from a node that is none makes it one if there
   is room, and else says ``Disconnect``: views that differ because a message was lost agree again.
+* ``Disconnect`` is said again until it is answered by ``Parted``: who has fallen silent would never find out.
 * A ``Join`` of a node that is in the view already is that of a new life: the neighbour goes down and comes up again.
 """
 
@@ -42,6 +43,9 @@ FEWEST_LINKS: Final = 3
 
 REQUESTS_PER_PERIOD: Final = 4
 """How many nodes are asked to become neighbours in one period, one after the other."""
+
+PARTING_PERIODS: Final = 8
+"""For so many periods a node that is no neighbour any more is told so again, until it has answered."""
 
 PATIENCE_PERIODS: Final = 3
 """After so many periods without an answer a request counts as refused; the message may have been lost."""
@@ -130,6 +134,11 @@ class Disconnect(SamplingMessage):
 
 
 @mypyc_attr(acyclic=True)
+class Parted(SamplingMessage):
+    """The sender knows that the receiver is no neighbour any more."""
+
+
+@mypyc_attr(acyclic=True)
 class Request(SamplingMessage):
     """The sender wants to be a neighbour; it is ``urgent`` if it has no other."""
 
@@ -181,6 +190,8 @@ class HyParView(PeerSampling):
         self._asked: i64 = NO_NODE
         self._asked_periods: i64 = 0
         self._tried: list[i64] = []
+        # Whom this node has let go and who has not answered, and how often it was told.
+        self._parting: Final[dict[i64, i64]] = {}
         self._periods: i64 = 0
         # What the last shuffle took from the passive view; the first to be given up for what comes in return.
         self._shuffled: list[i64] = []
@@ -206,7 +217,7 @@ class HyParView(PeerSampling):
     def leave(self) -> None:
         for peer in list(self._active):
             self._remove(peer)
-            self.environment.send(peer, Disconnect(self.me, self.topic))
+            self._part(peer)
         self._stop_asking()
 
     def heard_from(self, sender: i64) -> None:
@@ -226,6 +237,8 @@ class HyParView(PeerSampling):
     def tick(self) -> None:
         self._periods += 1
         self._tried.clear()
+        if len(self._parting) > 0:
+            self.part_again()
         if self._asked != NO_NODE:
             self._asked_periods += 1
             if self._asked_periods >= PATIENCE_PERIODS:
@@ -257,14 +270,22 @@ class HyParView(PeerSampling):
         elif isinstance(message, Connected):
             self._add(sender)
         elif isinstance(message, Disconnect):
-            if sender in self._active:
-                self._remove(sender)
-                self._remember(sender)
-                self._replace()
+            self._let_go_by(sender)
+        elif isinstance(message, Parted):
+            self._parting.pop(sender, None)
         elif isinstance(message, Request):
             self._requested(sender, message)
         elif isinstance(message, Refusal) and sender == self._asked:
             self._stop_asking()
+            self._replace()
+
+    def _let_go_by(self, sender: i64) -> None:
+        """Somebody says that this node is no neighbour of it any more."""
+        self.environment.send(sender, Parted(self.me, self.topic))
+        self._parting.pop(sender, None)
+        if sender in self._active:
+            self._remove(sender)
+            self._remember(sender)
             self._replace()
 
     def _joined(self, newcomer: i64) -> None:
@@ -326,10 +347,11 @@ class HyParView(PeerSampling):
         if len(self._active) >= self._options.capacity:
             evicted = draw_without(self.random, self._active, NO_NODE)
             self._remove(evicted)
-            self.environment.send(evicted, Disconnect(self.me, self.topic))
+            self._part(evicted)
             self._remember(evicted)
         if peer in self._passive:
             self._passive.remove(peer)
+        self._parting.pop(peer, None)
         self._active.append(peer)
         self.connections.hold(peer)
         self.listener.neighbour_up(peer)
@@ -339,7 +361,22 @@ class HyParView(PeerSampling):
         self.connections.release(peer)
         self.listener.neighbour_down(peer)
 
+    def _part(self, peer: i64) -> None:
+        """Tell a node that it is no neighbour any more."""
+        self._parting[peer] = 0
+        self.environment.send(peer, Disconnect(self.me, self.topic))
+
+    def part_again(self) -> bool:
+        for peer, told in list(self._parting.items()):
+            if told >= PARTING_PERIODS:
+                del self._parting[peer]
+            else:
+                self._parting[peer] = told + 1
+                self.environment.send(peer, Disconnect(self.me, self.topic))
+        return len(self._parting) > 0
+
     def lost(self, peer: i64) -> None:
+        self._parting.pop(peer, None)
         if peer in self._passive:
             self._passive.remove(peer)
         if peer == self._asked:

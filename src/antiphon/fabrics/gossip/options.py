@@ -54,7 +54,6 @@ def published_rules() -> Rules:
     return Rules(False, False, False, False, False)
 
 
-@final
 class BrisaOptions:
     """How all nodes of a system behave.
 

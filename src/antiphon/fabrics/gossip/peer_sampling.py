@@ -18,7 +18,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import Message
-from antiphon.kernel.process import Environment
+from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.kernel.randomness import RandomStream
 
 
@@ -89,12 +89,20 @@ class PeerSampling:
         """Up to so many other nodes, drawn from all that this node knows of beyond its neighbours, if there are any."""
         raise NotImplementedError
 
+    def elder(self) -> i64:
+        """A neighbour of whom a newcomer may ask what is past: a random one, unless it is known who came before."""
+        return draw_without(self.random, self.neighbours(), NO_NODE)
+
     def join(self, contact: i64) -> None:
         """Enter the overlay through a node that is in it. To be called again while there is no neighbour."""
         raise NotImplementedError
 
     def leave(self) -> None:
         """Say goodbye to those who would miss this node."""
+
+    def part_again(self) -> bool:
+        """Say goodbye again to those who have not answered; true if there are any."""
+        return False
 
     def tick(self) -> None:
         """A period has passed: do what is done periodically."""

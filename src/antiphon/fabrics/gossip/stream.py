@@ -76,10 +76,14 @@ class Stream:
         self.floor: i64 = 0
         self.gone_at: Final[dict[i64, i64]] = {}
 
+    def is_here(self, sequence: i64) -> bool:
+        """Whether a number was received, or counts as past."""
+        return sequence <= self.complete or sequence in self.beyond
+
     def take(self, publication: Ordered) -> bool:
         """Note a publication that has arrived; false if it came before."""
         sequence = publication.sequence
-        if sequence <= self.complete or sequence in self.beyond:
+        if self.is_here(sequence):
             return False
         self.skip(sequence)
         self.kept[sequence] = publication
@@ -132,6 +136,37 @@ class Stream:
         while number <= last and len(found) < MOST_FETCHED:
             if number not in self.beyond:
                 found = append(found, number)
+            number += 1
+        return found
+
+    def kept_of(self, numbers: vec[i64]) -> list[Ordered]:
+        """What is kept of some numbers."""
+        found: list[Ordered] = []
+        for number in numbers:
+            publication = self.kept.get(number)
+            if publication is not None:
+                found.append(publication)
+        return found
+
+    def gone_before(self, numbers: vec[i64]) -> i64:
+        """The last of some numbers that was here and is not kept, before the first that is; 0 if there is none."""
+        gone: i64 = 0
+        for number in numbers:
+            if number in self.kept:
+                break
+            if self.is_here(number):
+                gone = number
+        return gone
+
+    def kept_after(self, after: i64) -> list[Ordered]:
+        """What is kept of the numbers that follow one, as many as are sent at a time."""
+        found: list[Ordered] = []
+        number = after + 1
+        last = min(self.heard, after + MOST_FETCHED)
+        while number <= last:
+            publication = self.kept.get(number)
+            if publication is not None:
+                found.append(publication)
             number += 1
         return found
 

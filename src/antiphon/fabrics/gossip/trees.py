@@ -74,6 +74,8 @@ class Structure:
         # Periods since others were seen to be ahead, without a word of the parents; -1 if they were not.
         self.behind_for: i64 = -1
         self.orphaned_at: i64 = -1
+        # Whether it was not enough to know the neighbours since then.
+        self.is_lost: bool = False
         # Hard repairs since something new came through, and before which time there is to be no other.
         self.hard_repairs: i64 = 0
         self.next_hard_repair: i64 = 0
@@ -96,9 +98,21 @@ class Repairs:
         self.recovered: i64 = 0
         self.recovery_ticks: i64 = 0
         self.longest_recovery: i64 = 0
+        # Of these, those in which all neighbours had to be asked.
+        self.recovered_hard: i64 = 0
+        self.hard_recovery_ticks: i64 = 0
+
+    def note(self, ticks: i64, is_hard: bool) -> None:
+        """A node that had no parent gets something from a new one."""
+        self.recovered += 1
+        self.recovery_ticks += ticks
+        if ticks > self.longest_recovery:
+            self.longest_recovery = ticks
+        if is_hard:
+            self.recovered_hard += 1
+            self.hard_recovery_ticks += ticks
 
 
-@final
 class Trees:
     """All structures of one topic at one node."""
 
@@ -137,6 +151,17 @@ class Trees:
             if structure.quiet < self._options.patience:
                 total += len(structure.targets)
         return total
+
+    def places(self, patience: i64) -> tuple[vec[i64], list[Position]]:
+        """The structures in use, and where this node is in each; nothing if neighbours do not look at it."""
+        keys = vec[i64]()
+        positions: list[Position] = []
+        if self._options.rules.watches_positions:
+            for structure in self.structures.values():
+                if structure.quiet <= patience:
+                    keys = append(keys, structure.key)
+                    positions.append(structure.position)
+        return keys, positions
 
     # Data.
 
@@ -440,12 +465,9 @@ class Trees:
 
     def _note_recovery(self, structure: Structure) -> None:
         if structure.orphaned_at >= 0:
-            ticks = self._environment.now() - structure.orphaned_at
+            self.repairs.note(self._environment.now() - structure.orphaned_at, structure.is_lost)
             structure.orphaned_at = -1
-            self.repairs.recovered += 1
-            self.repairs.recovery_ticks += ticks
-            if ticks > self.repairs.longest_recovery:
-                self.repairs.longest_recovery = ticks
+            structure.is_lost = False
 
     def _soften(self, structure: Structure) -> None:
         """In a graph: one parent of several has gone; another one is welcome but nothing is interrupted."""
@@ -474,6 +496,7 @@ class Trees:
         structure.base = NOWHERE
         if structure.orphaned_at < 0:
             structure.orphaned_at = self._environment.now()
+        structure.is_lost = True
         self._ask_all(structure)
 
     def _ask_all(self, structure: Structure) -> None:

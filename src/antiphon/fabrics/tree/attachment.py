@@ -1,4 +1,4 @@
-"""Where a broker stands in the tree: failures noticed, new parents found, a new root agreed on.
+"""Where a broker stands in the tree: failures noticed, new parents found.
 
 Follows section 4.2 of the dissertation: the children of a failed broker look for a new parent in their local view, with
 degree limits that give way when nobody has room; the children of a failed root decide who replaces it. What is
@@ -8,12 +8,11 @@ different here, and why it is safe, is argued in ``docs/architecture.md``; in sh
   comes back the same way. A request that meets a broker without a way to the root, or the one that asks, is refused; so
   two parts of the tree that both look for a parent cannot adopt each other.
 * **The root knows whom it can reach.** Losses and attachments are reported upwards on the same links as everything
-  else. While a living broker has no way to the root, the root is *incomplete*; when the last one has, it begins a new
-  **epoch** and sends the tree round. Total publications are completed in complete epochs only (``totals.py``).
-* **No election messages.** All that know the same epoch agree on who follows the root (``Overlay.successors``). Those
-  that know different epochs find out by refusals and claims; the later epoch wins.
+  else. What the root makes of it is in ``reign.py``.
+* **No election messages.** All that know the same epoch agree on who follows the root (``Overlay.successors``).
 
-Failures are crashes, told by ``peer_lost`` and taken at their word.
+Without a quorum failures are crashes, told by ``peer_lost`` and taken at their word. With one, who is lost may be found
+again, and a broker believes only what it has seen itself.
 """
 
 from __future__ import annotations
@@ -25,18 +24,15 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import (
     Attached,
-    Begun,
-    Claim,
     Goodbye,
     Hello,
-    Install,
     Join,
     Lost,
     ParentAnswer,
     ParentRequest,
     Ready,
 )
-from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -46,7 +42,10 @@ COLLECT: Final[i64] = 2
 CLAIM: Final[i64] = 3
 CHANGE: Final[i64] = 4
 GIVE_UP: Final[i64] = 5
-"""Names of timers."""
+"""Names of timers, of all parts."""
+
+DOUBLINGS_AT_MOST: Final[i64] = 6
+"""So often the time between two questions is doubled while there is no answer."""
 
 NO_EPOCH: Final[i64] = 0
 """A newcomer's: its tree is those whom it may ask for a place in the real one."""
@@ -54,13 +53,14 @@ NO_EPOCH: Final[i64] = 0
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Attachment(Process):
-    """The part of a broker that keeps it in the tree."""
+    """The part of a broker that finds it a place in the tree."""
 
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
         super().__init__(environment)
         self.options: Final[TreeOptions] = options
         # The latest epoch that this broker has heard of, and the one that it has been told to begin.
         self.overlay: Overlay = overlay
+        self.current: Overlay = overlay
         self.epoch: i64 = overlay.epoch
         self.parent: i64 = overlay.parents.get(self.me, NO_NODE)
         self.is_root: bool = overlay.root == self.me
@@ -79,26 +79,22 @@ class Attachment(Process):
         # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
         self.known: set[int] = {*overlay.parents, *overlay.absent}
         self._given_up: set[int] = set()
-        self._highest: i64 = overlay.epoch
+        self.highest: i64 = overlay.epoch
         self.council: Council = overlay.council
         # Whether total publications are completed in this epoch.
         self.can_order: bool = overlay.can_order
-        # The timers that run out when the council is to be changed, and when those who are absent are given up.
-        self._change: i64 = -1
-        self._give_up: i64 = -1
-        # The children that have begun this epoch, with all below them.
-        self._begun: set[int] = set()
         # As root: whether all living brokers have a way here, in the current epoch.
         self.is_complete: bool = True
         # The search for a parent: who was asked, and who is left to be asked.
         self._attempt: i64 = 0
         self._first_attempt: i64 = 1
         self._asked: i64 = NO_NODE
-        self._candidates: list[int] = []
-        self._tried: set[int] = set()
+        self.candidates: list[int] = []
+        self.tried: set[int] = set()
         self._is_forced: bool = False
         self._patience: i64 = -1
-        self._is_claiming: bool = False
+        # How often its time of waiting for answers has been doubled.
+        self._doublings: i64 = 0
 
     def start(self) -> None:
         if self.parent != NO_NODE:
@@ -107,7 +103,7 @@ class Attachment(Process):
             self.environment.watch(child)
         if self.overlay.epoch == NO_EPOCH:
             # A newcomer knows nothing but whom to ask.
-            self._search()
+            self.search()
 
     # What the parts above add.
 
@@ -129,26 +125,18 @@ class Attachment(Process):
         """A child asks for a topic."""
         raise NotImplementedError
 
-    def began_epoch(self) -> None:
-        """All living brokers are in one tree, as far as the root knows."""
+    def look_for_missing(self) -> None:
+        """As root: see who has no way here."""
+        raise NotImplementedError
+
+    def learn(self, overlay: Overlay, council: Council) -> None:
+        """Take over what another broker knows of the tree, if it is later than what is known here."""
+        raise NotImplementedError
 
     def became_root(self) -> None:
         """This broker takes over."""
 
     # Failures.
-
-    def peer_found(self, peer: i64) -> None:
-        """Somebody can be reached again, after a partition; where failures are taken at their word it is too late."""
-        if not self.options.quorum:
-            return
-        self.dead.discard(peer)
-        if peer in self._given_up:
-            self._given_up.remove(int(peer))
-            self.known.add(int(peer))
-        if self.is_root and peer in self.known and peer not in self.reached():
-            self.is_complete = False
-            self._look_for_missing()
-            self.environment.send(peer, Claim(self.me, self._champion(), self.overlay))
 
     def peer_lost(self, peer: i64) -> None:
         self.dead.add(peer)
@@ -158,13 +146,13 @@ class Attachment(Process):
             self.parent = NO_NODE
             self._must_say_ready = False
             self.parent_gone()
-            self._search()
+            self.search()
         elif self.parent == NO_NODE and not self.is_root:
             if peer == self._asked:
                 self._ask_next()
             self._consider_succession()
         if self.is_root:
-            self._look_for_missing()
+            self.look_for_missing()
 
     def _lose_child(self, child: i64) -> None:
         below = self.children.pop(child)
@@ -200,9 +188,7 @@ class Attachment(Process):
             self.environment.send(self.parent, self._lost(lost.source, lost.orphans))
         elif self.is_root:
             self.is_complete = False
-            self._look_for_missing()
-
-    # The root: who is missing, and when an epoch begins.
+            self.look_for_missing()
 
     def reached(self) -> dict[int, int]:
         """All brokers below this one that have a way here, with their parents."""
@@ -213,178 +199,20 @@ class Attachment(Process):
                 found.update(below)
         return found
 
-    def _missing(self) -> list[int]:
-        reached = self.reached()
-        awaited = self.known if self.options.quorum else self.overlay.parents
-        return [
-            broker
-            for broker in sorted(awaited)
-            if broker != self.me and broker not in reached and broker not in self.dead
-        ]
-
-    def _look_for_missing(self) -> None:
-        """Begin an epoch if everybody who lives has a way here; else watch those who have none."""
-        if self.is_complete:
-            return
-        missing = self._missing()
-        if not missing:
-            self._begin_epoch(self._next_overlay(self.council))
-            return
-        for broker in missing:
-            self.environment.watch(broker)
-        if not self._is_claiming:
-            self._is_claiming = True
-            self.environment.set_timer(self.options.patience_ticks, CLAIM)
-
-    def _next_overlay(self, council: Council) -> Overlay:
-        """The tree as it is now, in an epoch that nobody else begins."""
-        parents = {int(self.me): int(NO_NODE), **self.reached()}
-        if not self.options.quorum:
-            return Overlay(self.overlay.epoch + 1, self.me, parents)
-        members = set(parents)
-        self.known |= members
-        epoch = (((self._highest >> ROOT_BITS) + 1) << ROOT_BITS) + self.me
-        absent = sorted(self.known - members)
-        return Overlay(epoch, self.me, parents, absent, council, council.is_held_by(members))
-
-    def _begin_epoch(self, overlay: Overlay) -> None:
-        if self.options.quorum:
-            self.known = {*overlay.parents, *overlay.absent}
-        else:
-            self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
-        self.overlay = overlay
-        self.epoch = overlay.epoch
-        self._highest = max(self._highest, overlay.epoch)
-        self.council = self.council.merged(overlay.council)
-        self.can_order = overlay.can_order
-        self.is_complete = True
-        self._begun = set()
-        for child in self.children:
-            self.environment.send(child, Install(overlay))
-        self.began_epoch()
-        if self.options.quorum:
-            self._say_begun()
-        if self.is_root and overlay.absent:
-            for broker in overlay.absent:
-                self.environment.watch(broker)
-            self.environment.cancel_timer(self._give_up)
-            self._give_up = self.environment.set_timer(self.options.absence_ticks, GIVE_UP)
-
-    def _give_up_absent(self) -> None:
-        """Those who have been away since the epoch began are waited for no longer."""
-        if self.is_root and self.is_complete and self.overlay.absent:
-            self.known.difference_update(self.overlay.absent)
-            self._given_up.update(self.overlay.absent)
-            self._begin_epoch(self._next_overlay(self.council))
-
-    # The council.
-
-    def _receive_begun(self, child: i64, begun: Begun) -> None:
-        if begun.epoch == self.epoch and child in self.children:
-            self._begun.add(int(child))
-            self._say_begun()
-
-    def _say_begun(self) -> None:
-        """Tell the root when all below have begun the epoch; the root then changes the council if it has to."""
-        if any(below is not None and child not in self._begun for child, below in self.children.items()):
-            return
-        if self.parent != NO_NODE:
-            self.environment.send(self.parent, Begun(self.epoch))
-        elif self.is_root and self.is_complete and self.can_order:
-            self._change_council()
-
-    def _change_council(self) -> None:
-        """All have begun the epoch: agree on what it proposed, or let some time pass and propose something."""
-        members = set(self.overlay.parents)
-        proposal = self.overlay.council
-        if proposal.is_exactly(members):
-            return
-        if sorted(members) in proposal.bodies:
-            self._begin_epoch(self._next_overlay(proposal.followed_by(members)))
-        elif self.options.council_ticks > 0:
-            self.environment.cancel_timer(self._change)
-            self._change = self.environment.set_timer(self.options.council_ticks, CHANGE)
-
-    def _propose_council(self) -> None:
-        """Propose all that are here as the council."""
-        members = set(self.overlay.parents)
-        is_settled = self.is_root and self.is_complete and self.can_order and members == {int(self.me), *self.reached()}
-        if is_settled and sorted(members) not in self.council.bodies:
-            self._begin_epoch(self._next_overlay(self.council.proposing(members)))
-
-    def _learn(self, overlay: Overlay, council: Council) -> None:
-        """Take over what another broker knows of the tree, if it is later than what is known here."""
-        if self.options.quorum:
-            self.known.update(overlay.parents)
-            self.known.update(overlay.absent)
-            self.council = self.council.merged(council)
-            self._highest = max(self._highest, overlay.epoch)
-        if overlay.is_later_than(self.overlay):
-            self.overlay = overlay
-
-    def _claim(self) -> None:
-        """Tell those who have not come that somebody is there."""
-        self._is_claiming = self.is_root and not self.is_complete
-        if not self._is_claiming:
-            return
-        for broker in self._missing():
-            self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
-        self.environment.set_timer(self.options.patience_ticks, CLAIM)
-
-    def _receive_claim(self, sender: i64, claim: Claim) -> None:
-        if claim.source == self.me or claim.source in self.dead:
-            return
-        if self.parent != NO_NODE:
-            # Whoever speaks for this part of the tree must know.
-            self.environment.send(self.parent, claim)
-        elif not self.is_root:
-            if claim.source not in self._tried:
-                self._candidates.insert(0, int(claim.source))
-        elif self._gives_way_to(claim):
-            self.is_root = False
-            # Else this broker would still think that nobody else can be the root.
-            self._learn(claim.overlay, claim.overlay.council)
-            self.parent_gone()
-            self._search()
-            self._candidates.insert(0, int(claim.source))
-        else:
-            self.environment.send(claim.source, Claim(self.me, self._champion(), self.overlay))
-
-    def _gives_way_to(self, claim: Claim) -> bool:
-        """Between two who both think that they are the root, the one who knows the later epoch stays.
-
-        Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
-        """
-        if claim.overlay.epoch != self.overlay.epoch:
-            return claim.overlay.is_later_than(self.overlay)
-        successors = self.overlay.successors(self.options.total_degree)
-        places = {broker: place for place, broker in enumerate(successors)}
-        mine, other = self._champion(), int(claim.champion)
-        # After a partition neither need be in the tree that both have heard of.
-        return (places.get(other, len(places)), other) < (places.get(mine, len(places)), mine)
-
-    def _champion(self) -> int:
-        """The first of the successors that is this broker or below it."""
-        mine = self.reached()
-        for broker in self.overlay.successors(self.options.total_degree):
-            if broker == self.me or broker in mine:
-                return broker
-        return int(self.me)
-
     # The search for a parent.
 
-    def _search(self) -> None:
+    def search(self) -> None:
         """Look for a parent: in the local view first, then among all brokers."""
         overlay = self.overlay
         view = overlay.neighbourhood(self.me, self.options.max_hops, self.options.ancestors_first)
         everybody = self.known if self.options.quorum else overlay.parents
         others = [broker for broker in sorted(everybody) if broker not in view]
         mine = self.reached()
-        self._candidates = [
+        self.candidates = [
             broker for broker in view + others if broker != self.me and broker not in mine and broker not in self.dead
         ]
         self._asked = NO_NODE
-        self._tried = set()
+        self.tried = set()
         if overlay.root != NO_NODE and overlay.root not in self.dead:
             self.environment.watch(overlay.root)
         if not self._consider_succession():
@@ -409,9 +237,9 @@ class Attachment(Process):
         self.is_complete = False
         self._first_attempt = self._attempt + 1
         self._stop_asking()
-        self._candidates = []
+        self.candidates = []
         self.became_root()
-        self._look_for_missing()
+        self.look_for_missing()
 
     def _stop_asking(self) -> None:
         self._asked = NO_NODE
@@ -423,27 +251,29 @@ class Attachment(Process):
         """Ask the next candidate; after the last wait, and begin again, this time to be accepted in any case."""
         self._stop_asking()
         mine = self.reached()
-        while self._candidates:
-            candidate = self._candidates.pop(0)
+        while self.candidates:
+            candidate = self.candidates.pop(0)
             if candidate not in self.dead and candidate not in mine:
                 self._attempt += 1
                 self._asked = candidate
-                self._tried.add(candidate)
+                self.tried.add(candidate)
                 self.environment.watch(candidate)
                 self.environment.send(candidate, ParentRequest(self.me, self._attempt, self._is_forced, []))
                 break
         else:
             self._is_forced = True
-        self._patience = self.environment.set_timer(self.options.patience_ticks, PATIENCE)
+        self._patience = self.environment.set_timer(self.options.patience_ticks << self._doublings, PATIENCE)
 
     def _patience_ends(self) -> None:
         self._patience = -1
         if self.parent == NO_NODE and not self.is_root:
-            if self._candidates:
+            if self.candidates:
                 self._ask_next()
             else:
                 self._is_forced = True
-                self._search()
+                # Answers may take longer than expected, and asking again makes them no faster.
+                self._doublings = min(self._doublings + 1, DOUBLINGS_AT_MOST)
+                self.search()
 
     def _has_room_for(self, orphan: i64) -> bool:
         neighbours = len(self.children) + (0 if self.is_root else 1)
@@ -494,7 +324,7 @@ class Attachment(Process):
             return
         if sender in self.dead:
             return
-        self._learn(answer.overlay, answer.overlay.council)
+        self.learn(answer.overlay, answer.overlay.council)
         # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
         is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
         if answer.is_granted:
@@ -509,15 +339,16 @@ class Attachment(Process):
 
     def _attach_to(self, parent: i64, attempt: i64) -> None:
         self._stop_asking()
-        self._candidates = []
+        self.candidates = []
         self._is_forced = False
+        self._doublings = 0
         self._first_attempt = self._attempt + 1
         self.parent = parent
         self.environment.watch(parent)
         # Those below that the root has not heard of go with this broker.
         self._news = []
         self._must_say_ready = True
-        hello = Hello(self.me, attempt, self.reached(), self.overlay, self.council, self._highest, self.joins())
+        hello = Hello(self.me, attempt, self.reached(), self.overlay, self.council, self.highest, self.joins())
         self.environment.send(parent, hello)
         self.pass_on_news()
 
@@ -559,18 +390,14 @@ class Attachment(Process):
             self._must_say_ready = False
             self.environment.send(self.parent, Ready(self.me, 0))
         for attached in news:
-            self._learn(attached.overlay, attached.council)
-            self._highest = max(self._highest, attached.epoch)
+            self.learn(attached.overlay, attached.council)
+            self.highest = max(self.highest, attached.epoch)
             if self.parent != NO_NODE:
                 self.environment.send(self.parent, attached)
             elif self.is_root:
                 self.is_complete = False
         if news and self.is_root:
-            self._look_for_missing()
-
-    def _receive_install(self, sender: i64, install: Install) -> None:
-        if sender == self.parent and install.overlay.epoch > self.epoch:
-            self._begin_epoch(install.overlay)
+            self.look_for_missing()
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, ParentRequest):
@@ -585,12 +412,6 @@ class Attachment(Process):
             self._receive_ready(sender)
         elif isinstance(message, Lost):
             self._receive_lost(sender, message)
-        elif isinstance(message, Install):
-            self._receive_install(sender, message)
-        elif isinstance(message, Claim):
-            self._receive_claim(sender, message)
-        elif isinstance(message, Begun):
-            self._receive_begun(sender, message)
         else:
             assert isinstance(message, Goodbye), "brokers send each other nothing else"
             self._receive_goodbye(sender, message)
@@ -603,12 +424,6 @@ class Attachment(Process):
     def expire(self, name: i64) -> None:
         if name == PATIENCE:
             self._patience_ends()
-        elif name == CLAIM:
-            self._claim()
-        elif name == CHANGE:
-            self._propose_council()
-        elif name == GIVE_UP:
-            self._give_up_absent()
 
     def unfinished(self) -> i64:
         searching = 1 if self.parent == NO_NODE and not self.is_root else 0

@@ -54,7 +54,7 @@ class TreeBroker(Totals):
         chosen = self.options.strength if order == UNSPECIFIED else order
         if chosen != TOTAL or self.can_order:
             return None
-        absent = ", ".join(str(broker) for broker in self.overlay.absent)
+        absent = ", ".join(str(broker) for broker in self.current.absent)
         return (
             f"this part of the tree cannot order totally: brokers {absent} cannot be reached, and without them there "
             f"is no majority; publish in another order, or wait until they are back"

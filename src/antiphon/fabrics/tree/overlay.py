@@ -58,7 +58,7 @@ class Overlay:
         root: i64,
         parents: dict[int, int],
         absent: list[int] | None = None,
-        council: Council = NOBODY,
+        council: Council | None = None,
         can_order: bool = True,
     ) -> None:
         self.epoch: Final[i64] = epoch
@@ -68,7 +68,8 @@ class Overlay:
         # Brokers that nobody can reach and that are waited for: what they lack is kept.
         self.absent: Final[list[int]] = absent or []
         # Whose majorities were needed, and whether they were there: total publications are completed if so.
-        self.council: Final[Council] = council
+        # A default that is no literal would leave the compiled constructor without a signature, which hosts read.
+        self.council: Final[Council] = NOBODY if council is None else council
         self.can_order: Final[bool] = can_order
 
     def is_later_than(self, other: Overlay) -> bool:

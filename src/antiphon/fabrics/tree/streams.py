@@ -18,7 +18,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.attachment import COLLECT, Attachment
+from antiphon.fabrics.tree.attachment import COLLECT
 from antiphon.fabrics.tree.messages import (
     Carry,
     Collect,
@@ -33,13 +33,14 @@ from antiphon.fabrics.tree.messages import (
     Stable,
 )
 from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.reign import Reign
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Streams(Attachment):
+class Streams(Reign):
     """The part of a broker that hands on what is published."""
 
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
@@ -128,7 +129,7 @@ class Streams(Attachment):
     def _settle(self, topic: Topic) -> None:
         """The topic is here, and nothing of it will be skipped any more: tell those who wait for it."""
         if not topic.is_carried:
-            topic.is_apart = len(self.overlay.absent) > 0
+            topic.is_apart = len(self.current.absent) > 0
         topic.is_carried = True
         topic.is_settled = True
         if topic.children:
@@ -274,7 +275,7 @@ class Streams(Attachment):
 
     def began_epoch(self) -> None:
         self._round = 0
-        if not self.overlay.absent:
+        if not self.current.absent:
             for topic in self.topics.values():
                 topic.is_apart = False
         if self.is_root and not self._collects:
@@ -289,7 +290,7 @@ class Streams(Attachment):
     def _start_round(self) -> None:
         self._collects = False
         # While somebody is waited for nothing is forgotten, and what everybody else has got is known.
-        is_final = not self.overlay.absent
+        is_final = not self.current.absent
         names = [
             int(topic.name) for topic in self.topics.values() if topic.items and (is_final or not topic.is_agreed())
         ]
@@ -338,7 +339,7 @@ class Streams(Attachment):
         if self.parent != NO_NODE:
             self.environment.send(self.parent, Report(self.me, number, self.epoch, self._reported))
         elif self.is_root and self.is_complete:
-            self._spread_stable(Stable(self._reported, not self.overlay.absent))
+            self._spread_stable(Stable(self._reported, not self.current.absent))
 
     def _spread_stable(self, stable: Stable) -> None:
         for child in self.children:

@@ -1,0 +1,286 @@
+"""The dissemination component of EpTO: balls of events, relayed until everybody has them.
+
+Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
+often it had been relayed when it came last. A ball is built from the slots that are to be relayed, and read into them.
+Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is
+looked at for every entry and in every round lies in flat arrays by slot, and events themselves are touched only when
+something happens to them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.gossip.epto_messages import Ball, Stamped, Wanted
+from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto_order import DONE, Known, Ordering
+from antiphon.fabrics.gossip.epto_payloads import PayloadStore
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.kernel.integer_map import IntegerMap
+from antiphon.kernel.message import publication_key
+from antiphon.kernel.process import Environment
+
+NOT_IN_BALL: Final[i64] = -1
+UNBORN: Final[i64] = 1 << 60
+"""Of an event that the ordering component has not been told of."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Listener:
+    """Whoever wants to be told of events before they are delivered."""
+
+    def heard(self, publication: Stamped) -> None:
+        """An event has come; it may take long until it is delivered.
+
+        What has been forgotten since it was delivered may come again.
+        """
+
+
+@final
+class Dissemination:
+    """The balls of one node, and the ordering component that they feed. ``fanout`` and ``ttl`` may change."""
+
+    def __init__(
+        self, environment: Environment, topic: i64, options: EptoOptions, is_founder: bool, listener: Listener
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._listener: Final[Listener] = listener
+        self._persists: Final[bool] = options.persists
+        self._digests: Final[bool] = options.digests
+        self._patience: Final[i64] = options.patience
+        self._ages: Final[i64] = 2 if options.is_logical else 1
+        self.ordering: Final[Ordering] = options.new_ordering(environment, topic, is_founder)
+        self.payloads: Final[PayloadStore] = PayloadStore(environment, topic, options)
+        self.fanout: i64 = options.fanout
+        self.ttl: i64 = options.ttl
+        self.round: i64 = 0
+        # What this node knows of, by slot; a slot is free again when its event is done and in no ball.
+        self._slot_of: Final[IntegerMap] = IntegerMap()
+        self._known: Final[list[Known | None]] = []
+        self._publications: Final[list[Stamped | None]] = []
+        self._names: vec[i64] = vec[i64]()
+        self._stamps: vec[i64] = vec[i64]()
+        self._hops: vec[i64] = vec[i64]()
+        self._born: vec[i64] = vec[i64]()
+        self._is_done: vec[i64] = vec[i64]()
+        self._free: Final[list[i64]] = []
+        self._in_ball: list[i64] = []
+        # Counted for measurements.
+        self.balls_sent: i64 = 0
+        self.entries_sent: i64 = 0
+        self.largest_ball: i64 = 0
+        self.heard_in_round: i64 = 0
+
+    def is_idle(self) -> bool:
+        """Whether nothing is to be relayed or ordered."""
+        return len(self._in_ball) == 0 and self.ordering.count() == 0
+
+    def slots(self) -> i64:
+        """For how many events there is room; what was delivered and is relayed no more takes none."""
+        return len(self._known)
+
+    def broadcast(self, event: Stamped) -> None:
+        """An event of this node begins."""
+        self._put_in_ball(self._learn(publication_key(event.source, event.sequence), event.stamp, event), 0)
+
+    def take(self, sender: i64, ball: Ball) -> None:
+        """A ball has come: what is to be relayed again goes into the next one."""
+        if not ball.whole:
+            for publication in ball.publications:
+                self.fill(publication)
+        names, hops = ball.names, ball.hops
+        slots, relayed = self._slot_of, self._hops
+        ttl = self.ttl
+        count: i64 = len(names)
+        position: i64 = 0
+        while position < count:
+            slot = slots.get(names[position], -1)
+            # Nearly every entry is known and no older than here.
+            if slot < 0 or hops[position] > relayed[slot]:
+                if slot < 0:
+                    if hops[position] >= ttl and self.ordering.is_past(names[position], ball.stamps[position]):
+                        position += 1
+                        continue
+                    whole = ball.publications[position] if ball.whole else None
+                    slot = self._learn(names[position], ball.stamps[position], whole)
+                    relayed = self._hops
+                if hops[position] < ttl:
+                    self._put_in_ball(slot, hops[position])
+                elif self.round + 1 - hops[position] < self._born[slot]:
+                    self._offer(slot, self.round + 1 - hops[position])
+                    if self._is_done[slot] != 0 and relayed[slot] == NOT_IN_BALL:
+                        self._forget(slot)
+            position += 1
+        self.payloads.ask(sender)
+
+    def _learn(self, name: i64, stamp: i64, publication: Stamped | None) -> i64:
+        """A slot for an event that has not been known here, or is not any more."""
+        if publication is None:
+            publication = self.payloads.lookup(name)
+        event = Known(name, stamp, publication)
+        slot: i64
+        if len(self._free) > 0:
+            slot = self._free.pop()
+            self._known[slot] = event
+            self._publications[slot] = publication
+            self._names[slot] = name
+            self._stamps[slot] = stamp
+            self._hops[slot] = NOT_IN_BALL
+            self._born[slot] = UNBORN
+            self._is_done[slot] = 0
+        else:
+            slot = len(self._known)
+            self._known.append(event)
+            self._publications.append(publication)
+            self._names = append(self._names, name)
+            self._stamps = append(self._stamps, stamp)
+            self._hops = append(self._hops, NOT_IN_BALL)
+            self._born = append(self._born, UNBORN)
+            self._is_done = append(self._is_done, 0)
+        self._slot_of.put(name, slot)
+        if publication is not None:
+            self.payloads.has(publication)
+            self._listener.heard(publication)
+        else:
+            self.payloads.lacks(name)
+        if stamp > self.ordering.last_stamp:
+            self.heard_in_round += 1
+        return slot
+
+    def _put_in_ball(self, slot: i64, hops: i64) -> None:
+        if self._hops[slot] == NOT_IN_BALL:
+            self._in_ball.append(slot)
+        self._hops[slot] = hops
+
+    def _offer(self, slot: i64, born: i64) -> None:
+        """Tell the ordering component of an event, or that it is older than was known."""
+        self._born[slot] = born
+        event = self._known[slot]
+        assert event is not None, "a slot in use has an event"
+        self.ordering.offer(event, born)
+        if event.state == DONE:
+            self._is_done[slot] = 1
+
+    def _forget(self, slot: i64) -> None:
+        event = self._known[slot]
+        assert event is not None, "a slot in use has an event"
+        if event.publication is None:
+            self.payloads.given_up(event.name)
+        self._slot_of.remove(event.name)
+        self._known[slot] = None
+        self._publications[slot] = None
+        self._hops[slot] = NOT_IN_BALL
+        self._free.append(slot)
+
+    def run_round(self, sampling: PeerSampling) -> None:
+        """Count the relays, send the ball, order, deliver."""
+        self.round += 1
+        if len(self._in_ball) > 0:
+            self._send(self._next_ball(), sampling.sample(self.fanout))
+        self._order()
+        if self._digests:
+            self.payloads.round_passed(self.round, sampling)
+
+    def _next_ball(self) -> Ball:
+        """All that is to be relayed, one relay older."""
+        count = len(self._in_ball)
+        names = vec[i64](capacity=count)
+        stamps = vec[i64](capacity=count)
+        counts = vec[i64](capacity=count)
+        carried: list[Stamped] = []
+        whole = not self._digests
+        latest: i64 = 0
+        for slot in self._in_ball:
+            hops = self._hops[slot] + 1
+            self._hops[slot] = hops
+            names = append(names, self._names[slot])
+            stamps = append(stamps, self._stamps[slot])
+            counts = append(counts, hops)
+            latest = max(latest, self._stamps[slot])
+            # Where balls name events, the payload goes with the first relay, which is the publisher's own.
+            if whole or hops == 1:
+                publication = self._publications[slot]
+                assert publication is not None, "whole balls and own events have their payload"
+                carried.append(publication)
+        return Ball(self._me, self._topic, names, stamps, counts, carried, whole, latest)
+
+    def _send(self, ball: Ball, peers: list[i64]) -> None:
+        size: i64 = len(ball.names)
+        for peer in peers:
+            self._environment.send(peer, ball)
+        self.balls_sent += len(peers)
+        self.entries_sent += size * len(peers)
+        self.payloads.count_sent(ball.publications, len(peers))
+        self.largest_ball = max(self.largest_ball, size)
+
+    def _order(self) -> None:
+        """Hand the ball to the ordering component, deliver what it lets go, and see what stays in the next ball."""
+        relayed = self._in_ball
+        self._in_ball = []
+        for slot in relayed:
+            born = self.round - self._hops[slot]
+            if born < self._born[slot]:
+                self._offer(slot, born)
+        latest_birth = self.round - self._ages * self.ttl - 1
+        self._deliver(latest_birth)
+        for slot in relayed:
+            if self._persists and self._hops[slot] < self.ttl:
+                self._in_ball.append(slot)
+                continue
+            self._hops[slot] = NOT_IN_BALL
+            if self._is_done[slot] != 0:
+                self._forget(slot)
+
+    def _deliver(self, latest_birth: i64) -> None:
+        while True:
+            for event in self.ordering.release(latest_birth):
+                publication = event.publication
+                assert publication is not None, "only what is complete is delivered"
+                self._done(event)
+                self._environment.deliver(publication)
+            stuck = self.ordering.next() if self._digests else None
+            if stuck is None or stuck.born > latest_birth - self._patience or stuck.publication is not None:
+                break
+            self.ordering.give_up(stuck)
+            self._done(stuck)
+
+    def _done(self, event: Known) -> None:
+        """An event has left the ordering component; unless it is in a ball its slot is free."""
+        slot = self._slot_of.get(event.name, -1)
+        assert slot >= 0, "an event that waits is known"
+        self._is_done[slot] = 1
+        if self._hops[slot] == NOT_IN_BALL:
+            self._forget(slot)
+
+    # Payloads that do not travel with balls.
+
+    def fill(self, publication: Stamped) -> None:
+        """A payload has come."""
+        name = publication_key(publication.source, publication.sequence)
+        slot = self._slot_of.get(name, -1)
+        if slot < 0:
+            # It came before the entry of the same ball was looked at.
+            self.payloads.has(publication)
+            return
+        event = self._known[slot]
+        if event is not None and event.publication is None and event.stamp == publication.stamp:
+            event.publication = publication
+            self._publications[slot] = publication
+            self.payloads.has(publication)
+            self._listener.heard(publication)
+
+    def answer(self, sender: i64, message: Wanted) -> None:
+        """Somebody lacks payloads: what is here goes back, and what is on its way here will follow."""
+        found: list[Stamped] = []
+        for name in message.names:
+            publication = self.payloads.lookup(name)
+            if publication is not None:
+                found.append(publication)
+            elif self._slot_of.get(name, -1) >= 0:
+                self.payloads.remember(name, sender)
+        self.payloads.give(sender, found)

@@ -1,0 +1,284 @@
+"""Plumtree: a tree of eager links in an epidemic overlay, and announcements on all the others.
+
+Leitão, Pereira and Rodrigues (2007), "Epidemic Broadcast Trees", over HyParView. The thesis of M. Matos argues about it
+(section 4.4) and never measures it. As in BRISA the first publication floods the overlay, and whoever gets a copy too
+many tells its sender to stop (*prune*). Unlike in BRISA both ends of a link then hold it for *lazy*: it still carries
+the name of every publication. Who hears of one that it lacks waits for ``graft_after`` ticks; if it has not come by
+then the link on which it was announced is made eager again and the publication is asked for (*graft*), then that of the
+next who announced it, and so on. So a tree heals by what is missing, and not by what is known about neighbours: it
+needs no paths, and pays with a message per link and publication.
+
+The tree may be one for all publishers or one for each (``per_source``), as the thesis discusses.
+
+Where this departs from the paper: the wait before the second graft is as long as before the first. Announcements are
+sent at once, each for itself. Trees are not reshaped when an announcement shows a shorter way. Topics, newcomers,
+silence, orders and recovery on links that lose messages are as for BRISA (:mod:`antiphon.fabrics.gossip.group`); with
+``recovers=False`` there are announcements alone, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.hyparview import HyParViewOptions
+from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, structure_key
+from antiphon.fabrics.gossip.options import BrisaOptions, Rules
+from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.trees import Structure, Trees
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import Ordered
+
+
+class PlumtreeOptions(BrisaOptions):
+    """What is announced and has not come after ``graft_after`` ticks is asked for."""
+
+    def __init__(
+        self,
+        view: HyParViewOptions | None = None,
+        graft_after: i64 = 500,
+        per_source: bool = False,
+        contacts: Sequence[int] = (0,),
+        order: str = "causal",
+        mixed: bool = False,
+        period: i64 = 1000,
+        patience: i64 = 8,
+        keep: i64 = 64,
+        buffer: i64 = 1024,
+        join_window: i64 = 2000,
+        recovers: bool = True,
+    ) -> None:
+        if graft_after < 1:
+            raise UsageError(
+                f"after {graft_after} ticks nothing can have come; let graft_after be longer than a copy may be late, "
+                "for example 500"
+            )
+        super().__init__(
+            view,
+            contacts,
+            order,
+            mixed,
+            period=period,
+            patience=patience,
+            keep=keep,
+            buffer=buffer,
+            join_window=join_window,
+            rules=Rules(False, False, False, False, recovers),
+        )
+        self.graft_after: Final[i64] = graft_after
+        self.per_source: Final[bool] = per_source
+
+
+@mypyc_attr(acyclic=True)
+class Announce(Message):
+    """The sender has a publication (*IHAVE*)."""
+
+
+@mypyc_attr(acyclic=True)
+class Graft(Fetch):
+    """The sender lacks a publication, and wants from now on what comes through a tree."""
+
+    def __init__(self, source: i64, topic: i64, numbers: vec[i64], key: i64) -> None:
+        super().__init__(source, topic, numbers)
+        self.key: Final[i64] = key
+
+
+@final
+class Announced:
+    """A publication that others have announced: who has not been asked yet, and when the next is to be asked."""
+
+    def __init__(self, deadline: i64, peer: i64) -> None:
+        self.deadline: i64 = deadline
+        self.peers: Final[list[i64]] = [peer]
+
+
+class EagerTrees(Trees):
+    """The trees of eager links. The targets of a structure are its eager links; all other neighbours are lazy."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: PlumtreeOptions,
+        neighbours: list[i64],
+        streams: dict[i64, Stream],
+    ) -> None:
+        super().__init__(environment, topic, options, neighbours, streams)
+        self._per_source: Final[bool] = options.per_source
+        self._graft_after: Final[i64] = options.graft_after
+        # In the order of their deadlines.
+        self._announced: Final[dict[i64, Announced]] = {}
+        self._is_waiting: bool = False
+        self.grafts: i64 = 0
+
+    def key_of(self, source: i64) -> i64:
+        """The tree of a source."""
+        return structure_key(source, 0) if self._per_source else 0
+
+    # Publications.
+
+    def begin(self, publication: Ordered) -> None:
+        structure = self.structure(self.key_of(publication.source))
+        structure.position = Position(vec[i64](), 0)
+        self._push(structure, publication, NO_NODE)
+
+    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+        structure = self.structure(data.key)
+        structure.quiet = 0
+        if not is_new:
+            if sender in structure.targets:
+                structure.targets.remove(sender)
+            self._environment.send(sender, Deactivate(data.key, self._topic))
+            return
+        self._make_eager(structure, sender)
+        structure.parents.clear()
+        structure.parents.append(sender)
+        structure.position = Position(vec[i64](), data.position.depth + 1)
+        self._push(structure, data.publication, sender)
+
+    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+        self._push(self.structure(self.key_of(publication.source)), publication, sender)
+
+    def _push(self, structure: Structure, publication: Ordered, sender: i64) -> None:
+        self._announced.pop(publication_key(publication.source, publication.sequence), None)
+        data = Data(publication, structure.key, structure.position, False)
+        announce = Announce(publication.source, publication.sequence, self._topic)
+        for peer in self._neighbours:
+            if peer != sender:
+                self._environment.send(peer, data if peer in structure.targets else announce)
+
+    # Announcements.
+
+    def announced(self, sender: i64, source: i64, sequence: i64) -> None:
+        """Somebody has a publication that is missing here."""
+        key = publication_key(source, sequence)
+        known = self._announced.get(key)
+        if known is not None:
+            known.peers.append(sender)
+            return
+        self._announced[key] = Announced(self._environment.now() + self._graft_after, sender)
+        self._wait()
+
+    def _wait(self) -> None:
+        """Look again when the first announcement is old enough."""
+        if self._is_waiting:
+            return
+        for first in self._announced.values():
+            self._is_waiting = True
+            self._environment.set_timer(max(1, first.deadline - self._environment.now()), ~self._topic)
+            return
+
+    def expire(self) -> None:
+        """Ask for what was announced long enough ago; if it does not come, the next time somebody else."""
+        self._is_waiting = False
+        now = self._environment.now()
+        due: list[i64] = []
+        for key, announced in self._announced.items():
+            if announced.deadline > now:
+                break
+            due.append(key)
+        for key in due:
+            announced = self._announced.pop(key)
+            self._graft(key & SOURCE_MASK, key >> SOURCE_BITS, announced.peers)
+            if len(announced.peers) > 0:
+                announced.deadline = now + self._graft_after
+                self._announced[key] = announced
+        self._wait()
+
+    def _graft(self, source: i64, sequence: i64, peers: list[i64]) -> None:
+        stream = self._streams.get(source)
+        if stream is not None and stream.is_here(sequence):
+            peers.clear()
+        while len(peers) > 0:
+            peer = peers.pop(0)
+            if peer in self._neighbours:
+                self.grafts += 1
+                key = self.key_of(source)
+                self._make_eager(self.structure(key), peer)
+                self._environment.send(peer, Graft(source, self._topic, vec[i64]([sequence]), key))
+                return
+
+    # Links.
+
+    def _make_eager(self, structure: Structure, peer: i64) -> None:
+        if peer in self._neighbours and peer not in structure.targets:
+            structure.targets.append(peer)
+
+    def activated(self, sender: i64, key: i64) -> None:
+        self._make_eager(self.structure(key), sender)
+
+    def moved(self, sender: i64, key: i64, position: Position) -> None:
+        """Nobody has a place that others must know."""
+
+    def seen_ahead(self, structure: Structure) -> None:
+        """Announcements show what is missing."""
+
+    def neighbour_down(self, peer: i64) -> None:
+        self.links.pop(peer, None)
+        for structure in self.structures.values():
+            if peer in structure.targets:
+                structure.targets.remove(peer)
+            if peer in structure.parents:
+                structure.parents.remove(peer)
+                self.repairs.parents_lost += 1
+
+
+class PlumtreeGroup(Group):
+    """A topic at one node."""
+
+    def new_trees(self) -> Trees:
+        options = self._options
+        assert isinstance(options, PlumtreeOptions), "made with them"
+        return EagerTrees(self._environment, self.topic, options, self._neighbours, self.streams)
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Announce):
+            self._announced(sender, message)
+            return
+        if isinstance(message, Graft):
+            self.trees.activated(sender, message.key)
+        super().receive(sender, message)
+
+    def _announced(self, sender: i64, announce: Announce) -> None:
+        if not self.is_synchronised:
+            return
+        stream = self.stream(announce.source)
+        if stream.is_here(announce.sequence):
+            return
+        if announce.sequence > stream.heard:
+            stream.heard = announce.sequence
+            stream.quiet = 0
+            self.wake()
+        self.eager_trees().announced(sender, announce.source, announce.sequence)
+
+    def notice_gap(self, sender: i64, stream: Stream) -> None:
+        """Announcements show what is missing."""
+
+    def eager_trees(self) -> EagerTrees:
+        """The trees, with what Plumtree adds to them."""
+        trees = self.trees
+        assert isinstance(trees, EagerTrees), "made as such"
+        return trees
+
+
+class Plumtree(Brisa):
+    """Plumtree at one node: topics and the application are served as by BRISA."""
+
+    def new_group(self, topic: i64) -> Group:
+        now = self.environment.now()
+        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+
+    def expire(self, name: i64) -> None:
+        if name >= 0:
+            super().expire(name)
+            return
+        group = self._groups.get(~name)
+        if isinstance(group, PlumtreeGroup):
+            group.eager_trees().expire()

@@ -1,0 +1,246 @@
+"""What a broker does as root: it knows who is in the tree, begins epochs, and sees to it that there is one root.
+
+While a living broker has no way to the root, the root is *incomplete*; when the last one has, it begins a new **epoch**
+and sends the tree round. Total publications are completed in complete epochs only (``totals.py``), and with a quorum
+only if the brokers of the epoch hold the council (``council.py``). Who cannot be reached is *absent* then: what it
+lacks is kept for it, until it is found again or has been away for too long.
+
+Two parts of a tree that have come apart, or that have chosen two roots, find each other by **claims**: a root tells
+those who should be with it and are not. Of two roots the one with the later tree stays, and the other looks for a
+parent; a tree that can order counts as later than one that cannot.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, Attachment
+from antiphon.fabrics.tree.council import Council
+from antiphon.fabrics.tree.messages import Begun, Claim, Install
+from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import NO_NODE, Environment
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reign(Attachment):
+    """The part of a broker that keeps all brokers in one tree, once it is the root."""
+
+    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
+        super().__init__(environment, options, overlay)
+        # The timers that run out when the council is to be changed, and when those who are absent are given up.
+        self._change: i64 = -1
+        self._give_up: i64 = -1
+        # The children that have begun this epoch, with all below them.
+        self._begun: set[int] = set()
+        # Whether those who are missing are told that somebody is there, and how often the time between was doubled.
+        self._is_claiming: bool = False
+        self._claim_doublings: i64 = 0
+
+    # What the parts above add.
+
+    def began_epoch(self) -> None:
+        """All living brokers are in one tree, as far as the root knows."""
+
+    # Who is missing, and when an epoch begins.
+
+    def peer_found(self, peer: i64) -> None:
+        """Somebody can be reached again, after a partition; where failures are taken at their word it is too late."""
+        if not self.options.quorum:
+            return
+        self.dead.discard(peer)
+        if peer in self._given_up:
+            self._given_up.remove(int(peer))
+            self.known.add(int(peer))
+        if self.is_root and peer in self.known and peer not in self.reached():
+            self.is_complete = False
+            self.look_for_missing()
+            self.environment.send(peer, Claim(self.me, self._champion(), self.overlay))
+
+    def _missing(self) -> list[int]:
+        reached = self.reached()
+        awaited = self.known if self.options.quorum else self.overlay.parents
+        return [
+            broker
+            for broker in sorted(awaited)
+            if broker != self.me and broker not in reached and broker not in self.dead
+        ]
+
+    def look_for_missing(self) -> None:
+        """Begin an epoch if everybody who lives has a way here; else watch those who have none."""
+        if self.is_complete:
+            return
+        missing = self._missing()
+        if not missing:
+            self._begin_epoch(self._next_overlay(self.council))
+            return
+        for broker in missing:
+            self.environment.watch(broker)
+        if not self._is_claiming:
+            self._is_claiming = True
+            self._claim_doublings = 0
+            self.environment.set_timer(self.options.patience_ticks, CLAIM)
+
+    def _next_overlay(self, council: Council) -> Overlay:
+        """The tree as it is now, in an epoch that nobody else begins."""
+        parents = {int(self.me): int(NO_NODE), **self.reached()}
+        if not self.options.quorum:
+            return Overlay(self.overlay.epoch + 1, self.me, parents)
+        members = set(parents)
+        self.known |= members
+        epoch = (((self.highest >> ROOT_BITS) + 1) << ROOT_BITS) + self.me
+        absent = sorted(self.known - members)
+        return Overlay(epoch, self.me, parents, absent, council, council.is_held_by(members))
+
+    def _begin_epoch(self, overlay: Overlay) -> None:
+        if self.options.quorum:
+            self.known = {*overlay.parents, *overlay.absent}
+        else:
+            self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
+        self.overlay = overlay
+        self.current = overlay
+        self.epoch = overlay.epoch
+        self.highest = max(self.highest, overlay.epoch)
+        self.council = self.council.merged(overlay.council)
+        self.can_order = overlay.can_order
+        self.is_complete = True
+        self._begun = set()
+        for child in self.children:
+            self.environment.send(child, Install(overlay))
+        self.began_epoch()
+        if self.options.quorum:
+            self._say_begun()
+        if self.is_root and overlay.absent:
+            for broker in overlay.absent:
+                self.environment.watch(broker)
+            self.environment.cancel_timer(self._give_up)
+            self._give_up = self.environment.set_timer(self.options.absence_ticks, GIVE_UP)
+
+    def _give_up_absent(self) -> None:
+        """Those who have been away since the epoch began are waited for no longer."""
+        if self.is_root and self.is_complete and self.current.absent:
+            self.known.difference_update(self.current.absent)
+            self._given_up.update(self.current.absent)
+            self._begin_epoch(self._next_overlay(self.council))
+
+    def _receive_install(self, sender: i64, install: Install) -> None:
+        if sender == self.parent and install.overlay.epoch > self.epoch:
+            self._begin_epoch(install.overlay)
+
+    # The council.
+
+    def _receive_begun(self, child: i64, begun: Begun) -> None:
+        if begun.epoch == self.epoch and child in self.children:
+            self._begun.add(int(child))
+            self._say_begun()
+
+    def _say_begun(self) -> None:
+        """Tell the root when all below have begun the epoch; the root then changes the council if it has to."""
+        if any(below is not None and child not in self._begun for child, below in self.children.items()):
+            return
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, Begun(self.epoch))
+        elif self.is_root and self.is_complete and self.can_order:
+            self._change_council()
+
+    def _change_council(self) -> None:
+        """All have begun the epoch: agree on what it proposed, or let some time pass and propose something."""
+        members = set(self.current.parents)
+        proposal = self.current.council
+        if proposal.is_exactly(members):
+            return
+        if sorted(members) in proposal.bodies:
+            self._begin_epoch(self._next_overlay(proposal.followed_by(members)))
+        elif self.options.council_ticks > 0:
+            self.environment.cancel_timer(self._change)
+            self._change = self.environment.set_timer(self.options.council_ticks, CHANGE)
+
+    def _propose_council(self) -> None:
+        """Propose all that are here as the council."""
+        members = set(self.current.parents)
+        is_settled = self.is_root and self.is_complete and self.can_order and members == {int(self.me), *self.reached()}
+        if is_settled and sorted(members) not in self.council.bodies:
+            self._begin_epoch(self._next_overlay(self.council.proposing(members)))
+
+    def learn(self, overlay: Overlay, council: Council) -> None:
+        """Take over what another broker knows of the tree, if it is later than what is known here."""
+        if self.options.quorum:
+            self.known.update(overlay.parents)
+            self.known.update(overlay.absent)
+            self.council = self.council.merged(council)
+            self.highest = max(self.highest, overlay.epoch)
+        if overlay.is_later_than(self.overlay):
+            self.overlay = overlay
+
+    # Claims.
+
+    def _claim(self) -> None:
+        """Tell those who have not come that somebody is there."""
+        self._is_claiming = self.is_root and not self.is_complete
+        if not self._is_claiming:
+            return
+        for broker in self._missing():
+            self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
+        self._claim_doublings = min(self._claim_doublings + 1, DOUBLINGS_AT_MOST)
+        self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)
+
+    def _receive_claim(self, sender: i64, claim: Claim) -> None:
+        if claim.source == self.me or claim.source in self.dead:
+            return
+        if self.parent != NO_NODE:
+            # Whoever speaks for this part of the tree must know.
+            self.environment.send(self.parent, claim)
+        elif not self.is_root:
+            if claim.source not in self.tried:
+                self.candidates.insert(0, int(claim.source))
+        elif self._gives_way_to(claim):
+            self.is_root = False
+            # Else this broker would still think that nobody else can be the root.
+            self.learn(claim.overlay, claim.overlay.council)
+            self.parent_gone()
+            self.search()
+            self.candidates.insert(0, int(claim.source))
+        else:
+            self.environment.send(claim.source, Claim(self.me, self._champion(), self.overlay))
+
+    def _gives_way_to(self, claim: Claim) -> bool:
+        """Between two who both think that they are the root, the one who knows the later epoch stays.
+
+        Of those who know the same one, the one who stays has the first of the successors in its part of the tree.
+        """
+        if claim.overlay.epoch != self.overlay.epoch:
+            return claim.overlay.is_later_than(self.overlay)
+        successors = self.overlay.successors(self.options.total_degree)
+        places = {broker: place for place, broker in enumerate(successors)}
+        mine, other = self._champion(), int(claim.champion)
+        # After a partition neither need be in the tree that both have heard of.
+        return (places.get(other, len(places)), other) < (places.get(mine, len(places)), mine)
+
+    def _champion(self) -> int:
+        """The first of the successors that is this broker or below it."""
+        mine = self.reached()
+        for broker in self.overlay.successors(self.options.total_degree):
+            if broker == self.me or broker in mine:
+                return broker
+        return int(self.me)
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Install):
+            self._receive_install(sender, message)
+        elif isinstance(message, Claim):
+            self._receive_claim(sender, message)
+        elif isinstance(message, Begun):
+            self._receive_begun(sender, message)
+        else:
+            super().receive(sender, message)
+
+    def expire(self, name: i64) -> None:
+        if name == CLAIM:
+            self._claim()
+        elif name == CHANGE:
+            self._propose_council()
+        elif name == GIVE_UP:
+            self._give_up_absent()
+        else:
+            super().expire(name)

@@ -129,7 +129,6 @@ def test_what_clients_saw_is_judged() -> None:
     [
         (["torture", "--live"], "nodes of a cube do not survive crashes"),
         (["up", "--order", "total"], "no total order on a cube"),
-        (["node", "--fabric", "tree"], "give both fabric and tree"),
     ],
 )
 def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:

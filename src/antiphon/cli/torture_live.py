@@ -250,7 +250,8 @@ class Round:
             member.address, reconnect_seconds=self.reconnect_seconds, on_reconnect=self._moved
         )
         try:
-            async with connecting as client:
+            client = await connecting
+            try:
                 await self._subscribe(client)
                 burst = 0
                 while not self._is_over.is_set():
@@ -258,6 +259,9 @@ class Round:
                     await self._burst(client, chance, member.index, burst)
                     await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
                 await self._are_judged.wait()
+            finally:
+                # Where nothing goes on, nobody is to wait for what was not accepted.
+                await client.abandon()
         except PeerError:
             if self.reconnect_seconds or not member.is_expected_to_end:
                 raise

@@ -248,7 +248,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
         "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave",
         "ParentRequest", "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect",
-        "Report", "Stable", "Carry", "Begun",
+        "Report", "Stable", "Carry", "Begun", "Probe", "Echo",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
         "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
         "ShuffleReply", "Parted",

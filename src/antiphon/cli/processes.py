@@ -99,6 +99,8 @@ class ProcessCluster:
         self._ended = ended
         self._tasks: list[asyncio.Task[None]] = []
         self.members: list[Member] = []
+        # Two that are started at the same time must not have the same files.
+        self._last_index = plan.count - 1
 
     async def start(self) -> None:
         """Start all; return when all are in the cluster. If one fails, none is left behind."""
@@ -120,7 +122,8 @@ class ProcessCluster:
 
     async def add(self, join: str) -> Member:
         """Start one more; done when it is in the cluster."""
-        member = await self._spawn(len(self.members), join)
+        self._last_index += 1
+        member = await self._spawn(self._last_index, join)
         await self._until_ready(member)
         self._tasks.append(asyncio.ensure_future(self._watch(member)))
         return member

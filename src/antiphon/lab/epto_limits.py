@@ -22,7 +22,11 @@ MOST_PERCENT = 90
 UNNOTICEABLE = 0.05
 """By how much the delay may differ."""
 DRIFTS = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+SOME_DRIFTS = (1.0, 3.0)
 CHURNS = (0, 1, 5, 10, 20)
+SOME_CHURNS = (0, 10, 20)
+SMALL = (50,)
+"""The size of default plans for short periods."""
 CLOCKS = (GLOBAL, LOGICAL)
 
 Found = Results[EptoCase, Outcome]
@@ -57,16 +61,31 @@ def figure_of(
 # Figure 5.10(a).
 
 
+def clocks_of(plan: Plan) -> tuple[str, ...]:
+    """With a logical clock holes are so rare that only full plans look for them."""
+    return CLOCKS if plan.full else CLOCKS[:1]
+
+
+def periods_of(plan: Plan) -> tuple[int, ...]:
+    """The shortest periods take longest: balls are large when messages are slow."""
+    return PERIODS if plan.full else PERIODS[1:]
+
+
 def period_cases(plan: Plan) -> list[EptoCase]:
     """Every size, period and clock."""
-    return [EptoCase(size, RATE, clock, period=period) for size in plan.sizes for clock in CLOCKS for period in PERIODS]
+    return [
+        EptoCase(size, RATE, clock, period=period)
+        for size in plan.sizes
+        for clock in clocks_of(plan)
+        for period in periods_of(plan)
+    ]
 
 
 def compare_periods(plan: Plan, results: Found) -> Iterator[Finding]:
     """How many nodes have no holes, by period."""
     for size in plan.sizes:
         label = f"median delay / shortest period with {MOST_PERCENT} % of nodes without holes, {size} nodes"
-        yield compared(label, shortest_period(size, results), NUMBERS["fig-5.10a/third-of-median"])
+        yield compared(label, shortest_period(plan, size, results), NUMBERS["fig-5.10a/third-of-median"])
     for case in period_cases(plan):
         about = f"period {case.period}, {case.nodes} nodes, {case.clock} clock"
         yield Row(f"without holes, {about}", "% of nodes", results.sample(case, in_same_order))
@@ -75,11 +94,11 @@ def compare_periods(plan: Plan, results: Found) -> Iterator[Finding]:
     yield figure_of(
         "period",
         "Nodes without holes, by the length of a period",
-        Axis("period", "ticks", categories=tuple(map(str, PERIODS))),
+        Axis("period", "ticks", categories=tuple(map(str, periods_of(plan)))),
         {
-            f"{size} nodes, {clock} clock": [EptoCase(size, RATE, clock, period=period) for period in PERIODS]
+            f"{size} nodes, {clock} clock": [EptoCase(size, RATE, clock, period=period) for period in periods_of(plan)]
             for size in plan.sizes
-            for clock in CLOCKS
+            for clock in clocks_of(plan)
         },
         results,
         in_same_order,
@@ -87,9 +106,9 @@ def compare_periods(plan: Plan, results: Found) -> Iterator[Finding]:
     )
 
 
-def shortest_period(size: int, results: Found) -> Sample:
+def shortest_period(plan: Plan, size: int, results: Found) -> Sample:
     """How often the shortest period that is good enough fits into the median delay, for each repetition."""
-    cases = [EptoCase(size, RATE, period=period) for period in PERIODS]
+    cases = [EptoCase(size, RATE, period=period) for period in periods_of(plan)]
     values = []
     for number in range(len(results.of(cases[0]))):
         good = [case.period for case in cases if in_same_order(results.of(case)[number]) >= MOST_PERCENT]
@@ -107,7 +126,7 @@ FIG_5_10A: Experiment[EptoCase, Outcome] = Experiment(
     name="epto/fig-5.10a",
     document=f"{DOCUMENT}, Figure 5.10(a)",
     description="EpTO: holes when rounds are far shorter than messages take",
-    default=Plan(SIZES[:1], repetitions=1, large_repetitions=1),
+    default=Plan(SMALL, repetitions=1, large_repetitions=1),
     full=Plan(SIZES, repetitions=PUBLISHED_RUNS, large_repetitions=PUBLISHED_RUNS, full=True),
     parameters={**MODEL, "rate": RATE, "periods": PERIODS},
     cases=period_cases,
@@ -124,7 +143,17 @@ FIG_5_10A: Experiment[EptoCase, Outcome] = Experiment(
 
 def drift_cases(plan: Plan) -> list[EptoCase]:
     """Every size, drift and clock."""
-    return [EptoCase(size, RATE, clock, drift=drift) for size in plan.sizes for clock in CLOCKS for drift in DRIFTS]
+    return [
+        EptoCase(size, RATE, clock, drift=drift)
+        for size in plan.sizes
+        for clock in clocks_of(plan)
+        for drift in drifts_of(plan)
+    ]
+
+
+def drifts_of(plan: Plan) -> tuple[float, ...]:
+    """What the text speaks of, and in full plans all."""
+    return DRIFTS if plan.full else SOME_DRIFTS
 
 
 def compare_drifts(plan: Plan, results: Found) -> Iterator[Finding]:
@@ -139,11 +168,11 @@ def compare_drifts(plan: Plan, results: Found) -> Iterator[Finding]:
     yield figure_of(
         "drift",
         "Nodes without holes, by the drift of rounds",
-        Axis("drift", "periods", categories=tuple(f"{drift:g}" for drift in DRIFTS)),
+        Axis("drift", "periods", categories=tuple(f"{drift:g}" for drift in drifts_of(plan))),
         {
-            f"{size} nodes, {clock} clock": [EptoCase(size, RATE, clock, drift=drift) for drift in DRIFTS]
+            f"{size} nodes, {clock} clock": [EptoCase(size, RATE, clock, drift=drift) for drift in drifts_of(plan)]
             for size in plan.sizes
-            for clock in CLOCKS
+            for clock in clocks_of(plan)
         },
         results,
         in_same_order,
@@ -171,7 +200,12 @@ FIG_5_10B: Experiment[EptoCase, Outcome] = Experiment(
 
 def churn_cases(plan: Plan) -> list[EptoCase]:
     """Every size and churn; without churn, the same nodes are measured."""
-    return [EptoCase(size, RATE, churn=churn) for size in plan.sizes for churn in CHURNS]
+    return [EptoCase(size, RATE, churn=churn) for size in plan.sizes for churn in churns_of(plan)]
+
+
+def churns_of(plan: Plan) -> tuple[int, ...]:
+    """What the text speaks of, and in full plans all."""
+    return CHURNS if plan.full else SOME_CHURNS
 
 
 def same_delay(churning: Outcome, calm: Outcome) -> bool:
@@ -184,13 +218,13 @@ def complete(churning: Outcome, _calm: Outcome) -> bool:
     return in_same_order(churning) == 100
 
 
-def most_churn(size: int, results: Found, good: Callable[[Outcome, Outcome], bool]) -> Sample:
+def most_churn(plan: Plan, size: int, results: Found, good: Callable[[Outcome, Outcome], bool]) -> Sample:
     """The largest churn before the first that is not good, for each repetition."""
     calm = results.of(EptoCase(size, RATE))
     values = []
     for number, outcome in enumerate(calm):
         most = 0
-        for churn in CHURNS[1:]:
+        for churn in churns_of(plan)[1:]:
             if not good(results.of(EptoCase(size, RATE, churn=churn))[number], outcome):
                 break
             most = churn
@@ -202,9 +236,9 @@ def compare_churn(plan: Plan, results: Found) -> Iterator[Finding]:
     """Delay and holes at the nodes that stay."""
     for size in plan.sizes:
         label = f"churn up to which the delay differs by at most {100 * UNNOTICEABLE:g} %, {size} nodes"
-        yield compared(label, most_churn(size, results, same_delay), NUMBERS["fig-5.11/delay"])
+        yield compared(label, most_churn(plan, size, results, same_delay), NUMBERS["fig-5.11/delay"])
         label = f"churn up to which all is delivered in the same order, {size} nodes"
-        yield compared(label, most_churn(size, results, complete), NUMBERS["fig-5.11/complete"])
+        yield compared(label, most_churn(plan, size, results, complete), NUMBERS["fig-5.11/complete"])
     for case in churn_cases(plan):
         about = f"churn {case.churn} %, {case.nodes} nodes"
         yield Row(f"delay, {about}", "ticks", results.sample(case, lambda outcome: outcome.ordered_ticks))
@@ -212,8 +246,8 @@ def compare_churn(plan: Plan, results: Found) -> Iterator[Finding]:
     yield figure_of(
         "churn",
         "Delay at nodes that stay, by churn",
-        Axis("nodes replaced per period", "%", categories=tuple(map(str, CHURNS))),
-        {f"{size} nodes": [EptoCase(size, RATE, churn=churn) for churn in CHURNS] for size in plan.sizes},
+        Axis("nodes replaced per period", "%", categories=tuple(map(str, churns_of(plan)))),
+        {f"{size} nodes": [EptoCase(size, RATE, churn=churn) for churn in churns_of(plan)] for size in plan.sizes},
         results,
         lambda outcome: outcome.ordered_ticks,
         Axis("delay", "ticks"),

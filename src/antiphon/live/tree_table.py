@@ -43,6 +43,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ancestors_first: bool = False
     """Whether those nearer to the root are asked before siblings, instead of the nearest first."""
 
+    nearest_first: bool = True
+    """Whether those are asked first who answer first, by measured round trips."""
+
     strict_session: bool = True
     """Whether what a publisher publishes in order waits for its own total messages before it."""
 
@@ -105,6 +108,7 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             self.quorum,
             int(self.council_seconds * 1_000_000),
             int(self.absence_seconds * 1_000_000),
+            self.nearest_first,
         )
 
 

@@ -79,6 +79,8 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Stable,
     tree.Carry,
     tree.Begun,
+    tree.Probe,
+    tree.Echo,
 )
 GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     gossip.Position,

@@ -36,6 +36,8 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How far a broker looks for a new parent before it asks anybody."""
     ancestors_first: Flag = False
     """Whether those nearer to the root are asked before siblings, instead of the nearest first."""
+    nearest_first: Flag = False
+    """Whether those are asked first who answer first, by measured round trips."""
     patience: Positive = 2000
     """Ticks after which who does not answer counts as refusing."""
     collect: Positive = 5000
@@ -96,6 +98,7 @@ def tree_builder(
         quorum=chosen.quorum,
         council_ticks=chosen.council,
         absence_ticks=chosen.absence,
+        nearest_first=chosen.nearest_first,
     )
     overlay = overlay_of(chosen, nodes, absent)
     listed = chosen.parents or regular_parents(nodes, chosen.fan_out)

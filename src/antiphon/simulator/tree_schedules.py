@@ -142,6 +142,7 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
         "total_degree": pick(random, (2, 3, 8)),
         "max_hops": pick(random, (2, 3, 5)),
         "ancestors_first": random.below(2) == 0,
+        "nearest_first": random.below(3) == 0,
         "patience": pick(random, (100, 500, 2000)),
         "collect": pick(random, (100, 1000, 5000)),
     }

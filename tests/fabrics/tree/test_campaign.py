@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.messages import Joined, Lost
+from antiphon.fabrics.tree.council import Council
+from antiphon.fabrics.tree.messages import Joined, Lost, Stable
+from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import Lock, Topic
 from antiphon.kernel.message import Keyed, publication_key
 from antiphon.simulator import tree_protocol, tree_schedules
@@ -96,4 +98,34 @@ def test_the_campaign_finds_a_planted_defect(
     # A broken tree may look for a parent for ever; sound ones need a few thousand events.
     monkeypatch.setattr(tree_schedules, "EVENT_LIMIT", 10_000)
     tally = run_seeds(range(400, 460), None, "tree")
+    assert found & set(tally.violations), tally.violations
+
+
+class OrdersWithoutMajority(TreeBroker):
+    """Goes on to order totally, whoever is missing."""
+
+    def _next_overlay(self, council: Council) -> Overlay:
+        overlay = super()._next_overlay(council)
+        return Overlay(overlay.epoch, overlay.root, overlay.parents, overlay.absent, overlay.council, True)
+
+
+class ForgetsTheAbsent(TreeBroker):
+    """Keeps nothing for those who are cut off."""
+
+    def _spread_stable(self, stable: Stable) -> None:
+        super()._spread_stable(Stable(stable.frontiers, True))
+
+
+@pytest.mark.parametrize(
+    ("broken", "found", "seeds"),
+    [
+        (OrdersWithoutMajority, {"total"}, range(50)),
+        (ForgetsTheAbsent, {"completeness"}, range(30)),
+    ],
+)
+def test_the_campaign_finds_a_defect_of_partitions(
+    broken: type[TreeBroker], found: set[str], seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_protocol, "TreeBroker", broken)
+    tally = run_seeds(seeds, None, "tree")
     assert found & set(tally.violations), tally.violations

@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.simulator.run import Simulation
-from antiphon.simulator.scenario import NetworkTable, NormalLaw, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscriptionTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")
@@ -53,6 +53,17 @@ def test_all_orders_are_kept_whoever_fails(failed: tuple[int, ...], detection: i
     """Section 5.2, S1 to S5 and more: an inner broker, the root, both, all children of the root at the same time."""
     network = NetworkTable(delay=NormalLaw(mean=100, deviation=60), detection=detection, in_order=True)
     assert kept(tree(traffic(), [crash(3000, *failed)], network=network)) == {}
+
+
+@pytest.mark.parametrize(("nearest_first", "parent"), [(False, 0), (True, 3)])
+def test_an_orphan_asks_those_first_who_are_near(nearest_first: bool, parent: int) -> None:
+    """By hops broker 4 would go to the root, its grandparent; by round trips, to the uncle beside it."""
+    near = {(3, 4), (4, 3)}
+    rows = [[10 if (one, other) in near else 200 for other in range(8)] for one in range(8)]
+    network = NetworkTable(delay=MatrixLaw(rows=rows), detection=200, in_order=True)
+    scenario = tree(traffic(end=1000), [crash(500, 1)], network=network, nearest_first=nearest_first)
+    assert kept(scenario) == {}
+    assert shape(run(scenario))[4] == parent
 
 
 @pytest.mark.parametrize("failed", [(3,), (0,), (0, 1), (1, 2, 3), (0, 1, 2, 3, 4, 5, 6)])

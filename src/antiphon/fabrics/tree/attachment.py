@@ -24,12 +24,14 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import (
     Attached,
+    Echo,
     Goodbye,
     Hello,
     Join,
     Lost,
     ParentAnswer,
     ParentRequest,
+    Probe,
     Ready,
 )
 from antiphon.fabrics.tree.overlay import Overlay
@@ -93,6 +95,9 @@ class Attachment(Process):
         self.tried: set[int] = set()
         self._is_forced: bool = False
         self._patience: i64 = -1
+        # How often it has looked, and who has answered in this search, the nearest first.
+        self._searches: i64 = 0
+        self._echoes: list[int] = []
         # How often its time of waiting for answers has been doubled.
         self._doublings: i64 = 0
 
@@ -213,9 +218,35 @@ class Attachment(Process):
         ]
         self._asked = NO_NODE
         self.tried = set()
+        self._searches += 1
+        self._echoes = []
         if overlay.root != NO_NODE and overlay.root not in self.dead:
             self.environment.watch(overlay.root)
-        if not self._consider_succession():
+        if self._consider_succession():
+            return
+        near = [broker for broker in view if broker in self.candidates]
+        if self.options.nearest_first and len(near) > 1:
+            for broker in near:
+                self.environment.send(broker, Probe(self.me, self._searches))
+            self._stop_asking()
+            self._be_patient()
+        else:
+            self._ask_next()
+
+    def _be_patient(self) -> None:
+        self._patience = self.environment.set_timer(self.options.patience_ticks << self._doublings, PATIENCE)
+
+    def _receive_echo(self, sender: i64, echo: Echo) -> None:
+        """Those who answer are asked for a place in the order in which they answer, before all others."""
+        is_searching = self.parent == NO_NODE and not self.is_root
+        if not is_searching or echo.sequence != self._searches or sender not in self.candidates:
+            return
+        self.candidates.remove(int(sender))
+        self._echoes.append(int(sender))
+        waiting = [broker for broker in self._echoes if broker not in self.tried]
+        rest = [broker for broker in self.candidates if broker not in waiting]
+        self.candidates = waiting + rest
+        if self._asked == NO_NODE:
             self._ask_next()
 
     def _consider_succession(self) -> bool:
@@ -262,7 +293,7 @@ class Attachment(Process):
                 break
         else:
             self._is_forced = True
-        self._patience = self.environment.set_timer(self.options.patience_ticks << self._doublings, PATIENCE)
+        self._be_patient()
 
     def _patience_ends(self) -> None:
         self._patience = -1
@@ -404,6 +435,10 @@ class Attachment(Process):
             self._receive_request(sender, message)
         elif isinstance(message, ParentAnswer):
             self._receive_answer(sender, message)
+        elif isinstance(message, Probe):
+            self.environment.send(sender, Echo(self.me, message.sequence))
+        elif isinstance(message, Echo):
+            self._receive_echo(sender, message)
         elif isinstance(message, Hello):
             self._receive_hello(sender, message)
         elif isinstance(message, Attached):

@@ -132,6 +132,16 @@ class Leave(Message):
 
 
 @mypyc_attr(acyclic=True)
+class Probe(Message):
+    """A broker without a parent, the source, wants to know who is near; ``sequence`` counts its searches."""
+
+
+@mypyc_attr(acyclic=True)
+class Echo(Message):
+    """The answer to a probe."""
+
+
+@mypyc_attr(acyclic=True)
 class ParentRequest(Message):
     """A broker without a parent, the source, asks for one; ``sequence`` counts its attempts.
 

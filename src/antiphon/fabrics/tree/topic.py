@@ -24,7 +24,8 @@ class TreeOptions:
     """How brokers behave; shared by all of a system.
 
     ``order`` is that of publications that name none. ``total_degree`` bounds parent and children of a broker, and
-    ``max_hops`` its local view, in which it looks for a new parent by hops, or ``ancestors_first``. ``patience_ticks``
+    ``max_hops`` its local view, in which it looks for a new parent by hops, ``ancestors_first``, or ``nearest_first``:
+    those first who answer first. ``patience_ticks``
     is how long it waits for an answer. ``collect_ticks`` is how often the root finds out what everybody has got, so
     that buffers can be emptied. With ``strict_session`` what a publisher publishes in order after a total publication
     waits for it; without, as in the document, it may overtake it. ``window`` is how many publications of one broker on
@@ -49,6 +50,7 @@ class TreeOptions:
         quorum: bool = False,
         council_ticks: i64 = 20_000,
         absence_ticks: i64 = 1_000_000,
+        nearest_first: bool = False,
     ) -> None:
         if order not in ORDER_NAMES:
             raise UsageError(f"the broker tree orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
@@ -73,6 +75,7 @@ class TreeOptions:
         self.quorum: Final[bool] = quorum
         self.council_ticks: Final[i64] = council_ticks
         self.absence_ticks: Final[i64] = absence_ticks
+        self.nearest_first: Final[bool] = nearest_first
 
 
 @final

@@ -169,7 +169,7 @@ def test_a_failure_is_made_small() -> None:
 
 
 def test_what_is_published_in_two_lives_is_not_judged() -> None:
-    text = TEXT.format(nodes=4, loss=0, options="") + "".join(
+    text = TEXT.format(nodes=8, loss=0, options="") + "".join(
         f"[[fault]]\nkind = '{kind}'\nnode = 1\nat = {at}\n" for kind, at in (("crash", 500), ("restart", 900))
     )
     assert run_scenario(parse_scenario(text)).judgement.startswith("not judged: node 1 publishes in two lives")

@@ -72,7 +72,7 @@ def test_probabilities_grow_with_age_and_shrink_with_the_load() -> None:
 def test_a_period_below_the_bound_is_refused() -> None:
     """Section 5.2.6: at least the delay divided by ttl - 1."""
     check_period(25, 6, 125)
-    with pytest.raises(UsageError, match=r"messages take 125 ticks; choose period = 26 at least, better 125"):
+    with pytest.raises(UsageError, match=r"messages take 125 ticks; choose period = 25 at least, better 125"):
         check_period(24, 6, 125)
 
 

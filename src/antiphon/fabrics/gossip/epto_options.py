@@ -161,8 +161,9 @@ def check_period(period: i64, ttl: i64, delay: i64) -> None:
     Two nodes that publish at the same time take their own events for stable after ``ttl`` periods, and must have heard
     of each other by then.
     """
-    least = delay // (ttl - 1) + 1 if ttl > 1 else delay + 1
-    if period * (ttl - 1 if ttl > 1 else 1) < delay:
+    rounds = ttl - 1 if ttl > 1 else 1
+    least = (delay + rounds - 1) // rounds
+    if period < least:
         raise UsageError(
             f"with a period of {period} and ttl {ttl} an event counts as stable before it has arrived anywhere: "
             f"messages take {delay} ticks; choose period = {least} at least, better {delay}, "

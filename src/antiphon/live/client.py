@@ -259,7 +259,7 @@ class Client(Publisher):
         if self._failure is None:
             await self.flush()
             give_up_at = self._loop.time() + SAFE_SECONDS
-            while len(self._kept) and self._failure is None and self._loop.time() < give_up_at:
+            while len(self._kept) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
 

@@ -53,7 +53,7 @@ RECONNECT_SECONDS: Final = 10.0
 TRY_SECONDS: Final = 2.0
 """How long one node may take to answer a client that looks for another node."""
 
-SAFE_SECONDS: Final = 1.0
+SAFE_SECONDS: Final = 10.0
 """How long a client that is closed waits until what it published would survive its node."""
 
 LOOK_SECONDS: Final = 0.005
@@ -259,7 +259,7 @@ class Client(Publisher):
         if self._failure is None:
             await self.flush()
             give_up_at = self._loop.time() + SAFE_SECONDS
-            while len(self._kept) and self._is_up and self._loop.time() < give_up_at:
+            while len(self._kept) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
 

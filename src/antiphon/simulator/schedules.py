@@ -330,7 +330,7 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     protocol = PROTOCOLS[scenario.protocol]
     everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
     kept = possible(operations, named_members(scenario), everybody)
-    faults: list[Fault] = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
+    faults: list[Fault] = []
     for operation in kept:
         if operation.kind == PAUSE:
             faults.append(PauseFault(at=operation.at, node=operation.node))

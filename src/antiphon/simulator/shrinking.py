@@ -25,7 +25,15 @@ from antiphon.simulator.scenario import (
     TopicsTable,
 )
 from antiphon.simulator.scenario_writer import scenario_text
-from antiphon.simulator.schedules import PAUSE, SUBSCRIBE, Operation, named_members, operations_of, with_operations
+from antiphon.simulator.schedules import (
+    PART,
+    PAUSE,
+    SUBSCRIBE,
+    Operation,
+    named_members,
+    operations_of,
+    with_operations,
+)
 
 MAXIMUM_EFFORT = 6_000_000
 """How many messages are simulated at most. That takes half a minute; most schedules need less."""
@@ -164,11 +172,11 @@ class Shrinker:
         kept = [
             operation._replace(node=moved(operation.node))
             for operation in operations_of(self.scenario)
-            if not start <= operation.node < end
+            # The groups of a partition name nodes as they were.
+            if operation.kind != PART and not start <= operation.node < end
         ]
         fewer = msgspec.structs.replace(self._with_members(members), nodes=self.scenario.nodes - (end - start))
-        whole = [fault for fault in fewer.faults if not isinstance(fault, PartitionFault)]
-        return with_operations(msgspec.structs.replace(fewer, faults=whole), kept)
+        return with_operations(fewer, kept)
 
     def _fewer_subscriptions(self) -> bool:
         """Let somebody be a member from the start instead of subscribing."""

@@ -142,6 +142,7 @@ class Dissemination:
             self._hops = append(self._hops, NOT_IN_BALL)
             self._born = append(self._born, UNBORN)
             self._is_done = append(self._is_done, 0)
+        event.place = slot
         self._slot_of.put(name, slot)
         if publication is not None:
             self.payloads.has(publication)
@@ -171,7 +172,9 @@ class Dissemination:
         assert event is not None, "a slot in use has an event"
         if event.publication is None:
             self.payloads.given_up(event.name)
-        self._slot_of.remove(event.name)
+        # Who came back without its memory may have given the name of an old event to a new one.
+        if self._slot_of.get(event.name, -1) == slot:
+            self._slot_of.remove(event.name)
         self._known[slot] = None
         self._publications[slot] = None
         self._hops[slot] = NOT_IN_BALL
@@ -251,8 +254,7 @@ class Dissemination:
 
     def _done(self, event: Known) -> None:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
-        slot = self._slot_of.get(event.name, -1)
-        assert slot >= 0, "an event that waits is known"
+        slot = event.place
         self._is_done[slot] = 1
         if self._hops[slot] == NOT_IN_BALL:
             self._forget(slot)

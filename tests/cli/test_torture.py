@@ -50,6 +50,9 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "recovered",
         "recovery_ticks_mean",
         "recovery_ticks_longest",
+        "holes",
+        "agreement",
+        "calm_agreement",
         "violations",
         "stuck",
         "failing_seeds",
@@ -109,7 +112,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--fabric", "ring"], "antiphon: there is no fabric 'ring'; choose from cube, gossip, tree\n"),
+        (["--fabric", "ring"], "antiphon: there is no fabric 'ring'; choose from cube, gossip, tree, epto\n"),
         (
             ["--order", "total"],
             "antiphon: the order of a campaign is none, fifo, causal, mixed or, if none is named, drawn; not 'total'\n",

@@ -264,12 +264,12 @@ WRONG = {
     ),
     "unknown law": (
         ONCE + '[network]\ndelay = { law = "konstant", ticks = 3 }',
-        'a.toml, line 4: network.delay.law: expected one of constant, normal, link, matrix, not "konstant" '
+        'a.toml, line 4: network.delay.law: expected one of constant, normal, quantiles, link, matrix, not "konstant" '
         "(did you mean 'constant'?); for example: law = \"constant\"",
     ),
     "a law that links cannot draw from": (
         ONCE + '[network]\ndelay = { law = "link", of = { law = "matrix", rows = [[1]] } }',
-        'a.toml, line 4: network.delay.of.law: expected one of constant, normal, not "matrix"; '
+        'a.toml, line 4: network.delay.of.law: expected one of constant, normal, quantiles, not "matrix"; '
         'for example: law = "constant"',
     ),
     "reordering without a window": (

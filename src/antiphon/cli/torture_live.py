@@ -346,19 +346,17 @@ class TreeRound(Round):
 
     async def _kill_and_replace(self, founders: list[Member]) -> None:
         chance = self.chance
+        spared = chance.sample(founders, self._survivors)
         coming: list[asyncio.Future[Member]] = []
         for _ in founders:
             await asyncio.sleep(chance.uniform(*KILL_SECONDS))
             standing = [member for member in self.standing() if member.about]
-            newcomers = [member for member in standing if member not in founders]
-            spared = len(standing) - len(newcomers) <= self._survivors
-            mortal = newcomers if spared else standing
+            mortal = [member for member in standing if member not in spared]
             if mortal:
-                # The root, or one of those that follow it, as often as anybody else.
-                self.kill(chance.choice(mortal[:1] + mortal if chance.random() < TOGETHER else mortal))
-            contact = next(member for member in standing if member in founders and not member.is_expected_to_end)
-            if len(newcomers) < len(founders) - self._survivors:
-                coming.append(asyncio.ensure_future(self.cluster.add(contact.address)))
+                # The first of them as often as anybody else: it is the root, or follows it.
+                self.kill(mortal[0] if chance.random() < TOGETHER else chance.choice(mortal))
+            if len(standing) <= len(founders):
+                coming.append(asyncio.ensure_future(self.cluster.add(chance.choice(spared).address)))
         self.figures.newcomers += len(await asyncio.gather(*coming))
 
     async def _kill_most(self) -> None:

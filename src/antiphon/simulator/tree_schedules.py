@@ -64,12 +64,13 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
         draw_kind(operation, order, weights, keys, random) if operation.kind == PUBLISH else operation
         for operation in operations
     ]
+    survivors = [operation for operation in drawn if operation.kind != CRASH]
     if random.below(2) == 0:
-        drawn_at_last = with_operations(scenario, drawn)
+        complete = with_operations(scenario, drawn)
         # Whoever was to publish may have failed before.
-        survivors = [operation for operation in drawn if operation.kind != CRASH]
-        return drawn_at_last if drawn_at_last.publications else with_operations(scenario, survivors)
-    return draw_with_quorum(scenario, drawn, random)
+        return complete if complete.publications else with_operations(scenario, survivors)
+    complete = draw_with_quorum(scenario, drawn, random)
+    return complete if complete.publications else with_operations(scenario, survivors)
 
 
 def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: RandomStream) -> Scenario:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.fabrics.gossip.epto import Epto
 from antiphon.fabrics.gossip.epto_messages import Ball, Stamped
 from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, Known, LogicalClock
+from antiphon.fabrics.gossip.epto_order import Clock, HostClock, KnownEvent, LogicalClock
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.kernel import Environment, Message, RandomStream
@@ -70,9 +70,9 @@ def stamped(source: int, sequence: int, stamp: int, payload: bytes = b"") -> Sta
     return Stamped(source, sequence, 0, payload, 0, stamp)
 
 
-def known(source: int, sequence: int, stamp: int) -> Known:
+def known(source: int, sequence: int, stamp: int) -> KnownEvent:
     """The same as an ordering component sees it."""
-    return Known(publication_key(source, sequence), stamp, stamped(source, sequence, stamp))
+    return KnownEvent(publication_key(source, sequence), stamp, stamped(source, sequence, stamp))
 
 
 def ball_of(sender: int, *entries: tuple[Stamped, int], whole: bool = True) -> Ball:

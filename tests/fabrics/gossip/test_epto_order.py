@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import HostClock, Known, LogicalClock, Ordering
+from antiphon.fabrics.gossip.epto_order import HostClock, KnownEvent, LogicalClock, Ordering
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.epto_worlds import Desk, known, options
 
@@ -18,7 +18,7 @@ def ordering(kind: str, desk: Desk | None = None, is_founder: bool = True) -> Or
     return options(ordering=kind).new_ordering(desk or Desk(), 0, is_founder)
 
 
-def names(events: list[Known]) -> list[tuple[int, int]]:
+def names(events: list[KnownEvent]) -> list[tuple[int, int]]:
     return [(int(event.source()), int(event.sequence())) for event in events]
 
 

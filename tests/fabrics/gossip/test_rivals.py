@@ -13,7 +13,7 @@ from antiphon.fabrics.gossip.plumtree import Announce, EagerTrees, PlumtreeOptio
 from antiphon.fabrics.gossip.simple_gossip import SimpleGossipOptions, needed_view, usual_fanout
 from antiphon.fabrics.gossip.simple_tree import RandomTree, SimpleTreeOptions
 from antiphon.fabrics.gossip.tag import Tag, TagOptions, room_in_tree
-from antiphon.fabrics.gossip.tag_list import Register, TagList
+from antiphon.fabrics.gossip.tag_list import ListOfNodes, TagList
 from antiphon.kernel import UsageError
 from antiphon.simulator.actions import Crash, Restart
 from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
@@ -269,7 +269,7 @@ def test_where_two_in_a_row_fail_the_list_is_broken_and_a_node_is_put_in_again()
 
 def test_who_asks_twice_for_a_place_gets_one_and_who_comes_back_another() -> None:
     """Section 2.1: a process that recovers is a new one."""
-    register = Register(0)
+    register = ListOfNodes(0)
     assert register.add(7, 100) == register.add(7, 100) == 1
     assert register.add(8, 100) == 2
     assert register.add(7, 200) == 3

@@ -16,7 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.epto_messages import Ball, Stamped, Wanted
 from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import DONE, Known, Ordering
+from antiphon.fabrics.gossip.epto_order import DONE, KnownEvent, Ordering
 from antiphon.fabrics.gossip.epto_payloads import PayloadStore
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.integer_map import IntegerMap
@@ -61,7 +61,7 @@ class Dissemination:
         self.round: i64 = 0
         # What this node knows of, by slot; a slot is free again when its event is done and in no ball.
         self._slot_of: Final[IntegerMap] = IntegerMap()
-        self._known: Final[list[Known | None]] = []
+        self._known: Final[list[KnownEvent | None]] = []
         self._publications: Final[list[Stamped | None]] = []
         self._names: vec[i64] = vec[i64]()
         self._stamps: vec[i64] = vec[i64]()
@@ -122,7 +122,7 @@ class Dissemination:
         """A slot for an event that has not been known here, or is not any more."""
         if publication is None:
             publication = self.payloads.lookup(name)
-        event = Known(name, stamp, publication)
+        event = KnownEvent(name, stamp, publication)
         slot: i64
         if len(self._free) > 0:
             slot = self._free.pop()
@@ -252,7 +252,7 @@ class Dissemination:
             self.ordering.give_up(stuck)
             self._done(stuck)
 
-    def _done(self, event: Known) -> None:
+    def _done(self, event: KnownEvent) -> None:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = event.place
         self._is_done[slot] = 1

@@ -36,7 +36,7 @@ DONE: Final[i64] = 2
 
 
 @final
-class Known:
+class KnownEvent:
     """An event that a node knows of. ``publication`` is missing while only its name has come."""
 
     def __init__(self, name: i64, stamp: i64, publication: Stamped | None) -> None:
@@ -55,7 +55,7 @@ class Known:
         """Which of its source's it is."""
         return self.name >> SOURCE_BITS
 
-    def is_before(self, other: Known) -> bool:
+    def is_before(self, other: KnownEvent) -> bool:
         """Whether its key is the smaller one."""
         if self.stamp != other.stamp:
             return self.stamp < other.stamp
@@ -139,15 +139,15 @@ class Ordering:
         self.last_stamp: i64 = -1
         self.holes: i64 = 0
 
-    def offer(self, event: Known, born: i64) -> None:
+    def offer(self, event: KnownEvent, born: i64) -> None:
         """An event has come by a ball: its age says that it was born in this round, or earlier."""
         raise NotImplementedError
 
-    def release(self, latest_birth: i64) -> list[Known]:
+    def release(self, latest_birth: i64) -> list[KnownEvent]:
         """The events that may be delivered, in order; those born after ``latest_birth`` are too young."""
         raise NotImplementedError
 
-    def waiting(self) -> list[Known]:
+    def waiting(self) -> list[KnownEvent]:
         """What waits, in order."""
         raise NotImplementedError
 
@@ -155,15 +155,15 @@ class Ordering:
         """How many wait."""
         raise NotImplementedError
 
-    def next(self) -> Known | None:
+    def next(self) -> KnownEvent | None:
         """What keeps all others back, if there is something: the event that is to be delivered next."""
         raise NotImplementedError
 
-    def give_up(self, event: Known) -> None:
+    def give_up(self, event: KnownEvent) -> None:
         """The next event cannot be delivered: nobody had its payload."""
         raise NotImplementedError
 
-    def delivering(self, event: Known) -> None:
+    def delivering(self, event: KnownEvent) -> None:
         """An event is delivered: what its source published before and has not been delivered never will be."""
         source, sequence = event.source(), event.sequence()
         self._report(source, self._last_known(source, sequence - 1) + 1, sequence - 1)
@@ -178,7 +178,7 @@ class Ordering:
         self._pass_over(name & SOURCE_MASK, name >> SOURCE_BITS)
         return True
 
-    def refuse(self, event: Known) -> None:
+    def refuse(self, event: KnownEvent) -> None:
         """An event cannot be delivered here any more; it is reported unless that was done, or it was delivered."""
         event.state = DONE
         self._pass_over(event.source(), event.sequence())
@@ -205,10 +205,10 @@ class KeyOrdering(Ordering):
 
     def __init__(self, environment: Environment, topic: i64, is_founder: bool) -> None:
         super().__init__(environment, topic, is_founder)
-        self._heap: Final[list[Known]] = []
-        self._last: Known | None = None
+        self._heap: Final[list[KnownEvent]] = []
+        self._last: KnownEvent | None = None
 
-    def offer(self, event: Known, born: i64) -> None:
+    def offer(self, event: KnownEvent, born: i64) -> None:
         if event.state == WAITING:
             if born < event.born:
                 event.born = born
@@ -221,8 +221,8 @@ class KeyOrdering(Ordering):
             event.born = born
             self._push(event)
 
-    def release(self, latest_birth: i64) -> list[Known]:
-        found: list[Known] = []
+    def release(self, latest_birth: i64) -> list[KnownEvent]:
+        found: list[KnownEvent] = []
         while len(self._heap) > 0:
             event = self._heap[0]
             if event.born > latest_birth or event.publication is None:
@@ -233,10 +233,10 @@ class KeyOrdering(Ordering):
             found.append(event)
         return found
 
-    def next(self) -> Known | None:
+    def next(self) -> KnownEvent | None:
         return self._heap[0] if len(self._heap) > 0 else None
 
-    def give_up(self, event: Known) -> None:
+    def give_up(self, event: KnownEvent) -> None:
         assert event is self._heap[0], "only what is next keeps others waiting"
         self._pop()
         # It counts as passed: what comes before it in order may not be delivered after the next one.
@@ -247,10 +247,10 @@ class KeyOrdering(Ordering):
     def count(self) -> i64:
         return len(self._heap)
 
-    def waiting(self) -> list[Known]:
+    def waiting(self) -> list[KnownEvent]:
         return sorted_by_key(self._heap)
 
-    def _push(self, event: Known) -> None:
+    def _push(self, event: KnownEvent) -> None:
         heap = self._heap
         heap.append(event)
         place: i64 = len(heap) - 1
@@ -282,6 +282,6 @@ class KeyOrdering(Ordering):
         heap[place] = moved
 
 
-def sorted_by_key(events: list[Known]) -> list[Known]:
+def sorted_by_key(events: list[KnownEvent]) -> list[KnownEvent]:
     """Events by key; for those who look, not for those who deliver."""
     return sorted(events, key=lambda event: (int(event.stamp), int(event.source()), int(event.sequence())))

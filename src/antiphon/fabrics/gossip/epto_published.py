@@ -19,7 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_order import NEW, WAITING, Known, Ordering, sorted_by_key
+from antiphon.fabrics.gossip.epto_order import NEW, WAITING, KnownEvent, Ordering, sorted_by_key
 from antiphon.kernel.process import Environment
 
 INVERTED: Final[i64] = 0
@@ -37,7 +37,7 @@ class StampOrdering(Ordering):
         super().__init__(environment, topic, is_founder)
         self._accepts: Final[i64] = accepts
         self._is_strict: Final[bool] = is_strict
-        self._received: Final[dict[i64, Known]] = {}
+        self._received: Final[dict[i64, KnownEvent]] = {}
         # As printed, all that was ever delivered is remembered.
         self._delivered: Final[set[i64]] = set()
         self._last_delivered: i64 = 0 if accepts == INVERTED else -1
@@ -47,7 +47,7 @@ class StampOrdering(Ordering):
             return stamp < self._last_delivered
         return stamp > self._last_delivered or (self._accepts == NOT_EARLIER and stamp == self._last_delivered)
 
-    def offer(self, event: Known, born: i64) -> None:
+    def offer(self, event: KnownEvent, born: i64) -> None:
         if event.state == WAITING:
             if born < event.born:
                 event.born = born
@@ -59,15 +59,15 @@ class StampOrdering(Ordering):
             event.born = born
             self._received[event.name] = event
 
-    def release(self, latest_birth: i64) -> list[Known]:
+    def release(self, latest_birth: i64) -> list[KnownEvent]:
         smallest_young = FOREVER
-        deliverable: list[Known] = []
+        deliverable: list[KnownEvent] = []
         for event in self._received.values():
             if event.born <= latest_birth and event.publication is not None:
                 deliverable.append(event)
             elif event.stamp < smallest_young:
                 smallest_young = event.stamp
-        found: list[Known] = []
+        found: list[KnownEvent] = []
         for event in sorted_by_key(deliverable):
             if event.stamp < smallest_young or (event.stamp == smallest_young and not self._is_strict):
                 del self._received[event.name]
@@ -77,7 +77,7 @@ class StampOrdering(Ordering):
                 found.append(event)
         return found
 
-    def next(self) -> Known | None:
+    def next(self) -> KnownEvent | None:
         """Of those with the smallest stamp, one that lacks its payload: it keeps the others back."""
         waiting = self.waiting()
         for event in waiting:
@@ -85,7 +85,7 @@ class StampOrdering(Ordering):
                 return event
         return None
 
-    def give_up(self, event: Known) -> None:
+    def give_up(self, event: KnownEvent) -> None:
         del self._received[event.name]
         self.refuse(event)
         self._last_delivered = max(self._last_delivered, event.stamp)
@@ -94,5 +94,5 @@ class StampOrdering(Ordering):
     def count(self) -> i64:
         return len(self._received)
 
-    def waiting(self) -> list[Known]:
+    def waiting(self) -> list[KnownEvent]:
         return sorted_by_key(list(self._received.values()))

@@ -117,7 +117,7 @@ class NoChild(SamplingMessage):
     """The sender has another parent."""
 
 
-class Register:
+class ListOfNodes:
     """What the coordinator knows: who is in the list, in which order."""
 
     def __init__(self, first: i64) -> None:
@@ -176,7 +176,7 @@ class TagList(PeerSampling):
         self._most_peers: Final[i64] = peers
         self._handshakes: Final[i64] = handshakes
         self.is_first: Final[bool] = coordinator == self.me
-        self._register: Final[Register] = Register(self.me)
+        self._register: Final[ListOfNodes] = ListOfNodes(self.me)
         self._born: Final[i64] = environment.now()
         self.rank: i64 = 0 if self.is_first else -1
         self.predecessor: i64 = NO_NODE

@@ -222,7 +222,8 @@ class Topic:
                 self.add_lock(item)
             elif item.kind == COMPLETION:
                 self.remove_lock(publication_key(item.source, item.sequence))
-                self.completed[item.source] = item.sequence
+                # After a partition the completions of two roots may follow each other.
+                self.completed[item.source] = max(item.sequence, self.completed.get(item.source, 0))
 
     def known(self) -> tuple[Frontier, Frontier, list[Item]]:
         """What others are not sent because it is not kept: ``base``, ``completed`` and ``locks``."""
@@ -251,7 +252,7 @@ class Topic:
                 kept.append(item)
                 continue
             if item.kind == COMPLETION:
-                self.base_completed[item.source] = item.sequence
+                self.base_completed[item.source] = max(item.sequence, self.base_completed.get(item.source, 0))
         self.items = kept
         for origin, number in stable.items():
             if self.base.get(origin, 0) < number:

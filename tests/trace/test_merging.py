@@ -71,6 +71,31 @@ def test_nobody_is_earlier_than_the_publisher() -> None:
     assert judge(merged, 2).clean
 
 
+def test_a_total_publication_may_come_to_its_publisher_late() -> None:
+    """Who subscribes between these two moments is owed nothing: no row is held back for the publisher's."""
+    first = [(1, "subscribed", 0, 0, 0), (2, "publish", 0, 0, 1), (60, "deliver", 0, 0, 1)]
+    second = [(1, "subscribed", 1, 1, 0), (40, "deliver", 1, 0, 1)]
+    third = [(50, "subscribed", 2, 2, 0)]
+    merged = merge_traces([trace(rows, order="total") for rows in (first, second, third)])
+    assert rows_of(merged) == [first[0], second[0], first[1], second[1], third[0], first[2]]
+    assert judge(merged, 3).clean
+
+
+def test_a_total_publication_is_held_back_until_it_was_asked_for() -> None:
+    first = [(1, "subscribed", 0, 0, 0), (70, "publish", 0, 0, 1), (80, "deliver", 0, 0, 1), (90, "deliver", 0, 1, 1)]
+    second = [(1, "subscribed", 1, 1, 0), (2, "publish", 1, 1, 1), (40, "deliver", 1, 0, 1), (41, "deliver", 1, 1, 1)]
+    # A publication of a weaker order shows that the clocks disagree.
+    weaker = [(3, "deliver", 1, 0, 2)]
+    tables = [trace(first, order="total"), trace(second, order="total")]
+    shown = [trace([(65, "deliver", 0, 0, 2)]), trace(weaker)]
+    both = [
+        pa.concat_tables([table.slice(0, 1), extra, table.slice(1)], promote_options="permissive")
+        for table, extra in zip(tables, shown, strict=True)
+    ]
+    merged = rows_of(merge_traces(both))
+    assert merged.index((70, "publish", 0, 0, 1)) < merged.index((40, "deliver", 1, 0, 1))
+
+
 @given(st.integers(2, 5), st.integers(1, 30), st.integers(0, 1000), st.lists(st.integers(-60, 60), min_size=5))
 def test_clocks_that_disagree_change_no_judgement(nodes: int, messages: int, seed: int, skews: list[int]) -> None:
     written = run_of(nodes, messages, seed)

@@ -2,9 +2,10 @@
 
 Every node writes a trace of its own, in the order in which things happened there. One history is needed to judge them
 all, and it must respect what is certain: the rows of one node keep their order, and nobody delivers a publication
-before its publisher does. Beyond that rows are sorted by time, which is right where the nodes share a clock. Where the
-clocks of machines disagree, rows that would come too early are held back until their publisher's row has come; if no
-order satisfies all rows, the nodes did something impossible, the rows come by time, and the judge will say so.
+before its publisher does, or, if it is total, before its publisher has asked for it. Beyond that rows are sorted by
+time, which is right where the nodes share a clock. Where the clocks of machines disagree, rows that would come too
+early are held back until their publisher's row has come; if no order satisfies all rows, the nodes did something
+impossible, the rows come by time, and the judge will say so.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def numbers(table: pa.Table, name: str) -> Rows:
 
 def has_early_rows(table: pa.Table) -> bool:
     """Whether anybody delivers a publication before its publisher, whose delivery is in the table too."""
-    places = np.flatnonzero(pc.equal(table["event"], "deliver").to_numpy(zero_copy_only=False))
+    # A total publication may come to its publisher later than to others.
+    is_total = pc.fill_null(pc.equal(table[ORDER], "total"), False)
+    awaited = pc.and_not(pc.equal(table["event"], "deliver"), is_total)
+    places = np.flatnonzero(awaited.to_numpy(zero_copy_only=False))
     if len(places) == 0:
         return False
     node, source, topic, sequence = (numbers(table, name)[places] for name in ("node", "source", "topic", "sequence"))
@@ -88,12 +92,12 @@ def has_early_rows(table: pa.Table) -> bool:
 
 def held_back(table: pa.Table, files: Rows) -> Rows:
     """An order of the rows in which nobody is earlier than the publisher, if there is one; close to their times."""
-    names = ("time", "node", "source", "topic", "sequence")
-    times, nodes, sources, topics, sequences = (numbers(table, name).tolist() for name in names)
+    names = ("time", "source", "topic", "sequence")
+    times, sources, topics, sequences = (numbers(table, name).tolist() for name in names)
     is_delivery = pc.equal(table["event"], "deliver").to_pylist()
     identities: list[Identity] = list(zip(topics, sources, sequences, strict=True))
-    is_own = [delivers and node == source for delivers, node, source in zip(is_delivery, nodes, sources, strict=True)]
-    unborn = {identity for identity, own in zip(identities, is_own, strict=True) if own}
+    is_birth = births(table)
+    unborn = {identity for identity, is_born in zip(identities, is_birth, strict=True) if is_born}
     queues = [np.flatnonzero(files == file).tolist()[::-1] for file in range(int(files.max()) + 1)]
     heads = [(times[queue[-1]], file) for file, queue in enumerate(queues) if queue]
     heapq.heapify(heads)
@@ -105,18 +109,28 @@ def held_back(table: pa.Table, files: Rows) -> Rows:
         _, file = heapq.heappop(heads)
         row = queues[file][-1]
         identity = identities[row]
-        if is_delivery[row] and not is_own[row] and identity in unborn:
+        if is_delivery[row] and not is_birth[row] and identity in unborn:
             waiting.setdefault(identity, []).append(file)
             continue
         order.append(queues[file].pop())
         released = [file]
-        if is_own[row]:
+        if is_birth[row]:
             unborn.discard(identity)
             released += waiting.pop(identity, [])
         for each in released:
             if queues[each]:
                 heapq.heappush(heads, (times[queues[each][-1]], each))
     return np.array(order, np.int64)
+
+
+def births(table: pa.Table) -> list[bool]:
+    """The rows with which publications begin: the publisher's own delivery, or its wish for one that is total."""
+    is_own = pc.equal(table["node"], table["source"])
+    is_total = pc.fill_null(pc.equal(table[ORDER], "total"), False)
+    is_wish = pc.and_(pc.equal(table["event"], "publish"), is_total)
+    is_own_delivery = pc.and_not(pc.and_(pc.equal(table["event"], "deliver"), is_own), is_total)
+    found: list[bool] = pc.fill_null(pc.or_(is_wish, is_own_delivery), False).to_pylist()
+    return found
 
 
 def impossible_row(

@@ -38,22 +38,21 @@ class Proxy:
         self.cut()
         assert self._server is not None
         self._server.close()
-        await self._server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_cut:
-            writer.transport.abort()
-            return
-        with suppress(OSError):
-            far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
-            pair = {writer, far_writer}
-            self._open |= pair
-            try:
-                await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
-            finally:
-                self._open -= pair
-                for each in pair:
-                    each.transport.abort()
+        pair = {writer}
+        try:
+            with suppress(OSError):
+                if not self._is_cut:
+                    far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+                    pair.add(far_writer)
+                    self._open |= pair
+                    await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+        finally:
+            # Also if nobody listens there any more.
+            self._open -= pair
+            for each in pair:
+                each.transport.abort()
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):

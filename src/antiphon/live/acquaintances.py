@@ -53,9 +53,6 @@ RETRY_SECONDS: Final = (5.0, 300.0)
 LOST_AT_MOST: Final = 100
 """So many nodes that were lost are remembered, the last ones."""
 
-WRITTEN_SECONDS: Final = 0.005
-"""How often a node that leaves looks whether everything has been written."""
-
 log = logger("acquaintances")
 
 
@@ -123,11 +120,6 @@ class Acquaintances(Membership):
     def membership_began(self, number: int) -> None:
         if number == EVERYBODY and not self._is_in.done():
             self._is_in.set_result(None)
-
-    async def leave(self) -> None:
-        """Wait until everything that was said has been written; the others notice the end of the connections."""
-        while any(link.unwritten_bytes() for link in self.links.values()):
-            await asyncio.sleep(WRITTEN_SECONDS)
 
     def close(self) -> None:
         self._is_in.cancel()

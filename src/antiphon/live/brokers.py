@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from antiphon.live.node import Node
 
 LOOK_SECONDS: Final = 0.005
-"""How often a broker that leaves looks whether everything has been written, and a newcomer whether it has a parent."""
+"""How often a newcomer looks whether it has a parent."""
 
 LAST_WORDS_SECONDS: Final = 1.0
 """How long a broker is still listened to when nothing can be sent to it any more."""
@@ -131,11 +131,6 @@ class Brokers(Membership):
     def _is_searching(self) -> bool:
         process = self._node.process
         return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
-
-    async def leave(self) -> None:
-        """Wait until everything that was said has been written; the others notice the end of the connections."""
-        while any(link.unwritten_bytes() for link in self.links.values()):
-            await asyncio.sleep(LOOK_SECONDS)
 
     def close(self) -> None:
         self._is_in.cancel()

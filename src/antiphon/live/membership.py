@@ -19,6 +19,9 @@ from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
 if TYPE_CHECKING:
     from antiphon.live.node import Node
 
+WRITTEN_SECONDS: Final = 0.005
+"""How often a node that leaves looks whether everything has been written."""
+
 NOT_HERE: Final = "the node that is meant does not live here any more"
 
 
@@ -47,8 +50,13 @@ class Membership:
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Go in an orderly way; done when nobody needs this node any more."""
-        raise NotImplementedError
+        """Go in an orderly way; done when nobody needs this node any more.
+
+        Where others go on by themselves everything that was said has to be written, and no more: they notice the end
+        of the connections.
+        """
+        while any(link.unwritten_bytes() for link in self.links.values()):
+            await asyncio.sleep(WRITTEN_SECONDS)
 
     def awaited(self) -> list[str]:
         """Whose answer a node that leaves waits for."""

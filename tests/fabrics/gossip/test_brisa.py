@@ -14,13 +14,10 @@ from antiphon.kernel import UsageError
 from antiphon.simulator.actions import Crash, Partition, Restart, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Action, Engine
 from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, Network, NormalDelay
-from tests.fabrics.gossip.worlds import World
+from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 from tests.simulator.post import Do
 from tests.support import Notebook
 
-NODES = 64
-SOURCE = 9
-START = 10_000
 KEY = structure_key(SOURCE, 0)
 
 
@@ -33,14 +30,6 @@ def depth_of(parents: dict[int, list[int]], node: int) -> int:
         seen += 1
         assert seen <= len(parents), "there is a cycle"
     return seen - 1
-
-
-def duplicates(world: World) -> int:
-    return sum(int(world.brisa(node).group(0).duplicates) for node in range(NODES))
-
-
-def links(world: World) -> int:
-    return sum(len(world.brisa(node).group(0).sampling.neighbours()) for node in range(NODES)) // 2
 
 
 # Structures.
@@ -56,14 +45,7 @@ def test_flooding_sends_each_publication_twice_over_each_link_but_those_of_a_tre
 
 def test_a_tree_emerges_and_then_every_node_gets_each_publication_once() -> None:
     """Section 4.2.3: one parent each, n - 1 active links, no copy too many after the first flood."""
-    world = World(NODES, BrisaOptions(order="fifo")).publish(SOURCE, START)
-    world.engine.run(START + 5000)
-    flooded = duplicates(world)
-    assert flooded == 2 * links(world) - 2 * (NODES - 1)
-    world.publish(SOURCE, START + 6000, count=20)
-    world.engine.run()
-    assert duplicates(world) == flooded
-    assert world.engine.deliveries == 21 * NODES
+    world = flood_then_tree(BrisaOptions(order="fifo"))
     parents = world.structures(KEY)
     assert {node for node, mine in parents.items() if len(mine) != 1} == {SOURCE}
     assert parents[SOURCE] == []

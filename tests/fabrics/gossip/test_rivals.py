@@ -17,23 +17,11 @@ from antiphon.fabrics.gossip.tag_list import ListOfNodes, TagList
 from antiphon.kernel import UsageError
 from antiphon.simulator.actions import Crash, Restart
 from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
-from tests.fabrics.gossip.worlds import World
-
-NODES = 64
-SOURCE = 9
-START = 10_000
+from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 
 
 def gossip_options(fanout: int = 5, **changes: object) -> SimpleGossipOptions:
     return SimpleGossipOptions(CyclonOptions(30, 8, 10), fanout, **changes)  # type: ignore[arg-type]
-
-
-def duplicates(world: World) -> int:
-    return sum(int(world.brisa(node).group(0).duplicates) for node in range(NODES))
-
-
-def links(world: World) -> int:
-    return sum(len(world.brisa(node).group(0).sampling.neighbours()) for node in range(NODES)) // 2
 
 
 def complete(world: World, source: int = SOURCE) -> list[int]:
@@ -68,14 +56,7 @@ def test_everybody_gets_everything_of_several_publishers(options: BrisaOptions) 
 
 def test_plumtree_prunes_until_every_node_gets_each_publication_once() -> None:
     """Section 4.4: duplicates deactivate links, as in BRISA; the flood is the same, and what follows is a tree."""
-    world = World(NODES, PlumtreeOptions(order="fifo")).publish(SOURCE, START)
-    world.engine.run(START + 5000)
-    flooded = duplicates(world)
-    assert flooded == 2 * links(world) - 2 * (NODES - 1)
-    world.publish(SOURCE, START + 6000, count=20)
-    world.engine.run()
-    assert duplicates(world) == flooded
-    assert world.engine.deliveries == 21 * NODES
+    flood_then_tree(PlumtreeOptions(order="fifo"))
 
 
 def test_in_plumtree_links_that_carry_nothing_carry_names() -> None:

@@ -16,6 +16,9 @@ from antiphon.simulator.gossip_protocols import PROCESSES
 from antiphon.simulator.network import ConstantDelay, Network
 
 PERIOD = 1000
+NODES = 64
+SOURCE = 9
+START = 10_000
 
 MakeSampling = Callable[[Environment, Connections, Neighbourhood], PeerSampling]
 
@@ -133,6 +136,29 @@ class World:
                 trees = self.brisa(int(node.identifier)).group(0).trees
                 found[int(node.identifier)] = [int(parent) for parent in trees.structure(key).parents]
         return found
+
+
+def duplicates(world: World) -> int:
+    """Copies of publications that nodes had already."""
+    return sum(int(world.brisa(node).group(0).duplicates) for node in range(NODES))
+
+
+def links(world: World) -> int:
+    """Links of the overlay."""
+    return sum(len(world.brisa(node).group(0).sampling.neighbours()) for node in range(NODES)) // 2
+
+
+def flood_then_tree(options: BrisaOptions) -> World:
+    """A world in which the first publication went over every link, and all others came to every node once."""
+    world = World(NODES, options).publish(SOURCE, START)
+    world.engine.run(START + 5000)
+    flooded = duplicates(world)
+    assert flooded == 2 * links(world) - 2 * (NODES - 1)
+    world.publish(SOURCE, START + 6000, count=20)
+    world.engine.run()
+    assert duplicates(world) == flooded
+    assert world.engine.deliveries == 21 * NODES
+    return world
 
 
 class Wired(Environment):

@@ -29,9 +29,27 @@ class Stamped(Publication):
         self.stamp: Final[i64] = stamp
 
 
+@mypyc_attr(acyclic=True)
+class Carrier(Message):
+    """A message that carries publications."""
+
+    def __init__(self, source: i64, topic: i64, publications: list[Stamped]) -> None:
+        super().__init__(source, 0, topic)
+        self.publications: Final[list[Stamped]] = publications
+
+    def is_control(self) -> bool:
+        return False
+
+    def publications_carried(self) -> i64:
+        return len(self.publications)
+
+    def payload_bytes(self) -> i64:
+        return payload_bytes_of(self.publications)
+
+
 @final
 @mypyc_attr(acyclic=True)
-class Ball(Message):
+class Ball(Carrier):
     """What one node relays in one round: by position the name, stamp and number of relays of each publication.
 
     ``whole`` if ``publications`` holds one for each entry, in the same places. Otherwise it holds those whose payload
@@ -49,22 +67,12 @@ class Ball(Message):
         whole: bool,
         latest: i64,
     ) -> None:
-        super().__init__(source, 0, topic)
+        super().__init__(source, topic, publications)
         self.names: Final[vec[i64]] = names
         self.stamps: Final[vec[i64]] = stamps
         self.hops: Final[vec[i64]] = hops
-        self.publications: Final[list[Stamped]] = publications
         self.whole: Final[bool] = whole
         self.latest: Final[i64] = latest
-
-    def is_control(self) -> bool:
-        return False
-
-    def publications_carried(self) -> i64:
-        return len(self.publications)
-
-    def payload_bytes(self) -> i64:
-        return payload_bytes_of(self.publications)
 
     def entries_carried(self) -> i64:
         return len(self.names)
@@ -85,21 +93,8 @@ class Wanted(Message):
 
 @final
 @mypyc_attr(acyclic=True)
-class Payloads(Message):
+class Payloads(Carrier):
     """Publications that the receiver has asked for."""
-
-    def __init__(self, source: i64, topic: i64, publications: list[Stamped]) -> None:
-        super().__init__(source, 0, topic)
-        self.publications: Final[list[Stamped]] = publications
-
-    def is_control(self) -> bool:
-        return False
-
-    def publications_carried(self) -> i64:
-        return len(self.publications)
-
-    def payload_bytes(self) -> i64:
-        return payload_bytes_of(self.publications)
 
 
 @final

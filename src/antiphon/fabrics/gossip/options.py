@@ -54,6 +54,11 @@ def published_rules() -> Rules:
     return Rules(False, False, False, False, False)
 
 
+def rival_rules(recovers: bool = True) -> Rules:
+    """What the rivals of BRISA share with it: no trees whose races could be closed, but recovery."""
+    return Rules(False, False, False, False, recovers)
+
+
 class BrisaOptions:
     """How all nodes of a system behave.
 

@@ -28,7 +28,7 @@ from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, structure_key
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules
+from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.trees import Structure, Trees
 from antiphon.kernel.errors import UsageError
@@ -70,7 +70,7 @@ class PlumtreeOptions(BrisaOptions):
             keep=keep,
             buffer=buffer,
             join_window=join_window,
-            rules=Rules(False, False, False, False, recovers),
+            rules=rival_rules(recovers),
         )
         self.graft_after: Final[i64] = graft_after
         self.per_source: Final[bool] = per_source

@@ -27,7 +27,7 @@ from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules
+from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
 from antiphon.fabrics.gossip.stream import Stream
@@ -104,7 +104,7 @@ class SimpleGossipOptions(BrisaOptions):
             buffer=buffer,
             join_window=join_window,
             floods=True,
-            rules=Rules(False, False, False, False, True),
+            rules=rival_rules(),
         )
         self.cyclon: Final[CyclonOptions] = cyclon
         self.fanout: Final[i64] = fanout

@@ -19,7 +19,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.group import Group
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules
+from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
@@ -56,7 +56,7 @@ class SimpleTreeOptions(BrisaOptions):
             buffer=buffer,
             join_window=join_window,
             floods=True,
-            rules=Rules(False, False, False, False, True),
+            rules=rival_rules(),
         )
 
 

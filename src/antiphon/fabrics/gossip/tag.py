@@ -20,7 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
-from antiphon.fabrics.gossip.options import BrisaOptions, Rules
+from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
 from antiphon.fabrics.gossip.simple_tree import check_coordinator
@@ -76,7 +76,7 @@ class TagOptions(BrisaOptions):
             join_window=join_window,
             floods=True,
             deepest=deepest,
-            rules=Rules(False, False, False, False, True),
+            rules=rival_rules(),
         )
         self.batch: Final[i64] = batch
         self.capacity: Final[i64] = capacity

@@ -63,7 +63,6 @@ class Attachment(Process):
         # The latest epoch that this broker has heard of, and the one that it has been told to begin.
         self.overlay: Overlay = overlay
         self.current: Overlay = overlay
-        self.epoch: i64 = overlay.epoch
         self.parent: i64 = overlay.parents.get(self.me, NO_NODE)
         self.is_root: bool = overlay.root == self.me
         # Each child, with the parents of all brokers below it that have a way to this one. None: not heard from yet.
@@ -80,11 +79,8 @@ class Attachment(Process):
         self.dead: set[int] = set()
         # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
         self.known: set[int] = {*overlay.parents, *overlay.absent}
-        self._given_up: set[int] = set()
         self.highest: i64 = overlay.epoch
         self.council: Council = overlay.council
-        # Whether total publications are completed in this epoch.
-        self.can_order: bool = overlay.can_order
         # As root: whether all living brokers have a way here, in the current epoch.
         self.is_complete: bool = True
         # The search for a parent: who was asked, and who is left to be asked.
@@ -100,6 +96,16 @@ class Attachment(Process):
         self._echoes: list[int] = []
         # How often its time of waiting for answers has been doubled.
         self._doublings: i64 = 0
+
+    @property
+    def epoch(self) -> i64:
+        """The epoch that this broker is in."""
+        return self.current.epoch
+
+    @property
+    def can_order(self) -> bool:
+        """Whether total publications are completed in it."""
+        return self.current.can_order
 
     def start(self) -> None:
         if self.parent != NO_NODE:
@@ -134,7 +140,7 @@ class Attachment(Process):
         """As root: see who has no way here."""
         raise NotImplementedError
 
-    def learn(self, overlay: Overlay, council: Council) -> None:
+    def learn(self, overlay: Overlay, council: Council, highest: i64) -> None:
         """Take over what another broker knows of the tree, if it is later than what is known here."""
         raise NotImplementedError
 
@@ -355,7 +361,7 @@ class Attachment(Process):
             return
         if sender in self.dead:
             return
-        self.learn(answer.overlay, answer.overlay.council)
+        self.learn(answer.overlay, answer.overlay.council, answer.overlay.epoch)
         # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
         is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
         if answer.is_granted:
@@ -421,8 +427,7 @@ class Attachment(Process):
             self._must_say_ready = False
             self.environment.send(self.parent, Ready(self.me, 0))
         for attached in news:
-            self.learn(attached.overlay, attached.council)
-            self.highest = max(self.highest, attached.epoch)
+            self.learn(attached.overlay, attached.council, attached.epoch)
             if self.parent != NO_NODE:
                 self.environment.send(self.parent, attached)
             elif self.is_root:

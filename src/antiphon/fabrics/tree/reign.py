@@ -32,6 +32,8 @@ class Reign(Attachment):
         # The timers that run out when the council is to be changed, and when those who are absent are given up.
         self._change: i64 = -1
         self._give_up: i64 = -1
+        # Those whom nobody waits for any more; when one is found it is welcome.
+        self._given_up: set[int] = set()
         # The children that have begun this epoch, with all below them.
         self._begun: set[int] = set()
         # Whether those who are missing are told that somebody is there, and how often the time between was doubled.
@@ -100,10 +102,8 @@ class Reign(Attachment):
             self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
         self.overlay = overlay
         self.current = overlay
-        self.epoch = overlay.epoch
         self.highest = max(self.highest, overlay.epoch)
         self.council = self.council.merged(overlay.council)
-        self.can_order = overlay.can_order
         self.is_complete = True
         self._begun = set()
         for child in self.children:
@@ -163,13 +163,12 @@ class Reign(Attachment):
         if is_settled and sorted(members) not in self.council.bodies:
             self._begin_epoch(self._next_overlay(self.council.proposing(members)))
 
-    def learn(self, overlay: Overlay, council: Council) -> None:
-        """Take over what another broker knows of the tree, if it is later than what is known here."""
+    def learn(self, overlay: Overlay, council: Council, highest: i64) -> None:
         if self.options.quorum:
             self.known.update(overlay.parents)
             self.known.update(overlay.absent)
             self.council = self.council.merged(council)
-            self.highest = max(self.highest, overlay.epoch)
+            self.highest = max(self.highest, highest)
         if overlay.is_later_than(self.overlay):
             self.overlay = overlay
 
@@ -185,7 +184,7 @@ class Reign(Attachment):
         self._claim_doublings = min(self._claim_doublings + 1, DOUBLINGS_AT_MOST)
         self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)
 
-    def _receive_claim(self, sender: i64, claim: Claim) -> None:
+    def _receive_claim(self, claim: Claim) -> None:
         if claim.source == self.me or claim.source in self.dead:
             return
         if self.parent != NO_NODE:
@@ -197,7 +196,7 @@ class Reign(Attachment):
         elif self._gives_way_to(claim):
             self.is_root = False
             # Else this broker would still think that nobody else can be the root.
-            self.learn(claim.overlay, claim.overlay.council)
+            self.learn(claim.overlay, claim.overlay.council, claim.overlay.epoch)
             self.parent_gone()
             self.search()
             self.candidates.insert(0, int(claim.source))
@@ -229,7 +228,7 @@ class Reign(Attachment):
         if isinstance(message, Install):
             self._receive_install(sender, message)
         elif isinstance(message, Claim):
-            self._receive_claim(sender, message)
+            self._receive_claim(message)
         elif isinstance(message, Begun):
             self._receive_begun(sender, message)
         else:

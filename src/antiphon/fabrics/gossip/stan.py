@@ -9,7 +9,7 @@ number of **physical** links, different neighbours, falls to about half. Events 
 (:mod:`antiphon.fabrics.gossip.crosspost`; Algorithm 3).
 
 **Fixed point.** Ranks within a view only ever fall. Where members stay the same, no walk changes anything any more when
-each view holds the lowest-ranking members of its topic. :mod:`antiphon.lab.stan_links` computes that directly.
+each view holds the lowest-ranking members of its topic. :mod:`antiphon.pipeline.stan_links` computes that directly.
 
 Where this departs from the thesis:
 
@@ -41,6 +41,7 @@ from antiphon.fabrics.gossip.scamp import Kept
 from antiphon.fabrics.gossip.stan_messages import Found, Post, Walk
 from antiphon.fabrics.gossip.stan_options import Rendezvous, StanOptions
 from antiphon.fabrics.gossip.stan_view import AlignedView, Suspects
+from antiphon.fabrics.gossip.stan_weights import Ranking
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, UNSPECIFIED, Message
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -60,11 +61,14 @@ class Stan(Process):
         self._rendezvous: Final[Rendezvous] = rendezvous
         self._listener: Final = Neighbourhood()
         self._views: Final[dict[i64, AlignedView]] = {}
+        self._ranking: Final = Ranking(self.me, options.key)
         self._suspects: Final = Suspects()
         flood = CrosspostFlood if options.shares_links else SimpleFlood
         self.flood: Final[CrosspostFlood] = flood(environment, self._views, options.remembered)
         # Topics that nobody is known to have this node in its view of.
         self._entering: Final[dict[i64, bool]] = {}
+        # What a node begins with is used when all nodes are there.
+        self._first_views: Final[dict[i64, list[int]]] = {}
         self._late: Final[list[i64]] = []
         self._is_awake: bool = False
         self._still_rounds: i64 = 0
@@ -77,17 +81,20 @@ class Stan(Process):
     def begin_as_member(self, topic: i64, view: list[int]) -> None:
         """Be subscribed from the start, in an overlay that is there already."""
         self._rendezvous.enter(topic, self.me)
-        self._open(topic).begin_with(view)
+        self._first_views[topic] = view
 
     def begin_as_newcomer(self, topic: i64) -> None:
         """Subscribe as soon as the node is up."""
         self._late.append(topic)
 
     def start(self) -> None:
-        for topic in self._views:
+        for topic, view in self._first_views.items():
+            self._open(topic).begin_with(view)
             self.environment.subscribed(topic)
+        self._first_views.clear()
         for topic in self._late:
             self._enter(topic)
+        self._late.clear()
         self._wake()
 
     # What the application does.
@@ -123,7 +130,9 @@ class Stan(Process):
         self.environment.unsubscribed(topic)
 
     def _open(self, topic: i64) -> AlignedView:
-        view = AlignedView(self.environment, topic, self.connections, self._listener, self.options, self._suspects)
+        view = AlignedView(
+            self.environment, topic, self.connections, self._listener, self.options, self._ranking, self._suspects
+        )
         self._views[topic] = view
         return view
 

@@ -18,7 +18,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.fabrics.gossip.scamp import Scamp
 from antiphon.fabrics.gossip.stan_options import StanOptions
-from antiphon.fabrics.gossip.stan_weights import node_of, rank_of, salt_of
+from antiphon.fabrics.gossip.stan_weights import Ranking
 from antiphon.kernel.process import Environment
 
 SUSPECTED_ROUNDS: Final[i64] = 16
@@ -64,10 +64,11 @@ class AlignedView(Scamp):
         connections: Connections,
         listener: Neighbourhood,
         options: StanOptions,
+        ranking: Ranking,
         suspects: Suspects,
     ) -> None:
         super().__init__(environment, topic, connections, listener, options.scamp)
-        self._salt: Final[i64] = salt_of(self.me, options.key)
+        self._ranking: Final[Ranking] = ranking
         self._slots: Final[i64] = options.random_slots
         self._refill: Final[i64] = options.refill
         self._suspects: Final[Suspects] = suspects
@@ -93,7 +94,7 @@ class AlignedView(Scamp):
         if len(self._drawn) < self._slots:
             self._drawn.append(node)
         else:
-            insort(self._ranks, rank_of(self._salt, node))
+            insort(self._ranks, self._ranking.rank_of(node))
 
     def _drop(self, node: i64) -> None:
         super()._drop(node)
@@ -101,7 +102,7 @@ class AlignedView(Scamp):
         if node in self._drawn:
             self._drawn.remove(node)
         else:
-            self._ranks.remove(rank_of(self._salt, node))
+            self._ranks.remove(self._ranking.rank_of(node))
 
     # Entries are replaced.
 
@@ -120,20 +121,20 @@ class AlignedView(Scamp):
         count: i64 = len(ranks)
         if count == 0 or node == self.me:
             return
-        rank = rank_of(self._salt, node)
+        rank = self._ranking.rank_of(node)
         worst = ranks[count - 1]
         if rank >= worst or ranks[bisect_left(ranks, rank)] == rank or self._suspects.contains(node):
             return
         self.swaps += 1
         if node in self._drawn:
             # It is an entry already, by chance: the two change places.
-            self._drawn[self._drawn.index(node)] = node_of(worst)
+            self._drawn[self._drawn.index(node)] = self._ranking.node_of(worst)
             ranks.pop()
             insort(ranks, rank)
             return
         ranks.pop()
         insort(ranks, rank)
-        self._exchange(node_of(worst), node)
+        self._exchange(self._ranking.node_of(worst), node)
 
     def _exchange(self, old: i64, new: i64) -> None:
         """Replace an entry, in its place."""
@@ -145,12 +146,12 @@ class AlignedView(Scamp):
 
     def _fill(self, known: vec[i64]) -> None:
         """Add the best of those that are known until there are enough (section 3.3.6)."""
-        ranks: list[i64] = [rank_of(self._salt, node) for node in known if not self._suspects.contains(node)]
+        ranks: list[i64] = [self._ranking.rank_of(node) for node in known if not self._suspects.contains(node)]
         ranks.sort()
         for rank in ranks:
             if len(self._view) >= self._refill:
                 return
-            self._insert(node_of(rank))
+            self._insert(self._ranking.node_of(rank))
 
     def _draw_again(self, node: i64) -> None:
         """A node that was drawn takes the oldest place that is left to chance."""

@@ -1,59 +1,71 @@
 """The weights by which StaN chooses neighbours: pseudo-random, different at each node, the same for every topic.
 
-Thesis of M. Matos, Algorithm 1. A node ranks all others by a hash of its own identifier and theirs. Ranks are uniform,
-so that overlays stay random graphs; they do not depend on the topic, so that overlapping topics choose the same
-neighbours; and what one node thinks of another says nothing about the reverse, so that neighbours do not cluster.
+Thesis of M. Matos, Algorithm 1. A node weighs all others by a hash of its own identifier and theirs. Weights are
+uniform, so that overlays stay random graphs; they do not depend on the topic, so that overlapping topics choose the
+same neighbours; and what one node thinks of another says nothing about the reverse, so that neighbours do not cluster.
 
-Where this departs from the thesis: it concatenates two identifiers as text, by which ``1 23`` and ``12 3`` get the same
-weight. Here two integers are mixed. For a given node the weight is a bijection of the 32-bit integers, so no two others
-ever weigh the same. A **rank** is a weight with the identifier below it, in one integer: a list of ranks sorts by
-weight, and says whose they are.
+Where this departs from the thesis: it concatenates two identifiers as text, by which ``1 23`` and ``12 3`` weigh the
+same. Here each node has a permutation of all identifiers there can be: the weight of a node is its **rank** in it. So
+no two nodes weigh the same, a rank says whose it is, and the lowest of many can be found from either end: by ranking
+all members of a topic, or by counting ranks up from 0 until enough are members (:mod:`antiphon.pipeline.stan_links`).
 
-Everything fits a 64-bit integer without a sign, so that compiled, interpreted and vectorised code agree.
+A permutation is three rounds of exclusive or with a secret, a shift, and a product with an odd number, all modulo
+``2**22``. Each of them can be undone. All numbers fit 44 bits.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-WORD: Final[i64] = 0xFFFFFFFF
-FIRST_FACTOR: Final[i64] = 0x21F0AAAD
-SECOND_FACTOR: Final[i64] = 0x735A2D97
-"""Factors of a well-tested mixer of 32-bit words. Below 2**31: a product with a word fits 63 bits."""
-TARGET_FACTOR: Final[i64] = 0x61C88647
-OWNER_FACTOR: Final[i64] = 0x2545F491
-"""Odd, so multiplying by them is a bijection too. They differ, so a node as owner is another one as target."""
+from antiphon.kernel.message import SOURCE_BITS
+from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 
-NODE_BITS: Final = 22
+NODE_BITS: Final = SOURCE_BITS
 NODE_MASK: Final[i64] = (1 << 22) - 1
+SHIFT: Final[i64] = 11
+"""Half of the bits: ``x ^ (x >> 11)`` undoes itself."""
+
+FIRST_FACTOR: Final[i64] = 0x30AAAD
+SECOND_FACTOR: Final[i64] = 0x1A2D97
+THIRD_FACTOR: Final[i64] = 0x2C8647
+FIRST_INVERSE: Final[i64] = pow(0x30AAAD, -1, 1 << 22)
+SECOND_INVERSE: Final[i64] = pow(0x1A2D97, -1, 1 << 22)
+THIRD_INVERSE: Final[i64] = pow(0x2C8647, -1, 1 << 22)
 
 
-def mixed(word: i64) -> i64:
-    """A bijection of the 32-bit integers that scatters neighbours."""
-    word = word ^ (word >> 16)
-    word = (word * FIRST_FACTOR) & WORD
-    word = word ^ (word >> 15)
-    word = (word * SECOND_FACTOR) & WORD
-    return word ^ (word >> 15)
+def secret_of(node: int, key: int) -> int:
+    """What makes a node's permutation its own, 64 bits. Systems with different keys have unrelated permutations."""
+    return mix64(mix64(key) + (node + 1) * GOLDEN_GAMMA)
 
 
-def salt_of(node: i64, key: i64) -> i64:
-    """What makes a node's ranking its own. Systems with different keys have unrelated rankings."""
-    return mixed(mixed((node * OWNER_FACTOR) & WORD) ^ (key & WORD))
+@final
+class Ranking:
+    """How one node ranks all others."""
 
+    def __init__(self, node: i64, key: i64) -> None:
+        secret = secret_of(node, key)
+        self._first: Final[i64] = secret & 0x3FFFFF
+        self._second: Final[i64] = (secret >> 22) & 0x3FFFFF
+        self._third: Final[i64] = secret >> 44
 
-def weight_of(salt: i64, node: i64) -> i64:
-    """What the owner of a salt thinks of a node; the less the better."""
-    return mixed(((node * TARGET_FACTOR) & WORD) ^ salt)
+    def rank_of(self, node: i64) -> i64:
+        """The weight of a node; the less the better."""
+        word = node ^ self._first
+        word = ((word ^ (word >> SHIFT)) * FIRST_FACTOR) & NODE_MASK
+        word ^= self._second
+        word = ((word ^ (word >> SHIFT)) * SECOND_FACTOR) & NODE_MASK
+        word ^= self._third
+        word = ((word ^ (word >> SHIFT)) * THIRD_FACTOR) & NODE_MASK
+        return word ^ (word >> SHIFT)
 
-
-def rank_of(salt: i64, node: i64) -> i64:
-    """The weight, and below it the node."""
-    return (weight_of(salt, node) << NODE_BITS) | node
-
-
-def node_of(rank: i64) -> i64:
-    """Whose rank it is."""
-    return rank & NODE_MASK
+    def node_of(self, rank: i64) -> i64:
+        """Whose rank it is."""
+        word = rank ^ (rank >> SHIFT)
+        word = (word * THIRD_INVERSE) & NODE_MASK
+        word = word ^ (word >> SHIFT) ^ self._third
+        word = (word * SECOND_INVERSE) & NODE_MASK
+        word = word ^ (word >> SHIFT) ^ self._second
+        word = (word * FIRST_INVERSE) & NODE_MASK
+        return word ^ (word >> SHIFT) ^ self._first

@@ -43,6 +43,8 @@ RANKS_AT_A_TIME = 1 << 18
 """So many ranks are computed in one go: they stay in the processor's cache."""
 MOST_TABLES = 256 << 20
 """So many bytes at most are spent on tables of who is a member of the largest topics."""
+COUNTING_COST = 4.0
+"""A view that is found by counting costs about so much more per rank: it is one view at a time."""
 IDENTIFIERS = 1 << NODE_BITS
 
 
@@ -128,7 +130,7 @@ class Topics:
 
     def is_large(self) -> npt.NDArray[np.bool_]:
         """Topics whose members are found faster by counting ranks than by ranking them all."""
-        counted = self.wanted * IDENTIFIERS < 4.0 * self.sizes**2.0
+        counted = COUNTING_COST * self.wanted * IDENTIFIERS < self.sizes**2.0
         room = MOST_TABLES // max(1, self.processes)
         if np.count_nonzero(counted) > room:
             smallest = np.partition(self.sizes, len(self.sizes) - room)[len(self.sizes) - room]

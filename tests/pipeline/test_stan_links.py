@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -101,20 +104,13 @@ def test_a_task_never_cuts_a_process_in_two() -> None:
     owners: Integers = np.repeat(np.arange(50), ROWS_AT_A_TIME // 20)
     links = np.arange(len(owners))
     size = ROWS_AT_A_TIME // 3
-    names = ["process", "topic"]
     batches = [
-        stan_batch(owners[start : start + size], links[start : start + size], names)
+        pa.record_batch({"process": owners[start : start + size], "topic": links[start : start + size]})
         for start in range(0, len(owners), size)
     ]
     cut = list(by_whole_processes(batches))
     assert len(cut) > 1
     assert np.concatenate([some for some, _ in cut]).tolist() == owners.tolist()
     assert np.concatenate([of for _, of in cut]).tolist() == links.tolist()
-    for (before, _), (after, _) in zip(cut, cut[1:], strict=False):
+    for (before, _), (after, _) in pairwise(cut):
         assert before[-1] != after[0]
-
-
-def stan_batch(owners: Integers, topics: Integers, names: list[str]) -> object:
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_arrays([pa.array(owners), pa.array(topics)], names)

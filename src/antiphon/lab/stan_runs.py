@@ -1,7 +1,7 @@
 """StaN at work on a universe, as the thesis of M. Matos evaluates it (section 3.3), and what is measured in it.
 
 Every process of a universe runs the protocol in the simulator. At the start it knows random members of each of its
-topics, so many that an overlay holds together with probability 0.99. What the text leaves open, and how it is read here:
+topics, so many that an overlay holds together with probability 0.99. Where the text is silent, this is done:
 
 * **Rounds** are in step: a round is a period, and all walks of it end before the next begins, as in the simulator of
   the thesis. A walk makes 4 hops, about as many as the overlays are wide.
@@ -134,9 +134,7 @@ class StanWorld:
         self._options = options
         self._absent = frozenset(absent)
         self._first_views = self._draw_views(seed)
-        network = Network(
-            ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS
-        )
+        network = Network(ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS)
         self.engine = Engine(
             universe.processes, network, self._build, seed, can_fail=can_fail, absent={int(node) for node in absent}
         )
@@ -253,7 +251,9 @@ def subscribed_mean(values: Integers, universe: Universe) -> float:
 
 def share_at_rest(world: StanWorld, at_rest: Views, owners: Integers, of: Integers) -> float:
     """Which share of the entries of all views is as it will be in the end."""
-    wanted = set(zip(owners[at_rest.place].tolist(), of[at_rest.place].tolist(), at_rest.neighbour.tolist(), strict=True))
+    wanted = set(
+        zip(owners[at_rest.place].tolist(), of[at_rest.place].tolist(), at_rest.neighbour.tolist(), strict=True)
+    )
     entries = [
         (process, topic, peer)
         for topic, views in world.views().items()

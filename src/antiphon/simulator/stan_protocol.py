@@ -28,7 +28,7 @@ class StanTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     learning: Literal["nothing", "sources", "walks"] = "sources"
     """What those learn whom a walk visits: nothing, as published; who has sent it; or all whom it has met."""
     random_slots: NotNegative = 0
-    """How many entries of each view are drawn instead of chosen by weight."""
+    """How many entries of each view stay as they were drawn, and are not chosen by weight."""
     refill: NotNegative = 5
     """A view with fewer entries takes more from what a walk finds."""
     patience: Positive = 8

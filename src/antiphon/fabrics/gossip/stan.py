@@ -18,7 +18,7 @@ Where this departs from the thesis:
 * **Nobody is lost.** As published, a node may be dropped from the last view that held it, before those have met it that
   would rank it high. No walk finds it then, and no event. So whoever is visited by a walk considers the node that sent
   it (``learning``); the thesis proposes that to save messages (section 3.5). It may also learn all whom the walk met,
-  or keep some entries at random.
+  or keep some entries as they were drawn.
 * Neighbours that fail are dropped when the link breaks, and are not taken up again for a while. In the thesis the peer
   sampling service does that, and no word is said of those who still name them.
 * A node that nothing happens to for a while sends no walks; the thesis proposes longer periods (section 3.5).

@@ -26,7 +26,7 @@ class StanOptions:
     """How all nodes of a system behave.
 
     Every ``period`` ticks a node sends a walk of ``hops`` hops into each of its topics. ``learning`` is what those
-    learn whom a walk visits. ``random_slots`` entries of each view are drawn from what walks find, instead of chosen by
+    learn whom a walk visits. ``random_slots`` entries of each view stay as they were drawn, and are not chosen by
     weight. A view of less than ``refill`` entries takes more from what its walk finds. After ``patience`` rounds in
     which nothing changed a node sends no more walks until something does; 0 for never. Nodes are ``in_step`` if
     all rounds begin at multiples of the period. ``flood`` says whether an event that is posted to several topics takes

@@ -3,8 +3,8 @@
 The size of the view is not StaN's affair (thesis of M. Matos, section 3.2.3). Entries come and go by the rules of Scamp
 (:mod:`antiphon.fabrics.gossip.scamp`): newcomers are added, failed ones dropped. StaN swaps entries, one for one.
 
-Some entries may be left to chance (``random_slots``). They are drawn again from what every walk finds, so that nobody
-is forgotten by all others.
+Some entries may be left as they were drawn (``random_slots``). To draw them again from what walks find would help
+nobody: who is in no view is met by no walk.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class AlignedView(Scamp):
         self._slots: Final[i64] = options.random_slots
         self._refill: Final[i64] = options.refill
         self._suspects: Final[Suspects] = suspects
-        # The ranks of entries that are chosen by weight, ascending; and the entries that are left to chance.
+        # The ranks of entries that are chosen by weight, ascending; and the entries that stay as they were drawn.
         self._ranks: Final[list[i64]] = []
         self._drawn: Final[list[i64]] = []
         # How often an entry was replaced by a better one, and how often the view has grown or shrunk.
@@ -112,8 +112,6 @@ class AlignedView(Scamp):
             self.consider(node)
         if len(self._view) < self._refill:
             self._fill(known)
-        if self._slots > 0 and len(known) > 0:
-            self._draw_again(known[self.random.below(len(known))])
 
     def consider(self, node: i64) -> None:
         """Take a node instead of the worst entry, if it is better."""
@@ -127,7 +125,7 @@ class AlignedView(Scamp):
             return
         self.swaps += 1
         if node in self._drawn:
-            # It is an entry already, by chance: the two change places.
+            # It is an entry already: the two change places.
             self._drawn[self._drawn.index(node)] = self._ranking.node_of(worst)
             ranks.pop()
             insort(ranks, rank)
@@ -152,11 +150,3 @@ class AlignedView(Scamp):
             if len(self._view) >= self._refill:
                 return
             self._insert(self._ranking.node_of(rank))
-
-    def _draw_again(self, node: i64) -> None:
-        """A node that was drawn takes the oldest place that is left to chance."""
-        if node == self.me or node in self._view or len(self._drawn) == 0 or self._suspects.contains(node):
-            return
-        old = self._drawn.pop(0)
-        self._drawn.append(node)
-        self._exchange(old, node)

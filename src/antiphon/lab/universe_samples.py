@@ -1,7 +1,7 @@
 """Small universes out of large ones, in memory: the method of section 3.3.1 of the thesis of M. Matos.
 
-The job on Spark (:mod:`antiphon.pipeline.universe`) makes all candidates at once, for sources that do not fit into memory.
-Here they are made one after the other, word by word as the method is written; both find the same.
+The job on Spark (:mod:`antiphon.pipeline.universe`) makes all candidates at once, for sources that do not fit into
+memory. Here they are made one after the other, as the method is written; both find the same.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Sampler:
         if method.enlarge == "own":
             return processes[processes < self._source.topics]
         places = picked_positions(method, number, processes, self._activity[processes])
-        return self._source.process_topics[self._source.process_offsets[processes] + places]
+        added: Integers = self._source.process_topics[self._source.process_offsets[processes] + places]
+        return added
 
     def universe(self, sample: Sample) -> Universe:
         """The chosen universe, its processes and topics numbered anew in the same order."""

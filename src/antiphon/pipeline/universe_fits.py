@@ -1,8 +1,8 @@
 """Distributions of popularity and activity: how they are fitted by power laws, and how uneven they are.
 
-A distribution is two arrays: values in ascending order, and how many have each. Fits are those of A. Clauset, C. Shalizi
-and M. Newman (Power-law distributions in empirical data, 2009) for whole numbers: the exponent is the most likely one,
-and the tail begins where the fit is closest.
+A distribution is two arrays: values in ascending order, and how many have each. Fits are those of A. Clauset, C.
+Shalizi and M. Newman (Power-law distributions in empirical data, 2009) for whole numbers: the exponent is the most
+likely one, and the tail begins where the fit is closest.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def fitted(distribution: Distribution, least: int) -> Fit | None:
 
 
 def zeta(exponent: float, first: Reals | float) -> Reals:
-    """The sum of ``(first + i) ** -exponent`` over all ``i`` from 0 (Hurwitz): some terms, the rest by Euler-Maclaurin."""
+    """The sum of ``(first + i) ** -exponent`` for all ``i`` from 0 (Hurwitz): terms, the rest by Euler-Maclaurin."""
     start = np.asarray(first, np.float64)
     found = np.zeros_like(start)
     for term in range(ZETA_TERMS):

@@ -4,8 +4,8 @@ The traces of section 3.3.1 of the thesis of M. Matos are not published, so this
 three properties that the thesis asks for (section 3.3.2): the popularity of topics is a power law, so is the activity
 of processes, and subscriptions are correlated. Every topic and every process belongs to one community. The subscribers
 of a topic are as many distinct processes as it is popular, drawn one after the other: a process is drawn in proportion
-to its activity, and ``mix`` times as likely if it is of another community. Where topics are journals of users, a journal
-is of the community of its owner.
+to its activity, and ``mix`` times as likely if it is of another community. Where topics are journals, a journal is of
+the community of its owner.
 
 What a topic draws depends on the seed and on the number of the topic, and on nothing else. Whoever knows the seed can
 draw any topic of a universe: the jobs on Spark share topics among tasks, and still get the universe that one process

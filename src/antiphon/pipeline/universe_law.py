@@ -4,7 +4,8 @@ The traces of section 3.3.1 of the thesis of M. Matos are not published, so this
 three properties that the thesis asks for (section 3.3.2): the popularity of topics is a power law, so is the activity
 of processes, and subscriptions are correlated. Every topic and every process belongs to one community. The subscribers
 of a topic are as many distinct processes as it is popular, drawn one after the other: a process is drawn in proportion
-to its activity, and ``mix`` times as likely if it is of another community.
+to its activity, and ``mix`` times as likely if it is of another community. Where topics are journals, a journal is of
+the community of its owner.
 
 What a topic draws depends on the seed and on the number of the topic, and on nothing else. Whoever knows the seed can
 draw any topic of a universe: the jobs on Spark share topics among tasks, and still get the universe that one process
@@ -48,6 +49,8 @@ class Law:
     communities: int
     mix: float
     least_popularity: float = FEWEST_SUBSCRIBERS
+    owned: bool = False
+    """Whether topics are journals: topic ``i`` is that of process ``i``, and of its community."""
 
     def __post_init__(self) -> None:
         if min(self.processes, self.topics, self.communities, self.largest_popularity) < 1:
@@ -56,6 +59,8 @@ class Law:
             raise UsageError("the exponent of a power law is above 1; thesis-like universes have 2 to 2.5")
         if not 0 <= self.mix <= 1:
             raise UsageError(f"mix is from 0 (communities apart) to 1 (no communities), not {self.mix:g}")
+        if self.owned and self.topics > self.processes:
+            raise UsageError(f"every journal has an owner: {self.topics:,} need as many processes; raise --processes")
         if self.least_popularity < 1:
             raise UsageError(f"a topic has at least 1 subscriber, not {self.least_popularity:g}")
 
@@ -108,6 +113,7 @@ LIVEJOURNAL = Law(
     largest_activity=500,
     communities=10,
     mix=0.05,
+    owned=True,
 )
 """Like the universe L8 of Table 3.1, as far as one law can be."""
 
@@ -159,9 +165,8 @@ class Population:
         )
         self.popularity: Integers = np.minimum(wanted.astype(np.int64), law.processes)
         """How many subscribers each topic has."""
-        self.community_of_topic: Integers = (
-            stream(seed, TOPIC_COMMUNITY_STREAM).random(law.topics) * law.communities
-        ).astype(np.int64)
+        drawn = (stream(seed, TOPIC_COMMUNITY_STREAM).random(law.topics) * law.communities).astype(np.int64)
+        self.community_of_topic: Integers = community[: law.topics] if law.owned else drawn
 
     def subscribers(self, topic: int) -> Integers:
         """The processes that subscribe to a topic, in ascending order."""

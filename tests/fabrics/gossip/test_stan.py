@@ -256,20 +256,21 @@ def test_the_protocol_ends_at_the_fixed_point_that_is_computed_directly() -> Non
 
 
 def unheard_and_links(learning: str, random_slots: int = 0) -> tuple[int, float]:
-    """In one large topic after 12 rounds: who is in nobody's view; and the mean rank of neighbours."""
-    universe = universe_of(np.arange(400), np.zeros(400, np.int64))
+    """In one large topic after 25 rounds: how many are in nobody's view; and the mean weight of a view."""
+    universe = universe_of(np.arange(600), np.zeros(600, np.int64))
     world = StanWorld(universe, options(learning, random_slots=random_slots), seed=3)
-    for _ in range(12):
+    for _ in range(25):
         world.run_round()
-    return unheard_in(world), sum(ranks_of_views(world, 0).values()) / 400
+    return unheard_in(world), sum(ranks_of_views(world, 0).values()) / 600
 
 
 def test_as_published_some_are_forgotten_by_all_others() -> None:
     # Section 3.3.5 reports no disconnection. Who is in nobody's view still has neighbours, but is not heard of.
     published, _ = unheard_and_links(NOTHING)
     corrected, _ = unheard_and_links(SOURCES)
-    assert published >= 5
-    assert corrected == 0
+    assert published > 2 * corrected
+    # Who learns from all that pass forgets nobody.
+    assert unheard_and_links(WALKS)[0] == 0
 
 
 def test_an_entry_that_stays_as_it_was_drawn_keeps_some_known_at_the_cost_of_worse_neighbours() -> None:

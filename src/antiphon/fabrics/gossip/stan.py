@@ -75,6 +75,8 @@ class Stan(Process):
         self._changes: i64 = 0
         self.walks_sent: i64 = 0
         self.entries_sent: i64 = 0
+        # How often a view had lost its last entry.
+        self.isolations: i64 = 0
 
     # Before the start.
 
@@ -171,7 +173,10 @@ class Stan(Process):
         self._suspects.round += 1
         for topic in list(self._views):
             view = self._views[topic]
-            if topic in self._entering or len(view.neighbours()) == 0:
+            if topic in self._entering:
+                self._join(topic, view)
+            elif len(view.neighbours()) == 0 and self._rendezvous.count(topic) > 1:
+                self.isolations += 1
                 self._join(topic, view)
             self._send_walk(view)
         changes = self._all_changes()

@@ -121,15 +121,11 @@ class AlignedView(Scamp):
             return
         rank = self._ranking.rank_of(node)
         worst = ranks[count - 1]
-        if rank >= worst or ranks[bisect_left(ranks, rank)] == rank or self._suspects.contains(node):
+        if rank >= worst or ranks[bisect_left(ranks, rank)] == rank:
+            return
+        if node in self._drawn or self._suspects.contains(node):
             return
         self.swaps += 1
-        if node in self._drawn:
-            # It is an entry already: the two change places.
-            self._drawn[self._drawn.index(node)] = self._ranking.node_of(worst)
-            ranks.pop()
-            insort(ranks, rank)
-            return
         ranks.pop()
         insort(ranks, rank)
         self._exchange(self._ranking.node_of(worst), node)

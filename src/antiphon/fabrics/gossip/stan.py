@@ -49,6 +49,10 @@ from antiphon.kernel.process import NO_NODE, Environment, Process
 ROUND: Final[i64] = 0
 """The name of the timer of rounds."""
 
+PATIENCE_ROUNDS: Final[i64] = 4
+"""So many rounds a newcomer waits until it asks somebody else. A subscription travels until somebody keeps it, and who
+asks twice is kept twice as often: views would grow."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Stan(Process):
@@ -65,8 +69,8 @@ class Stan(Process):
         self._suspects: Final = Suspects()
         flood = CrosspostFlood if options.shares_links else SimpleFlood
         self.flood: Final[CrosspostFlood] = flood(environment, self._views, options.remembered)
-        # Topics that nobody is known to have this node in its view of.
-        self._entering: Final[dict[i64, bool]] = {}
+        # Topics that nobody is known to have this node in its view of, and in which round it was last tried.
+        self._entering: Final[dict[i64, i64]] = {}
         # What a node begins with is used when all nodes are there.
         self._first_views: Final[dict[i64, list[int]]] = {}
         self._late: Final[list[i64]] = []
@@ -141,7 +145,7 @@ class Stan(Process):
     def _enter(self, topic: i64) -> None:
         """Come to a topic in which there may be others."""
         view = self._open(topic)
-        self._entering[topic] = True
+        self._entering[topic] = self._suspects.round
         self._join(topic, view)
         self._rendezvous.enter(topic, self.me)
 
@@ -152,8 +156,14 @@ class Stan(Process):
         else:
             self._is_subscribed(topic)
 
+    def _ask_again(self, topic: i64, view: AlignedView) -> None:
+        """Nobody has kept this node in its view yet: perhaps the contact had failed."""
+        if self._suspects.round - self._entering[topic] >= PATIENCE_ROUNDS:
+            self._entering[topic] = self._suspects.round
+            self._join(topic, view)
+
     def _is_subscribed(self, topic: i64) -> None:
-        if self._entering.pop(topic, False):
+        if self._entering.pop(topic, -1) >= 0:
             self.environment.subscribed(topic)
 
     # Rounds.
@@ -174,7 +184,7 @@ class Stan(Process):
         for topic in list(self._views):
             view = self._views[topic]
             if topic in self._entering:
-                self._join(topic, view)
+                self._ask_again(topic, view)
             elif len(view.neighbours()) == 0 and self._rendezvous.count(topic) > 1:
                 self.isolations += 1
                 self._join(topic, view)

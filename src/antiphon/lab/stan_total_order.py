@@ -1,8 +1,8 @@
 """Total order inside one topic over StaN's overlays: does agreement survive views of 9 to 14?
 
 The thesis of M. Matos names the combination of StaN and EpTO and leaves open whether it works (section 6.1). EpTO
-draws ``2 e ln n / ln ln n`` new receivers every round from all members. A view of StaN has ``ln n + 4.6`` entries, which
-is less, and when StaN has come to rest they are always the same. Here EpTO runs as in its own experiments
+draws ``2 e ln n / ln ln n`` new receivers every round from all members. A view of StaN has only ``ln n + 4.6`` entries,
+and when StaN has come to rest they are always the same. Here EpTO runs as in its own experiments
 (:mod:`antiphon.lab.epto_runs`), and only the source of peers differs:
 
 * **everybody**: all members, as its analysis assumes;

@@ -5,7 +5,7 @@ The traces are not published; stand-ins are measured (see :mod:`antiphon.lab.uni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -21,7 +21,7 @@ from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Population, Reals
 
 DOCUMENT = "thesis of M. Matos, section 3.3.2"
 DEFAULT_PROCESSES, FULL_PROCESSES = 40_000, 301_315
-INDICES = (0, 1, 4, 6)
+INDICES = (0, 1, 6)
 """Of the universes of Table 3.1 that are taken from the stand-in for the whole trace."""
 CANDIDATES = 11
 MOST_POINTS = 60
@@ -157,15 +157,25 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
 def curve_figure(
     name: str, title: str, unit: str, side: str, cases: list[CurveCase], results: Results[CurveCase, Curves]
 ) -> Figure:
-    """The share that has at least so many, both axes logarithmic."""
-    series = []
+    """The curves of all universes, of the first repetition."""
+    found = []
     for variant, case in enumerate(cases):
         first = results.of(case)[0]
-        distribution = in_arrays(first.popularity if side == "popularity" else first.activity)
-        shares = 100 * np.cumsum(distribution.counts[::-1])[::-1] / distribution.total
-        places = np.unique(np.geomspace(1, len(shares), min(MOST_POINTS, len(shares))).astype(np.int64)) - 1
-        points = tuple(Point(float(distribution.values[place]), float(shares[place])) for place in places)
-        series.append(Series(case.name, "StaN", points, variant=variant))
+        pairs = first.popularity if side == "popularity" else first.activity
+        found.append(tail_series(case.name, case.kind, in_arrays(pairs), variant))
+    return tail_figure(name, title, unit, found)
+
+
+def tail_series(name: str, system: str, distribution: Distribution, variant: int = 0) -> Series:
+    """The share that has at least so many."""
+    shares = 100 * np.cumsum(distribution.counts[::-1])[::-1] / distribution.total
+    places = np.unique(np.geomspace(1, len(shares), min(MOST_POINTS, len(shares))).astype(np.int64)) - 1
+    points = tuple(Point(float(distribution.values[place]), float(shares[place])) for place in places)
+    return Series(name, system, points, variant=variant)
+
+
+def tail_figure(name: str, title: str, unit: str, series: Iterable[Series]) -> Figure:
+    """A figure of such shares, both axes logarithmic."""
     return Figure(
         name,
         title,

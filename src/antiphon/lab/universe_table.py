@@ -197,9 +197,9 @@ def figure(case: TableCase, results: Found) -> Figure:
     for variant, (what, table) in enumerate((("topics", TOPICS), ("processes", PROCESSES))):
         places = [(index, SEEDS.columns[case.kind].values[index]) for index in case.indices()]
         points = tuple(counted(case, results, index, "seeds", what).point(x) for index, x in places)
-        series.append(Series(what, "StaN", points, variant=variant))
+        series.append(Series(what, case.kind, points, variant=variant))
         known = [Point(x, table.number(case.kind, index).value) for index, x in places]
-        series += published_series(what, "StaN", known, variant)
+        series += published_series(what, case.kind, known, variant)
     return Figure(
         case.kind,
         f"Universes by seeds, stand-in for {case.kind}",

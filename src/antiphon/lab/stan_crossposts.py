@@ -75,10 +75,10 @@ def most_correlated(universe: Universe) -> list[tuple[int, int, int]]:
     subscribed = np.zeros((universe.processes, universe.topics), dtype=np.float32)
     subscribed[owners, of] = 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = np.corrcoef(subscribed[:, used], rowvar=False)
+        correlation: Reals = np.atleast_2d(np.corrcoef(subscribed[:, used], rowvar=False))
     np.fill_diagonal(correlation, -np.inf)
     nearest = np.argsort(-np.nan_to_num(correlation, nan=-1.0), axis=1, kind="stable")[:, :2]
-    return [(int(topic), *(int(used[other]) for other in nearest[place])) for place, topic in enumerate(used.tolist())]
+    return [(int(topic), int(used[one]), int(used[other])) for topic, (one, other) in zip(used, nearest, strict=True)]
 
 
 class Overlays:

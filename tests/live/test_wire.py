@@ -246,7 +246,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
-        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave",
+        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Skip", "Leave",
         "ParentRequest", "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect",
         "Report", "Stable", "Carry", "Begun", "Probe", "Echo",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",

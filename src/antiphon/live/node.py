@@ -39,7 +39,15 @@ from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiti
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Resumption, Start, Subscription
+from antiphon.live.subscription import (
+    DEFAULT_LIMIT,
+    Callback,
+    EmptySubscription,
+    Resumption,
+    Start,
+    Subscription,
+    WhenMissed,
+)
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 
@@ -305,17 +313,19 @@ class Node(NodeCore):
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
         resumption: Resumption | None = None,
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
 
         Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come. A ``resumption`` is for clients that come from
-        another node.
+        returns when whatever is published from then on will come. Where messages are missing because nobody has kept
+        them, ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once. A ``resumption`` is for clients that come from another node.
         """
         if self._closing is not None:
             raise self.failure or ClosedError("the node has been closed; start another one")
-        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit)
+        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit, when_missed)
         subscription.resumption = resumption
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")

@@ -445,3 +445,6 @@ class EmptySubscription(Subscription):
 
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         pass
+
+    def miss(self, topic: LiveTopic) -> None:
+        pass

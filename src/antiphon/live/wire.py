@@ -64,6 +64,7 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Join,
     tree.Joined,
     tree.Settled,
+    tree.Skip,
     tree.Leave,
     tree.ParentRequest,
     tree.ParentAnswer,
@@ -139,7 +140,7 @@ FIELDS: Final[dict[str, Any]] = {
     "keys": Integers,
     "origin": Identifier,
     "number": Sequence,
-    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
+    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.VOID))],
     "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
@@ -409,12 +410,17 @@ class Codec:
         self._last_bytes = data
         return message
 
+    def decode_recorded(self, data: bytes) -> Publication | tree.Item:
+        """An entry of a log, as the process recorded it."""
+        recorded = self._read(data)
+        if not isinstance(recorded, Publication | tree.Item):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
+        return recorded
+
     def decode_publication(self, data: bytes) -> Publication:
-        """A publication as a log holds it."""
-        publication = self._read(data)
-        if not isinstance(publication, Publication):
-            raise ProtocolError(f"{len(data)} bytes hold a {type(publication).__name__} and no publication")
-        return publication
+        """The publication in an entry of a log."""
+        recorded = self.decode_recorded(data)
+        return recorded.publication if isinstance(recorded, tree.Item) else recorded
 
     def _read(self, data: bytes | memoryview) -> Any:
         try:

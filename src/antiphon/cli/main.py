@@ -26,6 +26,7 @@ from antiphon.cli import (
     sweep,
     top,
     torture,
+    universe,
     up,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
@@ -74,6 +75,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
+app.add_typer(universe.app)
 
 
 def main() -> None:

@@ -57,6 +57,8 @@ from antiphon.simulator.protocol_options import (
 )
 from antiphon.simulator.published_tree_protocol import PublishedTreeOptions, published_tree_builder
 from antiphon.simulator.scenario import NetworkTable
+from antiphon.simulator.stan_protocol import StanTableOptions, stan_builder
+from antiphon.simulator.stan_protocol import no_orders as no_orders_in_stan
 from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
 from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
@@ -379,6 +381,11 @@ def misfit_of_epto(options: EptoTableOptions, nodes: int, network: NetworkTable)
     return None
 
 
+def prepare_stan(setting: Setting) -> Builder:
+    """Overlays of many topics that share links."""
+    return stan_builder(setting.options, setting.members, setting.absent, setting.seed)
+
+
 FABRICS = ("cube", "gossip", "tree")
 
 BRISA = Protocol(
@@ -478,6 +485,15 @@ PROTOCOLS = {
         no_orders_in_epto,
         ("total",),
         misfit=misfit_of_epto,
+        agrees_probably=True,
+    ),
+    "stan": Protocol(
+        "gossip",
+        StanTableOptions,
+        prepare_stan,
+        no_orders_in_stan,
+        ("none",),
+        has_topics=True,
         agrees_probably=True,
     ),
 }

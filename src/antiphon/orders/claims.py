@@ -1,9 +1,9 @@
 """Who may order something about which keys: claims in one line per key, granted when they are first in all their lines.
 
-One node, whichever it is, keeps the claims of a topic. A claim enters the lines of all its keys at once, so claims enter
-in one order and nobody waits in a circle. It is granted when it is first in each of its lines, and leaves them when it
-is released. Claims without a common key never meet. Grants are numbered: of two claims to the same key the one with the
-lower number was granted, and released, first.
+One node, whichever it is, keeps the claims of a topic. A claim enters the lines of all its keys at once, so claims
+enter in one order and nobody waits in a circle. It is granted when it is first in each of its lines, and leaves them
+when it is released. Claims without a common key never meet. Grants are numbered: of two claims to the same key the
+one with the lower number was granted, and released, first.
 
 All there is to know fits into a list of integers, so the keeper of the claims may hand them to another node.
 """
@@ -87,10 +87,7 @@ class Claims:
         return granted
 
     def _is_first(self, claim: Claim) -> bool:
-        for key in claim.keys:
-            if self._line_of[key][0] is not claim:
-                return False
-        return True
+        return all(self._line_of[key][0] is claim for key in claim.keys)
 
     def written(self) -> vec[i64]:
         """Everything as integers: the last place, and for each claim source, number, place, count of keys and keys."""

@@ -1,7 +1,7 @@
 """Total order per key, above mixed orders: a total publication is a synchronisation point for its keys.
 
-Whatever one process delivers about a key before a total publication about that key, nobody delivers after it, whatever
-order that has. So total publications about a key come in one order everywhere.
+Whatever one process delivers about a key before a total publication about that key, nobody delivers after it,
+whatever order that has. So total publications about a key come in one order everywhere.
 
 The rule. The fabric sees to it that for every total publication ``m``
 
@@ -11,18 +11,19 @@ The rule. The fabric sees to it that for every total publication ``m``
 * of two total publications with a common key one, that with the lower **place**, starts before the lock of the other
   leaves, so the other names it.
 
-Here, where publications arrive, a weaker publication ``w`` about a locked key waits until ``m`` is here, which says on
-which side ``w`` belongs: if ``m`` names ``w``, or ``w`` is an earlier one of the same source, then ``w`` goes first, and
-``m`` waits for it as for everything that it names; if not, ``w`` waits until ``m`` is delivered. Of several locks on a key
-the one with the lowest place decides: who goes before that one goes before all.
+Here, where publications arrive, a weaker publication ``w`` about a locked key waits until ``m`` is here, which says
+on which side ``w`` belongs: if ``m`` names ``w``, or ``w`` is an earlier one of the same source, then ``w`` goes
+first, and ``m`` waits for it as for everything that it names; if not, ``w`` waits until ``m`` is delivered. Of
+several locks on a key the one with the lowest place decides: who goes before that one goes before all.
 
-*Why all agree.* On which side of ``m`` a publication belongs is written in ``m``, the same for all. If ``m`` names ``w``,
-nobody delivers ``m`` first. If not, the source of ``w`` began it when it was not closed any more, so after it had delivered
-``m``, after ``m`` had started, after everybody had the lock; whoever gets ``w`` has the lock or has delivered ``m``, and waits.
+*Why all agree.* On which side of ``m`` a publication belongs is written in ``m``, the same for all. If ``m`` names
+``w``, nobody delivers ``m`` first. If not, the source of ``w`` began it when it was not closed any more, so after it
+had delivered ``m``, after ``m`` had started, after everybody had the lock; whoever gets ``w`` has the lock or has
+delivered ``m``, and waits.
 
-*Why nobody waits for ever.* What ``m`` names has started before ``m``; and ``w`` waits for the delivery of ``m`` only if
-``m`` started before ``w``. So these waits go back in time and form no circle. To wait for the arrival of ``m`` is to wait for
-the network and for the locks of ``m``, which wait for nothing here.
+*Why nobody waits for ever.* What ``m`` names has started before ``m``; and ``w`` waits for the delivery of ``m`` only
+if ``m`` started before ``w``. So these waits go back in time and form no circle. To wait for the arrival of ``m`` is
+to wait for the network and for the locks of ``m``, which wait for nothing here.
 
 A total publication is not delivered by its source at once, but like any other when all that it names is past: what
 counts as past stays closed under what publications wait for, and newcomers may start from it as from any order's.
@@ -87,12 +88,7 @@ class TotalOrder(MixedOrder):
 
     def is_closed(self, keys: vec[i64]) -> bool:
         """Whether nothing may begin here about some keys."""
-        if len(self._locks) == 0:
-            return False
-        for key in keys:
-            if key in self._locks_of:
-                return True
-        return False
+        return len(self._locks) > 0 and any(key in self._locks_of for key in keys)
 
     def open_locks(self) -> i64:
         """How many total publications are announced and not delivered."""
@@ -109,7 +105,7 @@ class TotalOrder(MixedOrder):
                 del self._locks_of[key]
 
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
-        """What a total publication of this process names: all that it has seen, and what others had when they closed."""
+        """What a total publication of this process names: all it has seen, and what others had when they closed."""
         known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)
         names = vec[i64](capacity=len(known))
         for key in known:

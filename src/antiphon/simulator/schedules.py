@@ -44,8 +44,8 @@ SCHEDULE_STREAM = 6
 MIX_STREAM = 7
 AGGREGATION_STREAM = 8
 KEY_STREAM = 12
-"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders, whether forwarders hold back, and total
-order with its keys are drawn apart from what happens."""
+"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders, whether forwarders hold back, and
+total order with its keys are drawn apart from what happens."""
 
 TOTAL_ORDER = "total"
 MIXED = "mixed"
@@ -132,14 +132,15 @@ def draw_totals(operations: Iterable[Operation], random: RandomStream) -> list[O
     """
     key_count = pick(random, (0, 1, 1, 2, 2, 3, 10))
     share = pick(random, (5, 30, 50, 50, 90, 100))
-    drawn = []
-    for operation in operations:
-        if operation.kind == PUBLISH:
-            keys = {int(random.below(key_count)) for _ in range(pick(random, (1, 1, 2)))} if key_count > 0 else ()
-            order = TOTAL_ORDER if random.below(100) < share else operation.order
-            operation = operation._replace(order=order, keys=tuple(sorted(keys)))
-        drawn.append(operation)
-    return drawn
+
+    def drawn(operation: Operation) -> Operation:
+        if operation.kind != PUBLISH:
+            return operation
+        keys = {int(random.below(key_count)) for _ in range(pick(random, (1, 1, 2)))} if key_count > 0 else ()
+        order = TOTAL_ORDER if random.below(100) < share else operation.order
+        return operation._replace(order=order, keys=tuple(sorted(keys)))
+
+    return [drawn(operation) for operation in operations]
 
 
 def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:

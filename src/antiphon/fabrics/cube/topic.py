@@ -32,8 +32,8 @@ DEFAULT_BUNDLE: Final = 64
 class Options:
     """How a VCube-PS process behaves; shared by all nodes of a system.
 
-    ``order`` is that of every publication; with ``mixed`` it is only the default, and each may choose its own. ``total``
-    lets them choose total order too, and name keys; if it is the order of all, that goes without saying.
+    ``order`` is that of every publication; with ``mixed`` it is only the default, and each may choose its own.
+    ``total`` lets them choose total order too, and name keys; if it is the order of all, that goes without saying.
     ``window`` bounds the waves of own publications that are open per topic; the printed protocol has 1.
     ``bundle`` bounds the publications that travel together when they had to queue for the window; 1 bundles nothing.
     ``largest_first`` serves the cluster with the deepest subtree first, which shortens the longest path; the printed

@@ -2,29 +2,30 @@
 
 1. **Claim.** The publisher asks the keeper for the keys of its total publication. The keeper
    (:mod:`antiphon.orders.claims`) grants claims to the same key one after the other.
-2. **Lock.** Who was granted sends a lock down its own tree of members. Who gets it begins nothing about these keys any
-   more. ``Closed`` comes back up the tree with the number of the last publication that each member had begun.
+2. **Lock.** Who was granted sends a lock down its own tree of members. Who gets it begins nothing about these keys
+   any more. ``Closed`` comes back up the tree with the number of the last publication that each member had begun.
 3. **Publish.** When all are closed the publication starts, like any other, naming these numbers and all that its
    publisher has seen; and the claim is released. Who has delivered it is open again.
 
 :mod:`antiphon.orders.total` says why this gives one order for each key, and why nobody waits for ever. It needs that
-every member has the lock before the publication starts, or counts the publication as past, and that nothing is missing among
-the numbers. With members that come and go:
+every member has the lock before the publication starts, or counts the publication as past, and that nothing is
+missing among the numbers. With members that come and go:
 
-* *Newcomers.* If the publisher had heard the newcomer's ``Synchronise`` before its lock left, the lock reaches the newcomer as
-  publications do. If not, it hears it later, and its answer lists the lock, if the publication has not started by then; and
-  if it has, the answer waits until its publisher has delivered it, so that it is past for the newcomer, with all it names.
-  (To answer with its number at once would be wrong: what it names would not be past.)
-* *Leavers.* Who leaves has delivered its own total publications, and all its publications are acknowledged. So every publisher
-  has seen them, and names them though nobody asks the leaver any more. That is why leaving waits for acknowledgements.
+* *Newcomers.* If the publisher had heard the newcomer's ``Synchronise`` before its lock left, the lock reaches the
+  newcomer as publications do. If not, it hears it later, and its answer lists the lock, if the publication has not
+  started by then; and if it has, the answer waits until its publisher has delivered it, so that it is past for the
+  newcomer, with all it names. (To answer with its number at once would be wrong: what it names would not be past.)
+* *Leavers.* Who leaves has delivered its own total publications, and all its publications are acknowledged. So every
+  publisher has seen them, and names them though nobody asks the leaver any more. That is why leaving waits for
+  acknowledgements.
 * *One line.* What a node publishes on a topic is one line. Something weaker begins when all total ones before it are
-  delivered here. A total one is claimed when all before it have begun or are total ones that were granted. So whoever has a
-  claim granted waits for nothing but its lock: claims wait for claims only, and these stand in one order.
+  delivered here. A total one is claimed when all before it have begun or are total ones that were granted. So whoever
+  has a claim granted waits for nothing but its lock: claims wait for claims only, and these stand in one order.
 
-The **keeper** is a node like others, member or not: the lowest one at the beginning. When it leaves the system it hands
-the claims to the lowest that stays and tells everybody; whoever gets a claim and is not the keeper sends it on. A
-newcomer is told who it is by all. Nothing but the claims is kept there, and every publisher knows its own; so a keeper that
-crashes could be replaced by asking all. That is not done yet: nodes do not fail here.
+The **keeper** is a node like others, member or not: the lowest one at the beginning. When it leaves the system it
+hands the claims to the lowest that stays and tells everybody; whoever gets a claim and is not the keeper sends it on.
+A newcomer is told who it is by all. Nothing but the claims is kept there, and every publisher knows its own; so a
+keeper that crashes could be replaced by asking all. That is not done yet: nodes do not fail here.
 """
 
 from __future__ import annotations

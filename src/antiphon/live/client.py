@@ -41,7 +41,7 @@ from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment
+from antiphon.live.outbox import ORDERS, ORDERS_OF, Outbox, Publisher, Segment
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.whereabouts import Pauses, Whereabouts
@@ -166,7 +166,8 @@ class Client(Publisher):
             self._let_go()
             raise
         self.address = address
-        self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+        self.orders = ORDERS_OF.get(str(status.get("fabric")), ORDERS)
+        self.mixes_keys = status.get("fabric") == "cube"
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 
     def _let_go(self) -> None:

@@ -27,7 +27,7 @@ from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog, Entry
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import ORDERS_OF, Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
@@ -62,7 +62,8 @@ class NodeCore(Publisher):
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
-        self.orders = TREE_ORDERS if settings.fabric == "tree" else ORDERS
+        self.orders = ORDERS_OF[settings.fabric]
+        self.mixes_keys = settings.fabric == "cube"
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()

@@ -22,6 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.cube import total_messages as cube_totals
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.tree import messages as tree
@@ -29,7 +30,7 @@ from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
@@ -108,9 +109,26 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Parted,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
-FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
+CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
+    KeyedOrdered,
+    cube_totals.Claim,
+    cube_totals.Granted,
+    cube_totals.Release,
+    cube_totals.KeyLock,
+    cube_totals.Closed,
+    cube_totals.KeeperIs,
+    cube_totals.Handover,
+)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
+FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
+    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS),
+    "tree": TREE_KINDS,
+    "gossip": GOSSIP_KINDS,
+}
 """What the nodes of each fabric understand."""
+
+HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock)
+"""What others hold that have lower numbers."""
 
 ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report})
 """What travels only inside a message; a log holds such publications as they are."""
@@ -135,6 +153,8 @@ FIELDS: Final[dict[str, Any]] = {
     "was_leaf": bool,
     "targets": Integers | None,
     "entries": Integers,
+    "announced": Integers,
+    "place": Number,
     "members": Integers,
     "past": Integers,
     "keys": Integers,
@@ -186,11 +206,11 @@ SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
     (gossip.Welcome, "frontier"): Integers,
 }
-"""Where a class means something else than the name does elsewhere: there is a total order on the tree only."""
+"""Where a class means something else than the name does elsewhere: what is total on the cube says what it is about."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
-    "packet": (Ordered, cube.Bundle),
-    "publications": (Ordered,),
+    "packet": (Ordered, KeyedOrdered, cube.Bundle, cube_totals.KeyLock),
+    "publications": (Ordered, KeyedOrdered),
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),
@@ -351,10 +371,12 @@ def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> 
 
 
 def known_kinds() -> dict[type[Any], Kind]:
-    """All classes; those that are held by others come first in ``KINDS``."""
+    """All classes; those that are held by others come first, as they mostly do in ``KINDS``."""
     known: dict[type[Any], Kind] = {}
-    for number, kind in enumerate(KINDS):
-        known[kind] = Kind(kind, number, known)
+    numbers = {kind: number for number, kind in enumerate(KINDS)}
+    for kind in (*HELD_FIRST, *KINDS):
+        if kind not in known:
+            known[kind] = Kind(kind, numbers[kind], known)
     return known
 
 

@@ -321,7 +321,7 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    protocols = {"tree": "broker-tree", "epto": "epto"}
+    protocols = {"tree": "broker-tree", "epto": "epto", "gossip": "brisa"}
     orders = (*PROTOCOLS[protocols.get(fabric, "vcube-ps")].orders, *(() if fabric == "epto" else (MIXED,)))
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

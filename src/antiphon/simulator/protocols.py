@@ -82,6 +82,8 @@ class Setting:
     """Per topic, who is a member from the start; nothing for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
+    total: bool = False
+    """Whether any of them is total, or about keys."""
     absent: Collection[int] = ()
     """Who joins later."""
     loss: float = 0.0
@@ -113,6 +115,8 @@ class Protocol:
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
+    has_keys: bool = False
+    """Whether publications can be about keys, each of which has a total order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
     needs_connections: bool = False
@@ -208,7 +212,13 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
     chosen: VCubePsOptions = setting.options
     options = Options(
-        setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
+        setting.order,
+        chosen.window,
+        chosen.largest_first,
+        chosen.bundle,
+        chosen.directory,
+        setting.mixed,
+        setting.total,
     )
     form = PacketFormat() if chosen.aggregate else None
     views = [View(setting.cube.dimension, members) for members in setting.members]
@@ -409,6 +419,7 @@ BROKER_TREE = Protocol(
     mistake=mistake_in_tree,
     has_topics=True,
     mixes_orders=True,
+    has_keys=True,
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,
@@ -436,9 +447,10 @@ PROTOCOLS = {
         VCubePsOptions,
         prepare_vcube_ps,
         orders_of_vcube_ps,
-        VCUBE_PS_ORDERS,
+        ORDER_NAMES,
         has_topics=True,
         mixes_orders=True,
+        has_keys=True,
         tolerates_faults=False,
     ),
     "vcube-ps-published": Protocol(

@@ -135,6 +135,7 @@ class Simulation:
             options,
             members,
             scenario.mixes_orders(),
+            scenario.orders_totally(),
             absent,
             scenario.network.loss,
             scenario.seed,

@@ -19,7 +19,7 @@ import msgspec
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.simulator.epto_schedules import draw_epto_schedule, theory_of
 from antiphon.simulator.gossip_schedules import draw_gossip_schedule
-from antiphon.simulator.judgement import REQUESTS, STUCK, TOTAL_ORDER
+from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import CrashFault, PartitionFault, PauseFault, RestartFault, Scenario
@@ -42,6 +42,7 @@ KINDS = (
     "causal",
     TOTAL_ORDER,
     "completeness",
+    HOLES,
     REQUESTS,
     STUCK,
     ENDLESS,
@@ -321,7 +322,7 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    protocols = {"tree": "broker-tree", "epto": "epto"}
+    protocols = {"tree": "broker-tree", "epto": "epto", "gossip": "brisa"}
     orders = (*PROTOCOLS[protocols.get(fabric, "vcube-ps")].orders, *(() if fabric == "epto" else (MIXED,)))
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

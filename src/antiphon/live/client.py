@@ -41,7 +41,7 @@ from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment
+from antiphon.live.outbox import Outbox, Publisher, Segment, orders_of
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.whereabouts import Pauses, Whereabouts
@@ -166,7 +166,7 @@ class Client(Publisher):
             self._let_go()
             raise
         self.address = address
-        self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+        self.orders = orders_of(str(status.get("fabric")))
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 
     def _let_go(self) -> None:
@@ -372,8 +372,9 @@ class Client(Publisher):
     ) -> Subscription:
         """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
 
-        If the client has to change its node and messages may be missing afterwards, ``when_missed`` is called with the
-        name of the topic, or, without it, iterating raises :class:`MissedMessagesError`, once.
+        If messages are missing, because the client has changed its node or because the node has missed them itself,
+        ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once.
         """
         self.refuse_if_closed()
         return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)

@@ -10,6 +10,7 @@ deliveries of one step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import Outbox, Publisher, Segment, orders_of, set_if_waiting
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
@@ -59,7 +60,9 @@ class NodeCore(Publisher):
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
-        self.orders = TREE_ORDERS if settings.fabric == "tree" else ORDERS
+        self.orders = orders_of(settings.fabric)
+        # What this node takes for the time that all share.
+        self.clock_us: Callable[[], int] = wall_clock_us
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
@@ -72,7 +75,8 @@ class NodeCore(Publisher):
         self.sessions: Sessions
         self._trace: LiveTrace | None = None
         self._by_number: dict[int, LiveTopic] = {}
-        self._to_show: list[tuple[LiveTopic, Batch]] = []
+        # Nothing in the place of a batch stands for one that is missing.
+        self._to_show: list[tuple[LiveTopic, Batch | None]] = []
         self._dirty: set[FrameWriter] = set()
         self._unhurried: set[FrameWriter] = set()
         self._is_unhurried_scheduled = False
@@ -269,11 +273,15 @@ class NodeCore(Publisher):
                 self._accept(receipt)
 
     def lost(self, number: int, source: int, sequence: int) -> None:
-        """A publication that nobody has kept will never be delivered here."""
+        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
         topic.recent.lost(monotonic_us())
         log.warning("a batch is lost", topic=topic.name, publisher=source, number=sequence)
+        if self.disk_first is not None:
+            self.disk_first.then(topic.miss)
+        else:
+            self._to_show.append((topic, None))
 
     def keeps_up(self, number: int) -> bool:
         """Whether the subscribers here, and the disk, take what is delivered on a topic."""
@@ -313,7 +321,10 @@ class NodeCore(Publisher):
                 self._write_dirty()
                 shown, self._to_show = self._to_show, []
                 for topic, batch in shown:
-                    topic.show(batch)
+                    if batch is None:
+                        topic.miss()
+                    else:
+                        topic.show(batch)
                 if not self._to_show and not (self._blocked and self._fill_room()):
                     break
         except ProtocolError as error:

@@ -38,8 +38,14 @@ TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
 ORDERS: Final = ("none", "fifo", "causal")
-TREE_ORDERS: Final = ("none", "fifo", "causal", "total")
-"""What messages can be ordered by on the cube, and on a tree of brokers."""
+TOTAL_ORDERS: Final = ("none", "fifo", "causal", "total")
+"""What messages can be ordered by on the cube, and on a tree of brokers or in gossip."""
+
+
+def orders_of(fabric: str) -> tuple[str, ...]:
+    """What messages can be ordered by in a fabric."""
+    return TOTAL_ORDERS if fabric in ("tree", "gossip") else ORDERS
+
 
 KEYS_AT_MOST: Final = 1024
 """How many keys one message may be about."""
@@ -403,7 +409,7 @@ def check_order(order: str, orders: tuple[str, ...]) -> None:
     """Refuse an order that is not to be had."""
     if order == "total" and order not in orders:
         raise UsageError(
-            "there is no total order on a cube or in gossip; run a tree of brokers (antiphon up --fabric tree), or "
+            "there is no total order on a cube; run a tree of brokers or gossip (antiphon up --fabric tree), or "
             f"choose {', '.join(orders)}"
         )
     if order not in orders:

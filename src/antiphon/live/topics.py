@@ -19,6 +19,9 @@ class Sink(Protocol):
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         """Take a batch. It never waits: a sink that cannot keep up says so through ``LiveTopic.fell_behind``."""
 
+    def miss(self, topic: LiveTopic) -> None:
+        """Here something is missing that will not come."""
+
     def fail(self, error: BaseException) -> None:
         """Nothing more will come, for this reason."""
 
@@ -71,6 +74,11 @@ class LiveTopic:
         self.recent.add(monotonic_us(), batch)
         for sink in tuple(self.sinks):
             sink.push(self, batch)
+
+    def miss(self) -> None:
+        """Tell the subscribers that a batch is missing here."""
+        for sink in tuple(self.sinks):
+            sink.miss(self)
 
     def fell_behind(self, sink: Sink) -> None:
         """A sink has as much as it may hold; the publishers are slowed until it has caught up."""

@@ -24,6 +24,9 @@ from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 
 NOT_IN_BALL: Final[i64] = -1
+RELAYED: Final[i64] = 1 << 40
+"""The number of relays of an event that is in no ball: it comes into one again, or has been relayed often enough."""
+
 UNBORN: Final[i64] = 1 << 60
 """Of an event that the ordering component has not been told of."""
 
@@ -120,16 +123,22 @@ class Dissemination:
                     self._put_in_ball(slot, hops[position])
                 elif self.round + 1 - hops[position] < self._born[slot]:
                     self._offer(slot, self.round + 1 - hops[position])
-                    if self._is_done[slot] != 0 and relayed[slot] == NOT_IN_BALL:
+                    if self._is_done[slot] != 0 and not self._is_in_ball(slot):
                         self._forget(slot)
             position += 1
         self.payloads.ask(sender)
 
     def _is_past(self, name: i64, stamp: i64, hops: i64) -> bool:
-        """Whether an entry that is not known here need not be looked at."""
+        """Whether an entry that is not known here, or not any more, need not be looked at."""
         if hops >= self.ttl and self.ordering.is_past(name, stamp):
             return True
-        return self._carried and self.payloads.is_past(name)
+        # What was delivered here has been relayed often enough; as published it is relayed whenever it comes.
+        if self._carried:
+            return self.payloads.is_past(name)
+        return self._persists and self.ordering.has_left(name, stamp)
+
+    def _is_in_ball(self, slot: i64) -> bool:
+        return NOT_IN_BALL < self._hops[slot] < RELAYED
 
     def _learn(self, name: i64, stamp: i64, publication: Stamped | None) -> i64:
         """A slot for an event that has not been known here, or is not any more."""
@@ -248,7 +257,8 @@ class Dissemination:
             if self._persists and self._hops[slot] < self.ttl:
                 self._in_ball.append(slot)
                 continue
-            self._hops[slot] = NOT_IN_BALL
+            # A copy that took longer would begin all over; as published it does.
+            self._hops[slot] = RELAYED if self._persists else NOT_IN_BALL
             if self._is_done[slot] != 0:
                 self._forget(slot)
 
@@ -269,7 +279,7 @@ class Dissemination:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = event.place
         self._is_done[slot] = 1
-        if self._hops[slot] == NOT_IN_BALL:
+        if not self._is_in_ball(slot):
             self._forget(slot)
 
     # Payloads that do not travel with balls.

@@ -190,6 +190,10 @@ class Ordering:
         self._pass_over(name & SOURCE_MASK, name >> SOURCE_BITS)
         return True
 
+    def has_left(self, name: i64, stamp: i64) -> bool:
+        """Whether an event that is not known any more was delivered, or reported, here."""
+        return stamp <= self.last_stamp and (name >> SOURCE_BITS) <= self._last_known(name & SOURCE_MASK, -1)
+
     def refuse(self, event: KnownEvent) -> None:
         """An event cannot be delivered here any more; it is reported unless that was done, or it was delivered."""
         event.state = DONE

@@ -57,8 +57,9 @@ def gossip_options(
     assert isinstance(chosen, FloodingOptions), "all others are on HyParView"
     if isinstance(chosen, PlumtreeTableOptions):
         return plumtree_options(chosen, contacts, order, mixed)
-    is_total = isinstance(chosen, BrisaTableOptions) and (mixed or order == "total")
-    total = total_options(chosen, nodes, loss, seed) if is_total else None
+    total = None
+    if isinstance(chosen, BrisaTableOptions) and (mixed or order == "total"):
+        total = total_options(chosen, nodes, loss, seed)
     return brisa_options(chosen, contacts, order, mixed, total)
 
 

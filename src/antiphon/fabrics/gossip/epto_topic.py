@@ -274,8 +274,8 @@ class TopicTotals:
             self.own -= 1
 
     def is_idle(self) -> bool:
-        """Whether nothing is to be relayed, ordered or delivered."""
-        return self.balls.is_idle() and len(self._relayed.released) == 0
+        """Whether nothing is to be relayed or ordered; what waits for other publications needs no rounds."""
+        return self.balls.is_idle()
 
     def unfinished(self) -> i64:
         """How many publications wait."""

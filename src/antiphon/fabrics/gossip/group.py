@@ -557,11 +557,11 @@ class Group(Neighbourhood):
         """Whether nothing has happened for long and a contact has nothing that this node lacks."""
         if not self.is_synchronised or (len(self._neighbours) == 0 and len(self._contacts) > 0):
             return self._attempts >= MOST_ATTEMPTS
-        if self._quiet <= self._options.patience or self._pulses.is_waiting() or not self.deliveries.is_idle():
+        if self._quiet <= self._options.patience or self._pulses.is_waiting():
             return False
         has_asked = self._has_compared and not self._pulses.is_in_doubt
         if has_asked or len(self._contacts) == 0 or not self._options.rules.recovers:
-            return True
+            return self.deliveries.is_idle()
         if self._quiet >= self._compare_after and self._comparisons < MOST_ATTEMPTS:
             self._compare()
             return False

@@ -160,7 +160,8 @@ class Brisa(Process):
             group = self.new_group(topic)
             self._groups[topic] = group
             if topic in self._past:
-                group.start_from(self._past.pop(topic), self._barriers.pop(topic), self._memories.pop(topic, None))
+                past, barrier = self._past.pop(topic), self._barriers.pop(topic)
+                group.deliveries.start_from(past, barrier, self._memories.pop(topic, None))
         return group
 
     def new_group(self, topic: i64) -> Group:

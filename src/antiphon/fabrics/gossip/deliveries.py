@@ -20,11 +20,11 @@ from antiphon.fabrics.gossip.epto_messages import Stamped
 from antiphon.fabrics.gossip.epto_topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
-from antiphon.fabrics.gossip.stream import Asked, Missed, Stream
+from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
-from antiphon.orders.order import Order, Ordered
+from antiphon.orders.order import Order, Ordered, merged_frontiers
 
 
 @final
@@ -141,10 +141,20 @@ class Deliveries:
 
     # Coming and going.
 
-    def start_from(self, barrier: vec[i64], memory: Memory | None) -> None:
-        """Go on after an earlier membership."""
+    def start_from(self, past: vec[i64], barrier: vec[i64], memory: Memory | None) -> None:
+        """Go on after an earlier membership: what was past then is past now."""
+        self.count_as_past(past)
         self.order.adopt_barrier(barrier)
         self._memory = memory
+
+    def count_as_past(self, frontier: vec[i64]) -> None:
+        """Nothing of this will be delivered, or waited for."""
+        self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
+        for key in self.order.frontier():
+            if key >= 0:
+                stream_of(self._streams, key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
+            else:
+                stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
     def memory(self) -> Memory | None:
         """What is needed of total order if this node comes back."""

@@ -36,7 +36,6 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.contacts import RELAY_PERIODS, Contacts, Pulses, waiting_periods
 from antiphon.fabrics.gossip.deliveries import Deliveries
 from antiphon.fabrics.gossip.epto_messages import Ball, Probe
-from antiphon.fabrics.gossip.epto_topic import Memory
 from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.messages import (
     TREE_BITS,
@@ -55,11 +54,11 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import Asked, Stream
+from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message
+from antiphon.kernel.message import TOTAL, Message
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
-from antiphon.orders.order import Order, Ordered, merged_frontiers
+from antiphon.orders.order import Order, Ordered
 
 MOST_ATTEMPTS: Final = 64
 """So often a node tries to join, to fetch a publication or to compare with a contact before it gives up."""
@@ -143,11 +142,6 @@ class Group(Neighbourhood):
             self.is_ticking = True
             self._environment.set_timer(delay, self.topic)
 
-    def start_from(self, past: vec[i64], barrier: vec[i64], memory: Memory | None) -> None:
-        """Go on after an earlier membership: what was past then is past now."""
-        self._count_as_past(past)
-        self.deliveries.start_from(barrier, memory)
-
     def ask(self, asked: Asked) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
         self.queue.append(asked)
@@ -189,11 +183,7 @@ class Group(Neighbourhood):
 
     def stream(self, source: i64) -> Stream:
         """What this node has of a source, from the moment it first hears of it."""
-        found = self.streams.get(source)
-        if found is None:
-            found = Stream(source)
-            self.streams[source] = found
-        return found
+        return stream_of(self.streams, source)
 
     # The overlay.
 
@@ -326,18 +316,10 @@ class Group(Neighbourhood):
     def _welcomed(self, message: Welcome) -> None:
         if not self.is_synchronised:
             self.deliveries.begin_after(message.stamp)
-            self._count_as_past(message.frontier)
+            self.deliveries.count_as_past(message.frontier)
             self.is_synchronised = True
             self.wake()
             self._serve()
-
-    def _count_as_past(self, frontier: vec[i64]) -> None:
-        self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
-        for key in self.order.frontier():
-            if key >= 0:
-                self.stream(key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
-            else:
-                self.stream(~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
     # Recovery.
 

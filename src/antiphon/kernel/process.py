@@ -41,6 +41,10 @@ class Environment:
         """The host's clock, in ticks. It never runs backwards at one node."""
         raise NotImplementedError
 
+    def shared_time(self) -> i64:
+        """The clock that all hosts share as far as they can, in ticks; it may be wrong, and run backwards."""
+        return self.now()
+
     def send(self, destination: i64, message: Message) -> None:
         """Hand a message to the network. It may arrive late, out of order or not at all; the call never blocks."""
         raise NotImplementedError

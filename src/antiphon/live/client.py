@@ -373,8 +373,9 @@ class Client(Publisher):
     ) -> Subscription:
         """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
 
-        If the client has to change its node and messages may be missing afterwards, ``when_missed`` is called with the
-        name of the topic, or, without it, iterating raises :class:`MissedMessagesError`, once.
+        If messages are missing, because the client has changed its node or because the node has missed them itself,
+        ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once.
         """
         self.refuse_if_closed()
         return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)

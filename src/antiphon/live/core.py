@@ -10,6 +10,7 @@ deliveries of one step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,8 @@ class NodeCore(Publisher):
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
         self.orders = ORDERS_OF[settings.fabric]
         self.mixes_keys = settings.fabric == "cube"
+        # What this node takes for the time that all share.
+        self.clock_us: Callable[[], int] = wall_clock_us
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
@@ -297,7 +300,7 @@ class NodeCore(Publisher):
                 self._accept(receipt)
 
     def lost(self, number: int, source: int, sequence: int) -> None:
-        """A publication that nobody has kept will never be delivered here."""
+        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
         if topic.is_missing:

@@ -27,6 +27,9 @@ class LiveEnvironment(Environment):
     def now(self) -> int:
         return monotonic_us()
 
+    def shared_time(self) -> int:
+        return self._node.clock_us()
+
     def send(self, destination: int, message: Message) -> None:
         self._node.transmit(destination, message)
 

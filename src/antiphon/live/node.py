@@ -36,6 +36,7 @@ from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
 from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
+from antiphon.live.outlook import Early, early_of
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
@@ -98,7 +99,7 @@ class Node(NodeCore):
                 # Columns and their libraries take time and memory that a node without a trace has no use for.
                 from antiphon.live.tracing import LiveTrace
 
-                self._trace = LiveTrace(settings.trace)
+                self._trace = LiveTrace(settings.trace, settings.fabric)
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
@@ -330,6 +331,15 @@ class Node(NodeCore):
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
         return self._begin(subscription)
+
+    def outlook(self, topic: str) -> list[Early]:
+        """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
+
+        Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something
+        early takes it back, or lives with it, if something else comes before it. Only in gossip there is such.
+        """
+        found = self.topics.get(checked_name(topic))
+        return [] if found is None else early_of(self.process, found)
 
     def _begin(self, subscription: Subscription) -> Subscription:
         topics = self.catalogue.add(subscription)

@@ -443,8 +443,8 @@ class Subscription:
 class EmptySubscription(Subscription):
     """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
 
-    def push(self, topic: LiveTopic, batch: Batch) -> None:
-        pass
-
     def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
         pass

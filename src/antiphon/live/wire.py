@@ -23,8 +23,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube import total_messages as cube_totals
+from antiphon.fabrics.gossip import epto_messages as epto
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
+from antiphon.fabrics.gossip.epto_adaptation import DRAWS
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
@@ -107,6 +109,9 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Shuffle,
     hyparview.ShuffleReply,
     hyparview.Parted,
+    epto.Stamped,
+    epto.Ball,
+    epto.Probe,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
 CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
@@ -127,15 +132,16 @@ FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
 }
 """What the nodes of each fabric understand."""
 
-HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock)
+HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock, epto.Stamped)
 """What others hold that have lower numbers."""
 
-ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report})
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
 """What travels only inside a message; a log holds such publications as they are."""
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Integers = list[Integer]
+Stamp = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Identifier = Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, lt=1 << 41)]
 Frontier = dict[Identifier, Sequence]
@@ -199,14 +205,23 @@ FIELDS: Final[dict[str, Any]] = {
     "is_answer": bool,
     "is_urgent": bool,
     "wants_pulse": bool,
+    "stamps": Integers,
+    "whole": bool,
+    "latest": Stamp,
+    "sent_at": Integer,
+    "minima": Integers,
 }
 """What a field may hold, by its name."""
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
     (gossip.Welcome, "frontier"): Integers,
+    (gossip.Welcome, "stamp"): Stamp,
+    (epto.Stamped, "stamp"): Stamp,
+    (epto.Ball, "names"): Integers,
+    (epto.Ball, "hops"): Integers,
 }
-"""Where a class means something else than the name does elsewhere: what is total on the cube says what it is about."""
+"""Where a class means something else than the name does elsewhere: what has a total order is of another class."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "packet": (Ordered, KeyedOrdered, cube.Bundle, cube_totals.KeyLock),
@@ -224,8 +239,9 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
 """Fields that hold messages or parts of them."""
 
 SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
-    (gossip.Data, "publication"): (Ordered,),
-    (gossip.Resent, "publication"): (Ordered,),
+    (gossip.Data, "publication"): (Ordered, epto.Stamped),
+    (gossip.Resent, "publication"): (Ordered, epto.Stamped),
+    (epto.Ball, "publications"): (epto.Stamped,),
 }
 """Where a class holds something else under that name than others do."""
 
@@ -325,9 +341,26 @@ def check_report(shape: Any) -> None:
     check_nodes(shape.numbers[::2])
 
 
+def check_ball(shape: Any) -> None:
+    """Refuse lists that do not fit together, and payloads: on topics these come another way."""
+    if not len(shape.names) == len(shape.stamps) == len(shape.hops) or shape.whole or shape.publications:
+        raise ValueError("a ball has a stamp and a number of relays for each name, and nothing else")
+    in_range = all(0 <= stamp < 1 << 62 for stamp in shape.stamps) and all(0 <= hops < 1 << 16 for hops in shape.hops)
+    if not in_range or any(name < 0 for name in shape.names):
+        raise ValueError("names, stamps and numbers of relays are not negative, and not so large")
+
+
+def check_probe(shape: Any) -> None:
+    """Refuse what is no estimate: all nodes draw as many numbers."""
+    if len(shape.minima) != DRAWS or min(shape.minima) < 0:
+        raise ValueError(f"an estimate of the size has {DRAWS} numbers, none of them negative")
+
+
 CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
     Overlay: check_overlay,
     gossip.Report: check_report,
+    epto.Ball: check_ball,
+    epto.Probe: check_probe,
     hyparview.Shuffle: lambda shape: check_nodes(shape.nodes),
     hyparview.ShuffleReply: lambda shape: check_nodes(shape.nodes),
 }

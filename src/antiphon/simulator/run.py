@@ -277,7 +277,7 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck())
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), result.lost)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 

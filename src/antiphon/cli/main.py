@@ -14,6 +14,7 @@ import antiphon
 from antiphon.cli import (
     audit,
     bench,
+    certs,
     demo,
     metrics,
     node,
@@ -74,6 +75,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
+app.add_typer(certs.app)
 
 
 def main() -> None:

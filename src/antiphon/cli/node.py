@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -70,6 +71,17 @@ def node(
         Seconds, setting("S", "How long a broker's machine may be silent before the broker counts as failed; 5.")
     ] = None,
     metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
+    tls_certificate: Annotated[Word, setting("FILE.pem", "The certificate of this node (antiphon certs).")] = None,
+    tls_key: Annotated[Word, setting("FILE.key", "Its key.")] = None,
+    tls_authority: Annotated[Word, setting("FILE.pem", "The authority that signs those of nodes and clients.")] = None,
+    rights: Annotated[Word, setting("FILE.toml", "What each client may do; read again when it changes.")] = None,
+    handshake_seconds: Annotated[
+        Seconds, setting("S", "How long whoever connects may take to say who it is; 5.")
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        setting("", "Listen without TLS where other machines can connect: whoever can, may do everything."),
+    ] = None,
     trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for what this node delivers.")] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
@@ -80,7 +92,8 @@ def node(
 ) -> None:
     """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
 
-    When the node is in the cluster it prints its address. What the settings mean is described in docs/operations.md.
+    When the node is in the cluster it prints its address. On SIGHUP it reads the rights of clients again. What the
+    settings mean is described in docs/operations.md.
 
     Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
     """
@@ -111,6 +124,8 @@ async def serve(settings: Settings, as_json: bool, until_input_ends: bool) -> No
     started = await running.first_of(begin(settings), stop)
     if started is None:
         return
+    if settings.rights is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started.read_rights_again)
     try:
         announce(started, as_json)
         await running.first_of(started.until_stopped(), stop)

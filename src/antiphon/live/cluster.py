@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from antiphon.fabrics.admission import Admission, AdmissionOptions, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
+from antiphon.kernel.errors import ProtocolError
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.controls import Admit, Control
 from antiphon.live.errors import JoinError
@@ -83,6 +84,9 @@ class Cluster(Membership):
         if not isinstance(message, Admit):
             super().control_received(connection, message)
             return
+        sender = message.message.sender
+        if (sender.instance, sender.address) != (connection.instance, connection.address):
+            raise ProtocolError(f"{connection.instance!r} sent a message of admission for {sender.instance!r}")
         self.admission.receive(message.message)
 
     def identifier_of(self, instance: str) -> int | None:
@@ -152,10 +156,9 @@ class Cluster(Membership):
 
     def _link_to(self, peer: Peer) -> OutgoingLink:
         link = self._by_address.get(peer.address)
-        if link is None or link.is_closed or (peer.instance and link.instance not in ("", peer.instance)):
-            link = OutgoingLink(
-                peer.address, peer.instance, self.hello(peer.instance), self._link_lost, self._link_refused
-            )
+        is_other = link is not None and peer.instance and not link.leads_to(peer.instance)
+        if link is None or link.is_closed or is_other:
+            link = self.new_link(peer.address, peer.instance, self._link_lost, self._link_refused)
             self._by_address[peer.address] = link
         elif peer.instance and not link.instance:
             link.instance = peer.instance

@@ -7,6 +7,7 @@ delivered and hence after whatever the client has seen. Batches stay whole in bo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -32,14 +33,17 @@ from antiphon.live.client_messages import (
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import NO_AUTHOR, Columns, decode_columns
 from antiphon.live.controls import Control
+from antiphon.live.errors import DeniedError
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient
+from antiphon.live.names import checked_name, checked_pattern
+from antiphon.live.rights import Holder
 from antiphon.live.seen import Seen
-from antiphon.live.status import status_of
+from antiphon.live.status import status_of, whereabouts_of
 from antiphon.live.subscription import Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
-from antiphon.live.wire import FRAME_BYTES_AT_MOST
+from antiphon.live.wire import BATCH_BYTES_AT_MOST
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -49,17 +53,20 @@ __all__ = ["CLIENT_CONTROLS", "ClientSession"]
 AHEAD: Final = 16_384
 """How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
 
-BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
-"""A client's batch becomes part of a frame between nodes, which must not be too long."""
-
 log = logger("gateway")
 
 
 class ClientSession(FrameClient):
     """One connected client."""
 
-    def __init__(self, node: Node, writer: FrameWriter, client: int) -> None:
+    def __init__(
+        self, node: Node, writer: FrameWriter, client: int, holder: Holder, refuse: Callable[[Exception], None]
+    ) -> None:
         self.client = client
+        self._holder = holder
+        self._refuse = refuse
+        # Where it may publish, as far as it has tried.
+        self._may_publish: set[str] = set()
         self.is_sent_away = False
         self._is_counted = False
         self._node = node
@@ -90,7 +97,7 @@ class ClientSession(FrameClient):
         elif isinstance(message, Follow):
             self._tasks.spawn(self._follow(message))
         elif isinstance(message, AskStatus):
-            self.send(StatusIs(message.number, status_of(self._node), monotonic_us()))
+            self._tell_status(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
 
@@ -98,22 +105,59 @@ class ClientSession(FrameClient):
         """Send something to the client."""
         self._node.write(self._writer, self._node.codec.encode_control(control))
 
+    def _tell_status(self, message: AskStatus) -> None:
+        denied = ""
+        if message.wants_all and not self._holder.rights.admin:
+            denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
+        status = status_of if message.wants_all and not denied else whereabouts_of
+        self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
+
+    # Rights.
+
+    def _check_publishing(self, topic: str) -> None:
+        if topic in self._may_publish:
+            return
+        if not self._holder.rights.may_publish(checked_name(topic)):
+            raise DeniedError(f"client {self._holder.name!r} may not publish on {topic!r}; have it added to its rights")
+        self._may_publish.add(topic)
+
+    def _check_subscribing(self, pattern: str) -> None:
+        if not self._holder.rights.may_subscribe(checked_pattern(pattern)):
+            raise DeniedError(
+                f"client {self._holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
+            )
+
+    def rights_changed(self) -> None:
+        renewed = self._node.rights.renewed(self._holder)
+        if renewed is None:
+            self._refuse(DeniedError("the rights have changed: this client is not let in any more"))
+            return
+        self._holder = renewed
+        self._may_publish.clear()
+        for remote in self._subscriptions.values():
+            try:
+                self._check_subscribing(remote.subscription.pattern)
+            except DeniedError as error:
+                remote.subscription.revoke(error)
+
     async def _publish(self, message: Publish) -> None:
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
+        is_denied = False
         is_known = self._is_known(message)
         try:
             if not is_known:
+                self._check_publishing(message.topic)
                 columns = self._columns_of(message)
                 author = (self.client, message.serial) if message.serial else NO_AUTHOR
                 receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
                 if receipt is not None:
                     await receipt
         except AntiphonError as failure:
-            error = str(failure)
+            error, is_denied = str(failure), isinstance(failure, DeniedError)
         # A client that is told nothing hands it in again at another node.
         if not error or not self._node.is_closing:
-            self.send(Accepted(message.number, error, is_known))
+            self.send(Accepted(message.number, error, is_known, is_denied))
             self._node.settle()
 
     def _is_known(self, message: Publish) -> bool:
@@ -131,12 +175,14 @@ class ClientSession(FrameClient):
 
     async def _follow(self, message: Follow) -> None:
         error = ""
+        is_denied = False
         self._comes_from_elsewhere()
         try:
+            self._check_publishing(message.topic)
             self._known[message.topic] = await self._node.sessions.follow(self.client, message)
         except AntiphonError as failure:
-            error = str(failure)
-        self.send(Followed(message.number, message.topic, error))
+            error, is_denied = str(failure), isinstance(failure, DeniedError)
+        self.send(Followed(message.number, message.topic, error, is_denied))
         self._node.settle()
 
     def _columns_of(self, message: Publish) -> Columns:
@@ -151,6 +197,7 @@ class ClientSession(FrameClient):
     def _subscribe(self, message: SubscribeTo) -> None:
         start: Start = message.start
         try:
+            self._check_subscribing(message.pattern)
             if message.is_time and isinstance(start, int):
                 start = time_of(start)
             resumption = None
@@ -161,17 +208,21 @@ class ClientSession(FrameClient):
                 message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
             )
         except AntiphonError as error:
-            self.send(SubscriptionEnded(message.number, str(error), 0))
+            self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
             return
         subscription.marks_beginnings = start == "latest"
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
 
-    def subscription_ended(self, number: int, error: str, dropped: int) -> None:
+    def subscription_ended(self, number: int, error: AntiphonError | None, dropped: int) -> None:
         """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
+        ended = self._subscriptions.pop(number, None)
+        if ended is not None:
+            self._tasks.spawn(ended.subscription.close())
         if not self._node.is_closing:
-            self.send(SubscriptionEnded(number, error, dropped))
+            reason = "" if error is None else str(error)
+            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError)))
             self._node.settle()
 
     def ended(self) -> None:
@@ -204,14 +255,14 @@ class RemoteSubscription:
 
     async def run(self) -> None:
         """From readiness to the end."""
-        error = ""
+        error: AntiphonError | None = None
         try:
             await self.subscription.ready()
             self._session.send(SubscriptionReady(self._number))
             self._session.settle()
             await self._hand_on()
         except AntiphonError as failure:
-            error = str(failure)
+            error = failure
         self._session.subscription_ended(self._number, error, self.subscription.dropped)
 
     async def _hand_on(self) -> None:

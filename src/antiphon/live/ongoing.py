@@ -11,7 +11,6 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from antiphon.kernel.errors import PeerError
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     Begins,
@@ -25,6 +24,7 @@ from antiphon.live.client_messages import (
     Unsubscribe,
 )
 from antiphon.live.clocks import monotonic_us
+from antiphon.live.errors import error_from
 from antiphon.live.gateway import AHEAD
 from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import set_if_waiting
@@ -171,7 +171,7 @@ class OngoingSubscriptions:
             ongoing.seen[message.topic].merge(message.seen)
         else:
             self._forget(ongoing)
-            error = PeerError(message.error or "the node has ended the subscription")
+            error = error_from(message.error or "the node has ended the subscription", message.is_denied)
             ongoing.subscription.dropped = message.dropped
             self._fail(ongoing, error)
 

@@ -310,6 +310,14 @@ class Subscription:
         self._is_closed = True
         self._wake()
 
+    def revoke(self, error: BaseException) -> None:
+        """End with an error at once: nothing more is shown, not even what has come."""
+        self._queue.clear()
+        self._queued = 0
+        self.fail(error)
+        if not self._has_ended:
+            self._end()
+
     def _make_room(self, topic: LiveTopic, batch: Batch) -> bool:
         """The queue is full: do what the policy says; whether the batch is to be taken."""
         if self.policy == "block":

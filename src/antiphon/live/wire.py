@@ -35,6 +35,12 @@ LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
 
+BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
+"""A client's batch becomes part of a frame between nodes, which must not be too long."""
+
+CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
+"""The longest frame of a client: such a batch, and what is said about it."""
+
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
 

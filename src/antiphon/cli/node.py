@@ -65,6 +65,9 @@ def node(
         bool | None, setting("", "Hold back what nobody further on could deliver yet, to send it with what it lacks.")
     ] = None,
     maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
+    maximum_clients: Annotated[Number, setting("N", "No more clients are served; 1024.")] = None,
+    maximum_topics: Annotated[Number, setting("N", "Clients may use no new topics beyond these; 65536.")] = None,
+    client_topics: Annotated[Number, setting("N", "On so many topics a client may publish or subscribe; 1024.")] = None,
     join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
     lost_seconds: Annotated[

@@ -89,6 +89,16 @@ class Cluster(Membership):
             raise ProtocolError(f"{connection.instance!r} sent a message of admission for {sender.instance!r}")
         self.admission.receive(message.message)
 
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        super().connection_ended(connection)
+        if connection.is_refused and connection.instance in self._instances and not self._is_closed:
+            # Who has been cut off is not heard any more: nobody is to wait for it.
+            link = self._by_address.pop(connection.address, None)
+            if link is not None:
+                link.close()
+            self.admission.lost(Peer(connection.instance, connection.address))
+            self._node.settle()
+
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance; also of one that has left and still answers."""
         found = self._instances.get(instance)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""
 
+UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
+"""So much waits for a client that does not read before nothing more is sent to it, or read from it."""
+
+UNREAD: Final = "what was sent is not read"
 NOT_HERE: Final = "the node that is meant does not live here any more"
 
 
@@ -213,7 +217,8 @@ class IncomingConnection(FrameReader):
         self.identity: Identity | None = None
         self._sender: int | None = None
         self._client: FrameClient | None = None
-        self._is_refused = False
+        self.is_refused = False
+        self._held: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -276,13 +281,16 @@ class IncomingConnection(FrameReader):
             check_node(self.identity, hello.instance, host_of(hello.address))
         self.instance, self.address = hello.instance, hello.address
         if hello.address:
+            if len(self._node.cluster.incoming()) > self._node.settings.maximum_connections():
+                raise ProtocolError("this node has as many connections as it may; connect to another one")
             self._trust(FRAME_BYTES_AT_MOST)
             self._node.cluster.greeted(self, hello)
             return
         assert self.transport is not None, "there is a connection when a frame arrives"
         writer = FrameWriter()
         writer.attach(self.transport)
-        self._client = self._node.client_connected(writer, hello, self.identity, self.refuse)
+        self.transport.set_write_buffer_limits(UNWRITTEN_BYTES_AT_MOST)
+        self._client = self._node.client_connected(writer, hello, self.identity, self)
         self._trust(CLIENT_FRAME_BYTES_AT_MOST)
 
     def _trust(self, frame_bytes_at_most: int) -> None:
@@ -291,6 +299,29 @@ class IncomingConnection(FrameReader):
         self.frame_bytes_at_most = frame_bytes_at_most
         if self._listener is not None:
             self._listener.greeted(self)
+
+    def hold(self, reason: str) -> None:
+        """Read nothing more from the other end for a while, for this reason among others."""
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._held.add(reason)
+
+    def release(self, reason: str) -> None:
+        """The reason is gone."""
+        self._held.discard(reason)
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        # Whoever does not read answers is not to ask for more of them.
+        if self._client is not None:
+            self._client.writing_paused()
+            self.hold(UNREAD)
+
+    def resume_writing(self) -> None:
+        if self._client is not None:
+            self._client.writing_resumed()
+            self.release(UNREAD)
 
     def buffer_changed(self, size: int) -> None:
         if self._listener is not None:
@@ -302,9 +333,9 @@ class IncomingConnection(FrameReader):
 
     def refuse(self, error: Exception) -> None:
         """Tell the other end why, and close."""
-        if self._is_refused:
+        if self.is_refused:
             return
-        self._is_refused = True
+        self.is_refused = True
         self._say_last(Refused(str(error)[:1000], isinstance(error, DeniedError)))
         if self._listener is None:
             super().refuse(error)
@@ -357,4 +388,12 @@ class FrameClient:
 
     def rights_changed(self) -> None:
         """The rights of clients are others now."""
+        raise NotImplementedError
+
+    def writing_paused(self) -> None:
+        """The client does not read what it is sent."""
+        raise NotImplementedError
+
+    def writing_resumed(self) -> None:
+        """It has read it."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -34,7 +34,7 @@ from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.logs import logger
-from antiphon.live.membership import FrameClient
+from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
 from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
 from antiphon.live.rights import Rights
@@ -63,6 +63,14 @@ def node_name(settings: Settings) -> str:
     if identity.role != NODE:
         raise UsageError(f"{settings.tls_certificate} is for a {identity.role}; a node needs one of a node")
     return identity.name
+
+
+def check_foreign_name(name: str, sender: int) -> None:
+    """Refuse names that no application could have given."""
+    try:
+        checked_name(name)
+    except UsageError as error:
+        raise ProtocolError(f"node {sender} names a topic that cannot be: {error}") from error
 
 
 class Node(NodeCore):
@@ -531,19 +539,23 @@ class Node(NodeCore):
             self.commit.soon()
 
     def client_connected(
-        self, writer: FrameWriter, hello: Hello, identity: Identity | None, refuse: Callable[[Exception], None]
+        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
     ) -> FrameClient:
         """A client has opened a connection."""
         if self._closing is not None:
             raise ProtocolError("this node is about to go; connect to another one")
+        if len(self.clients) >= self.settings.maximum_clients:
+            raise ProtocolError(f"this node has {len(self.clients)} clients, as many as it may; connect to another one")
         holder = self.rights.holder(identity, hello.token, self.tls is not None)
         # Nobody hands in batches under the number of another client.
         instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
-        return ClientSession(self, writer, client_number(instance), holder, refuse)
+        return ClientSession(self, writer, client_number(instance), holder, connection)
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
         if isinstance(message, Publishes):
+            for name in message.topics:
+                check_foreign_name(name, sender)
             self.catalogue.peer_publishes(sender, message)
         elif isinstance(message, PublishesHeard):
             self.catalogue.heard(sender, message.topic)

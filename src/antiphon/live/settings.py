@@ -20,6 +20,10 @@ from antiphon.live.tree_table import TreeTable, read_tree
 FABRICS: Final = ("cube", "tree", "gossip")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
+POSITIVE: Final = (
+    "window", "maximum_nodes", "maximum_clients", "maximum_topics", "client_topics", "join_seconds", "leave_seconds",
+    "lost_seconds", "handshake_seconds",
+)  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,6 +83,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks."""
 
     maximum_nodes: int = 1024
+    maximum_clients: int = 1024
+    maximum_topics: int = 65_536
+    """Clients beyond these numbers, or that use new topics beyond them, are refused."""
+
+    client_topics: int = 1024
+    """On how many topics one client may publish over one connection, and how many subscriptions it may have."""
+
     join_seconds: float = 15.0
     """How long to look for a place in the cluster before giving up."""
 
@@ -125,7 +136,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         choose("durability", durability, DURABILITIES)
         if durability == "disk" and self.data is None:
             raise UsageError("durability 'disk' needs a place: give a data directory (data=..., --data)")
-        for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds", "lost_seconds", "handshake_seconds"):
+        for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         self.tls()
@@ -144,6 +155,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 )
             return None
         return Tls(authority=self.tls_authority, certificate=self.tls_certificate, key=self.tls_key)
+
+    def maximum_connections(self) -> int:
+        """How many connections a node may have: of clients, and two of each node, while one replaces another."""
+        return self.maximum_clients + 2 * self.maximum_nodes
 
     def _check_exposure(self) -> None:
         """Refuse to let other machines in without TLS."""

@@ -20,7 +20,7 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
+from antiphon.live.columns import NO_AUTHOR, Columns, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
@@ -62,7 +62,7 @@ class NodeCore(Publisher):
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
         self.orders = ORDERS_OF[settings.fabric]
         self.mixes_keys = settings.fabric == "cube"
         # What this node takes for the time that all share.

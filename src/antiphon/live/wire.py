@@ -38,6 +38,12 @@ LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
 
+BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
+"""A client's batch becomes part of a frame between nodes, which must not be too long."""
+
+CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
+"""The longest frame of a client: such a batch, and what is said about it."""
+
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
 
@@ -137,6 +143,8 @@ HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock, e
 
 ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
 """What travels only inside a message; a log holds such publications as they are."""
+
+PayloadCheck = Callable[[bytes], None]
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -257,9 +265,12 @@ def parameters(kind: type[Any]) -> list[str]:
 class Kind:
     """How one class of messages is written and read."""
 
-    def __init__(self, kind: type[Any], number: int, known: dict[type[Any], Kind]) -> None:
+    def __init__(
+        self, kind: type[Any], number: int, known: dict[type[Any], Kind], check_payload: PayloadCheck | None
+    ) -> None:
         self.message = kind
         self.names = parameters(kind)
+        self._check_payload = check_payload if "payload" in self.names else None
         fields = []
         self._writers: list[Callable[[Any], Any] | None] = []
         self._readers: list[Callable[[Any], Any] | None] = []
@@ -296,10 +307,12 @@ class Kind:
             *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
         )
 
-    def to_message(self, shape: msgspec.Struct) -> Any:
-        """The message that msgspec has read."""
+    def to_message(self, shape: Any, is_own: bool = False) -> Any:
+        """The message that msgspec has read; what was written here needs no check of its payload."""
         if self._check is not None:
             self._check(shape)
+        if self._check_payload is not None and not is_own:
+            self._check_payload(shape.payload)
         values = self._values_of(shape)
         if self._is_plain:
             return self.message(*values)
@@ -403,13 +416,13 @@ def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> 
     return (lambda shapes: [read(shape) for shape in shapes]) if is_list else read
 
 
-def known_kinds() -> dict[type[Any], Kind]:
+def known_kinds(check_payload: PayloadCheck | None) -> dict[type[Any], Kind]:
     """All classes; those that are held by others come first, as they mostly do in ``KINDS``."""
     known: dict[type[Any], Kind] = {}
     numbers = {kind: number for number, kind in enumerate(KINDS)}
     for kind in (*HELD_FIRST, *KINDS):
         if kind not in known:
-            known[kind] = Kind(kind, numbers[kind], known)
+            known[kind] = Kind(kind, numbers[kind], known, check_payload)
     return known
 
 
@@ -418,10 +431,16 @@ class Codec:
 
     ``controls`` are the structs that hosts exchange with each other, beside the messages of protocols; their tags
     begin at ``FIRST_CONTROL``. ``kinds`` are the classes that its fabric sends: a node understands no others.
+    ``check_payload`` raises for payloads that nobody could read, so that they come no further than to the first node.
     """
 
-    def __init__(self, controls: tuple[type[msgspec.Struct], ...] = (), kinds: tuple[type[Any], ...] = KINDS) -> None:
-        self._kinds = known_kinds()
+    def __init__(
+        self,
+        controls: tuple[type[msgspec.Struct], ...] = (),
+        kinds: tuple[type[Any], ...] = KINDS,
+        check_payload: PayloadCheck | None = None,
+    ) -> None:
+        self._kinds = known_kinds(check_payload)
         self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
         shapes = (*self._by_shape, *controls)
@@ -467,7 +486,7 @@ class Codec:
 
     def decode_recorded(self, data: bytes) -> Publication | tree.Item:
         """An entry of a log, as the process recorded it."""
-        recorded = self._read(data)
+        recorded = self._read(data, is_own=True)
         if not isinstance(recorded, Publication | tree.Item):
             raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
         return recorded
@@ -477,10 +496,10 @@ class Codec:
         recorded = self.decode_recorded(data)
         return recorded.publication if isinstance(recorded, tree.Item) else recorded
 
-    def _read(self, data: bytes | memoryview) -> Any:
+    def _read(self, data: bytes | memoryview, is_own: bool = False) -> Any:
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
-            return shape if kind is None else kind.to_message(shape)
+            return shape if kind is None else kind.to_message(shape, is_own)
         except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
             raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

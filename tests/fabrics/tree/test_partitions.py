@@ -164,6 +164,13 @@ def test_every_broker_is_told_of_what_logs_do_not_reach(parted: tuple[int, ...],
     assert simulation.stuck() == 0
 
 
+def test_a_publisher_gets_its_own_total_publication_though_its_completion_was_skipped() -> None:
+    """The root has got the proposal; the publisher is cut off before it hears that, and is given up."""
+    said = [publish(700, 7, "total", 1), publish(150_000, 7, "total", 1), publish(150_000, 2, "causal")]
+    simulation = run(tree(said, [cut(1000, 100_000, 7)], quorum=True, absence=20_000))
+    assert (simulation.engine.deliveries, simulation.stuck()) == (3 * 8, 0)
+
+
 def test_logs_keep_the_order() -> None:
     parted = cut(1000, 100_000, *MINORITY)
     assert kept(tree(LONG_AWAY, [parted], network=UNSTEADY, quorum=True, absence=20_000, log=1000)) == {}

@@ -218,10 +218,14 @@ class Totals(Streams):
             self._close(topic, name)
 
     def skipped(self, topic: Topic) -> None:
-        """What this broker proposed may have been completed on the other side of a partition."""
+        """What this broker proposed may have been completed on the other side of a partition, among what is skipped.
+
+        It is known here, and behind everything that was delivered before: so it is not lost with the rest.
+        """
         for name, publication in list(topic.proposed.items()):
             if publication.sequence <= topic.completed.get(publication.source, 0):
                 del topic.proposed[name]
+                self.deliver(topic, publication)
                 self.let_go(topic, publication.keys)
 
     def links_changed(self, topic: Topic) -> None:

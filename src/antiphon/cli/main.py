@@ -14,6 +14,7 @@ import antiphon
 from antiphon.cli import (
     audit,
     bench,
+    certs,
     demo,
     metrics,
     node,
@@ -76,6 +77,7 @@ app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
 app.add_typer(universe.app)
+app.add_typer(certs.app)
 
 
 def main() -> None:

@@ -289,7 +289,10 @@ class Totals(Membership):
 
     def joined(self, node: i64) -> None:
         super().joined(node)
-        if self.options.total and self._keeper_term > 0:
+        if self._is_leaving and self._keeper == self.me:
+            # Nobody was there when this node began to leave.
+            self._resign()
+        elif self.options.total and self._keeper_term > 0:
             self.environment.send(node, KeeperIs(self.me, self._keeper_term, self._keeper))
 
     def leave(self) -> None:

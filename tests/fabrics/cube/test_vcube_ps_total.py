@@ -124,6 +124,7 @@ def messages_for_one(order: str, nodes: int) -> int:
     """How many messages one publication takes among so many members; the last node publishes, the first is keeper."""
     scenario = Scenario(
         name="one publication",
+        protocol="vcube-ps",
         order=order,
         nodes=nodes,
         network=NetworkTable(delay=ConstantLaw(ticks=100), transmission=0, processing=0),

@@ -52,6 +52,12 @@ def up(
         ),
     ] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve metrics, each node at a port of its own.")] = False,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    tls_authority: running.TlsAuthority = None,
+    rights: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="What each client may do.", show_default=False)
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Write traces to DIRECTORY/node-0.parquet ...", show_default=False),
@@ -78,6 +84,9 @@ def up(
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
     settings += ["--log-json"] if log_json else []
+    files = {"--tls-certificate": tls_certificate, "--tls-key": tls_key, "--tls-authority": tls_authority}
+    for flag, path in {**files, "--rights": rights}.items():
+        settings += [] if path is None else [flag, str(path)]
     with TemporaryDirectory(prefix="antiphon-") as directory:
         tree = write_tree(Path(directory) / "tree.toml", nodes, base) if fabric == "tree" else None
         plan = Plan(nodes, base, data, trace, metrics, settings, tree, fabric)

@@ -39,7 +39,7 @@ TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
 ORDERS: Final = ("none", "fifo", "causal")
-ORDERS_OF: Final[dict[str, tuple[str, ...]]] = {"cube": ORDER_NAMES, "tree": ORDER_NAMES, "gossip": ORDERS}
+ORDERS_OF: Final[dict[str, tuple[str, ...]]] = {"cube": ORDER_NAMES, "tree": ORDER_NAMES, "gossip": ORDER_NAMES}
 """What messages can be ordered by, by fabric; where nothing is known, by the first ones."""
 
 KEYS_TOGETHER: Final = 64

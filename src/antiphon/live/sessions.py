@@ -21,11 +21,12 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.errors import PeerError, ProtocolError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import Columns
+from antiphon.live.columns import Columns, check_payload
 from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
 from antiphon.live.outbox import Segment
 from antiphon.live.questions import Questions
@@ -50,6 +51,14 @@ SLACK_US: Final = 100_000
 """How long a question may have been on its way that says how long ago something was."""
 
 KEY_BITS: Final = 62
+
+
+def check_batches(sender: int, message: RecentIs) -> None:
+    """Refuse batches of another node that clients could not be shown."""
+    for _, _, order, payload in message.batches:
+        if order not in ORDER_NAMES:
+            raise ProtocolError(f"node {sender} sent a batch with the order {order!r}, which there is not")
+        check_payload(payload)
 
 
 class Sessions:
@@ -217,6 +226,8 @@ class Sessions:
 
     def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
         """Another node asks or answers."""
+        if isinstance(message, RecentIs):
+            check_batches(sender, message)
         if isinstance(message, (SeenIs, RecentIs)):
             self._questions.answered(sender, message.number, message)
         elif isinstance(message, AskRecent):

@@ -315,6 +315,12 @@ class Scenario(Table, frozen=True, kw_only=True):
         TraceTable()
     )
 
+    def uses_order(self, order: str) -> bool:
+        """Whether publications may have an order."""
+        named = set() if self.workload is None else set(self.workload.orders)
+        named.update(publication.order for publication in self.publications if publication.order is not None)
+        return self.order == order or order in named
+
     def mixes_orders(self) -> bool:
         """Whether publications choose their own orders; ``order`` is then that of those which do not."""
         drawn = self.workload is not None and len(self.workload.orders) > 0

@@ -73,6 +73,8 @@ class ChangingNode(Node):
         present = [me.identifier, *(peer.identifier for peer in members if peer.identifier is not None)]
         cube = PartialCube(dimension_for(max(present) + 1), present)
         self.process = VCubePs(Surroundings(me.identifier, self), cube, self.changing.protocol_options)
+        if members:
+            self.process.begin_as_newcomer()
 
     def joined(self, peer: Peer) -> None:
         super().joined(peer)

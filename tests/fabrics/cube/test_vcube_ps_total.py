@@ -169,6 +169,6 @@ def test_total_order_and_keys_are_refused_where_they_are_not_to_be_had() -> None
 def test_what_nobody_asked_for_is_the_peers_fault() -> None:
     process: VCubePs = builder(2, [0, 1], OPTIONS)(Notebook(1))
     with pytest.raises(ProtocolError, match="was granted publication 1, which it did not claim"):
-        process.receive(0, Granted(1, 1, 0, 0, 1))
+        process.receive(0, Granted(1, 1, 0, 1, 1))
     with pytest.raises(ProtocolError, match="an answer to a lock came to node 1, which sent none on"):
         process.receive(0, Closed(1, 1, 0, vec[i64]()))

@@ -41,7 +41,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.membership import Membership, append_all
 from antiphon.fabrics.cube.messages import Refusal
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, OwnTotal, Pending, Topic
-from antiphon.fabrics.cube.topology import Cube, PartialCube, cluster
+from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, KeeperIs, KeyLock, Release, Standing, ToKeeper
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
@@ -74,13 +74,18 @@ class Totals(Membership):
         self._claims: dict[i64, Claims] = {}
         # Topics on which total publications were delivered since the last message.
         self._opened: dict[i64, Topic] = {}
-        # Founders know that they are the first; others take the lowest until they are told.
+        # Where nodes come and go the first one is alone at first, and later ones are told.
         self._keeper: i64 = 0 if cube.contains(0) else min(cube.members(), default=self.me)
-        self._epoch: i64 = 1 if isinstance(cube, PartialCube) and cube.count() == 1 else 0
+        self._epoch: i64 = 1
         # As a new keeper: who has not said what stands, what was said, and what came before it was time.
         self._awaited: dict[i64, bool] = {}
         self._standing: list[Standing] = []
         self._early: list[ToKeeper] = []
+
+    def begin_as_newcomer(self) -> None:
+        """Others were here first: the keeper among them says who it is (before ``start``)."""
+        self._keeper = NO_NODE
+        self._epoch = 0
 
     # What the part above adds.
 
@@ -281,15 +286,18 @@ class Totals(Membership):
     def _tell_keeper(self, message: ToKeeper) -> None:
         if self._keeper == self.me:
             self._keep(message)
-        elif self.cube.contains(self._keeper):
+        elif self._keeper != NO_NODE and self.cube.contains(self._keeper):
             self.environment.send(self._keeper, message)
-        # Else the keeper has gone, and the next one will ask for all that stands.
+        # Else nobody is known, or the keeper has gone; the next one will ask for all that stands.
 
     def _keep(self, message: ToKeeper) -> None:
         """Somebody has something to say to the keeper of an epoch."""
-        if message.epoch > self._epoch or (message.epoch == self._epoch and len(self._awaited) > 0):
+        if message.epoch != self._epoch or self._keeper != self.me:
+            # It is meant for another keeper, who has gone; the next one asks.
+            return
+        if len(self._awaited) > 0:
             self._early.append(message)
-        elif message.epoch == self._epoch and self._keeper == self.me:
+        else:
             claims = self._claims_of(message.topic)
             if isinstance(message, Claim):
                 granted = claims.add(Wish(message.source, message.sequence, message.keys))
@@ -317,14 +325,15 @@ class Totals(Membership):
         if self._is_leaving and self._keeper == self.me:
             # Nobody was there when this node began to leave.
             self._resign()
-        elif self.options.total and self._epoch > 0:
-            self.environment.send(node, KeeperIs(self.me, self._epoch, self._keeper))
+        elif self.options.total and self._keeper == self.me:
+            self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
 
     def left(self, node: i64) -> None:
         super().left(node)
         if node in self._awaited:
             # Who leaves has nothing unfinished.
-            self._heard_from(node)
+            del self._awaited[node]
+            self._take_standing()
 
     def leave(self) -> None:
         super().leave()
@@ -334,7 +343,7 @@ class Totals(Membership):
         """Let the lowest of those who stay be the next keeper."""
         others = [node for node in self.cube.members() if node != self.me]
         if self.options.total and self._keeper == self.me and len(others) > 0:
-            self._enter_epoch(max(self._epoch, 1) + 1, min(others))
+            self._enter_epoch(self._epoch + 1, min(others))
             self.environment.send(self._keeper, KeeperIs(self.me, self._epoch, self._keeper))
 
     def _enter_epoch(self, epoch: i64, keeper: i64) -> None:
@@ -343,6 +352,7 @@ class Totals(Membership):
         self._claims.clear()
         self._awaited.clear()
         self._standing.clear()
+        self._early.clear()
 
     def _receive_keeper(self, message: KeeperIs) -> None:
         if message.sequence <= self._epoch:
@@ -351,6 +361,7 @@ class Totals(Membership):
         if self._keeper != self.me:
             if self.cube.contains(self._keeper):
                 self.environment.send(self._keeper, Standing(self.me, self._epoch, self._own_standing()))
+            # Else it has gone, and the next one will ask.
         elif self._is_leaving:
             self._resign()
         else:
@@ -371,16 +382,15 @@ class Totals(Membership):
         for node in others:
             self._awaited[node] = True
             self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
-        self._awaited[self.me] = True
         self._receive_standing(Standing(self.me, self._epoch, self._own_standing()))
 
     def _receive_standing(self, message: Standing) -> None:
-        if message.sequence == self._epoch and message.source in self._awaited:
+        if message.sequence == self._epoch and self._keeper == self.me:
             self._standing.append(message)
-            self._heard_from(message.source)
+            self._awaited.pop(message.source, None)
+            self._take_standing()
 
-    def _heard_from(self, node: i64) -> None:
-        del self._awaited[node]
+    def _take_standing(self) -> None:
         if len(self._awaited) > 0:
             return
         wishes = [wish for message in self._standing for wish in wishes_of(message)]

@@ -1,4 +1,4 @@
-"""Every order over every fabric: the table of docs/guarantees.md is read, each of its cells is run, its figures measured.
+"""Every order over every fabric: the table of docs/guarantees.md is read, every cell run, its figures measured.
 
 A cell that is added to the table is tested from then on; one that the product offers and the table lacks is a failure.
 """

@@ -18,7 +18,7 @@ from antiphon.cli.torture_live import KILL_SECONDS, QUIET, SURVIVORS, TOGETHER, 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
 
-ORDERS = ("none", "fifo", "causal", "causal")
+ORDERS = ("none", "fifo", "causal", "causal", "total", "total")
 REPLACED = 0.75
 """How often somebody new comes in the place of one who was killed."""
 

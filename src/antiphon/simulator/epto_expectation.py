@@ -50,8 +50,9 @@ class Play:
         self._delay = delay
         self._random = random
         self._phases = [int(random.below(TICKS)) for _ in range(nodes)]
-        # Of those who relay the event, how often it had been relayed; who has done so often enough.
+        # Of those who relay the event, how often it had been relayed, and in how many more rounds they do so; who has.
         self._relays: dict[int, int] = {}
+        self._left: dict[int, int] = {}
         self._finished: set[int] = set()
         self.knows: set[int] = set()
         self._moments: list[Moment] = []
@@ -75,6 +76,7 @@ class Play:
         if node not in self._relays:
             waits = (self._phases[node] - now) % TICKS or TICKS
             heapq.heappush(self._moments, Moment(now + waits, ROUND, node, 0))
+            self._left[node] = self._ttl - relays
         self._relays[node] = max(relays, self._relays.get(node, 0))
 
     def _arrive(self, moment: Moment) -> None:
@@ -89,7 +91,8 @@ class Play:
         for other in self._others(node):
             if not self._random.chance(self._loss):
                 heapq.heappush(self._moments, Moment(at + self._delay, ARRIVAL, other, relays))
-        if relays < self._ttl:
+        self._left[node] -= 1
+        if self._left[node] > 0:
             heapq.heappush(self._moments, Moment(at + TICKS, ROUND, node, 0))
         else:
             del self._relays[node]

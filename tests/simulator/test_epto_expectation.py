@@ -45,28 +45,31 @@ def test_with_rounds_in_step_the_theory_is_exact_or_a_little_cautious(nodes: int
     assert theory <= exact + 1e-12 and exact - theory < 0.12
 
 
-def test_where_rounds_are_not_in_step_an_event_reaches_everybody_less_often() -> None:
-    """The count of relays follows the quickest way and runs ahead of the rounds."""
-    plays = 4000
-    found = reaching(12, 2, 4, 0.1, 10, RandomStream(1), plays)
-    deviation = math.sqrt(0.25 / plays)
-    assert found < float(Spread(12, 2, 0.1).stable(4.0)) - 3 * deviation
+def test_where_rounds_are_not_in_step_nodes_that_stop_by_the_count_of_relays_reach_fewer() -> None:
+    """The count follows the quickest way and runs ahead of the rounds; to relay in so many rounds makes up for most."""
+    plays = 1500
+    theory = float(Spread(12, 2, 0.1).stable(4.0))
+    deviation = math.sqrt(theory * (1 - theory) / plays)
+    by_count = reaching(12, 2, 4, 0.1, 10, RandomStream(1), plays, by_count=True)
+    by_rounds = reaching(12, 2, 4, 0.1, 10, RandomStream(1), plays)
+    assert by_count < theory - 5 * deviation
+    assert by_rounds > (theory + by_count) / 2
 
 
 @pytest.mark.parametrize(("nodes", "loss"), [(5, 0.3), (8, 0.2), (12, 0.3)])
 def test_the_defaults_are_enough_also_where_rounds_are_not_in_step(nodes: int, loss: float) -> None:
-    """Where messages are lost there is one relay more than the theory asks for."""
+    """Section 5.2.3; ttl is raised where messages are lost."""
     options = EptoOptions(nodes, loss=loss)
-    found = reaching(nodes, int(options.fanout), int(options.ttl), loss, 10, RandomStream(2), 1000)
+    found = reaching(nodes, int(options.fanout), int(options.ttl), loss, 10, RandomStream(2), 400)
     assert found > 0.995
 
 
 def test_calm_schedules_agree_as_often_as_is_expected() -> None:
-    """Agreement is measured, with its interval, against the game and not against the theory of rounds in step."""
+    """Agreement is measured, with its interval, against the game; the theory is a little above it."""
     agreed = owed = 0
     played = theory = 0.0
     seed = 0
-    while owed < 1500:
+    while owed < 900:
         seed += 1
         scenario = draw_epto_schedule(seed)
         in_step = theory_of(scenario)
@@ -79,4 +82,4 @@ def test_calm_schedules_agree_as_often_as_is_expected() -> None:
     # Publications of one schedule share its options, so the interval of independent ones is too small.
     low, high = wilson(agreed, owed, 3.0)
     assert low < played / owed < high
-    assert played < theory
+    assert 0 < (theory - played) / owed < 0.03

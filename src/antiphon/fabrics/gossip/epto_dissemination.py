@@ -2,9 +2,9 @@
 
 Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
 often it had been relayed when it came last. An event is relayed in as many rounds as it was short of ``ttl`` relays
-when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is
-looked at for every entry and in every round lies in flat arrays by slot, and events themselves are touched only when
-something happens to them.
+when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry of a
+ball is known, and no news: looking it up is what a simulation spends its time on. So what is looked at for every entry
+and in every round lies in flat arrays by slot, and events themselves are touched only when something happens to them.
 """
 
 from __future__ import annotations

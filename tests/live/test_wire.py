@@ -13,6 +13,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.cube.total_messages import KeyLock
 from antiphon.fabrics.gossip import epto_messages as epto
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
@@ -35,7 +36,7 @@ from antiphon.live.wire import (
     Codec,
     parameters,
 )
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -53,7 +54,12 @@ integers = st.lists(st.integers(LEAST, MOST), max_size=8).map(array_of)
 ordered = st.builds(
     Ordered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics, st.integers(0, 2)
 )
-bundles = st.lists(ordered, min_size=1, max_size=3).map(cube.Bundle)
+keyed_ordered = st.builds(
+    KeyedOrdered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
+    st.integers(0, 3), integers,
+)  # fmt: skip
+bundles = st.lists(ordered | keyed_ordered, min_size=1, max_size=3).map(cube.Bundle)
+locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)
 keyed = st.builds(
@@ -125,10 +131,12 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "was_leaf": st.booleans(),
     "targets": st.none() | integers,
     "entries": integers,
+    "announced": integers,
+    "place": st.integers(0, MOST),
     "members": integers,
     "past": integers,
-    "packet": ordered | bundles,
-    "publications": st.lists(ordered, min_size=1, max_size=3),
+    "packet": ordered | keyed_ordered | bundles | locks,
+    "publications": st.lists(ordered | keyed_ordered, min_size=1, max_size=3),
     "keys": integers,
     "origin": sources,
     "number": sequences,
@@ -266,13 +274,14 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
-        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave",
+        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Skip", "Leave",
         "ParentRequest", "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect",
         "Report", "Stable", "Carry", "Begun", "Probe", "Echo",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
         "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
         "ShuffleReply", "Parted",
         "Stamped", "Ball", "Probe",
+        "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Handover",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

@@ -14,6 +14,7 @@ import antiphon
 from antiphon.cli import (
     audit,
     bench,
+    certs,
     demo,
     metrics,
     node,
@@ -26,6 +27,7 @@ from antiphon.cli import (
     sweep,
     top,
     torture,
+    universe,
     up,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
@@ -74,6 +76,8 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
+app.add_typer(universe.app)
+app.add_typer(certs.app)
 
 
 def main() -> None:

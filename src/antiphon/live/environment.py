@@ -39,6 +39,9 @@ class LiveEnvironment(Environment):
     def lost(self, topic: int, source: int, sequence: int) -> None:
         self._node.lost(topic, source, sequence)
 
+    def kept(self, topic: int, piece: int) -> list[Message] | None:
+        return self._node.kept(topic, piece)
+
     def subscribed(self, topic: int) -> None:
         self._node.membership_began(topic)
 

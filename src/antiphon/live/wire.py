@@ -22,6 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.cube import total_messages as cube_totals
 from antiphon.fabrics.gossip import epto_messages as epto
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
@@ -31,11 +32,17 @@ from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
+
+BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
+"""A client's batch becomes part of a frame between nodes, which must not be too long."""
+
+CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
+"""The longest frame of a client: such a batch, and what is said about it."""
 
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
@@ -66,6 +73,7 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Join,
     tree.Joined,
     tree.Settled,
+    tree.Skip,
     tree.Leave,
     tree.ParentRequest,
     tree.ParentAnswer,
@@ -112,12 +120,31 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     epto.Probe,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
-FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
+CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
+    KeyedOrdered,
+    cube_totals.Claim,
+    cube_totals.Granted,
+    cube_totals.Release,
+    cube_totals.KeyLock,
+    cube_totals.Closed,
+    cube_totals.KeeperIs,
+    cube_totals.Handover,
+)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
+FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
+    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS),
+    "tree": TREE_KINDS,
+    "gossip": GOSSIP_KINDS,
+}
 """What the nodes of each fabric understand."""
+
+HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock, epto.Stamped)
+"""What others hold that have lower numbers."""
 
 ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
 """What travels only inside a message; a log holds such publications as they are."""
+
+PayloadCheck = Callable[[bytes], None]
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -140,12 +167,14 @@ FIELDS: Final[dict[str, Any]] = {
     "was_leaf": bool,
     "targets": Integers | None,
     "entries": Integers,
+    "announced": Integers,
+    "place": Number,
     "members": Integers,
     "past": Integers,
     "keys": Integers,
     "origin": Identifier,
     "number": Sequence,
-    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
+    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.VOID))],
     "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
@@ -203,8 +232,8 @@ SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
 """Where a class means something else than the name does elsewhere: what has a total order is of another class."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
-    "packet": (Ordered, cube.Bundle),
-    "publications": (Ordered,),
+    "packet": (Ordered, KeyedOrdered, cube.Bundle, cube_totals.KeyLock),
+    "publications": (Ordered, KeyedOrdered),
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),
@@ -236,9 +265,12 @@ def parameters(kind: type[Any]) -> list[str]:
 class Kind:
     """How one class of messages is written and read."""
 
-    def __init__(self, kind: type[Any], number: int, known: dict[type[Any], Kind]) -> None:
+    def __init__(
+        self, kind: type[Any], number: int, known: dict[type[Any], Kind], check_payload: PayloadCheck | None
+    ) -> None:
         self.message = kind
         self.names = parameters(kind)
+        self._check_payload = check_payload if "payload" in self.names else None
         fields = []
         self._writers: list[Callable[[Any], Any] | None] = []
         self._readers: list[Callable[[Any], Any] | None] = []
@@ -275,10 +307,12 @@ class Kind:
             *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
         )
 
-    def to_message(self, shape: msgspec.Struct) -> Any:
-        """The message that msgspec has read."""
+    def to_message(self, shape: Any, is_own: bool = False) -> Any:
+        """The message that msgspec has read; what was written here needs no check of its payload."""
         if self._check is not None:
             self._check(shape)
+        if self._check_payload is not None and not is_own:
+            self._check_payload(shape.payload)
         values = self._values_of(shape)
         if self._is_plain:
             return self.message(*values)
@@ -382,11 +416,13 @@ def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> 
     return (lambda shapes: [read(shape) for shape in shapes]) if is_list else read
 
 
-def known_kinds() -> dict[type[Any], Kind]:
-    """All classes; those that are held by others come first, in ``KINDS`` but for the one that came later."""
+def known_kinds(check_payload: PayloadCheck | None) -> dict[type[Any], Kind]:
+    """All classes; those that are held by others come first, as they mostly do in ``KINDS``."""
     known: dict[type[Any], Kind] = {}
-    for number, kind in sorted(enumerate(KINDS), key=lambda pair: pair[1] is not epto.Stamped):
-        known[kind] = Kind(kind, number, known)
+    numbers = {kind: number for number, kind in enumerate(KINDS)}
+    for kind in (*HELD_FIRST, *KINDS):
+        if kind not in known:
+            known[kind] = Kind(kind, numbers[kind], known, check_payload)
     return known
 
 
@@ -395,10 +431,16 @@ class Codec:
 
     ``controls`` are the structs that hosts exchange with each other, beside the messages of protocols; their tags
     begin at ``FIRST_CONTROL``. ``kinds`` are the classes that its fabric sends: a node understands no others.
+    ``check_payload`` raises for payloads that nobody could read, so that they come no further than to the first node.
     """
 
-    def __init__(self, controls: tuple[type[msgspec.Struct], ...] = (), kinds: tuple[type[Any], ...] = KINDS) -> None:
-        self._kinds = known_kinds()
+    def __init__(
+        self,
+        controls: tuple[type[msgspec.Struct], ...] = (),
+        kinds: tuple[type[Any], ...] = KINDS,
+        check_payload: PayloadCheck | None = None,
+    ) -> None:
+        self._kinds = known_kinds(check_payload)
         self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
         shapes = (*self._by_shape, *controls)
@@ -442,17 +484,22 @@ class Codec:
         self._last_bytes = data
         return message
 
-    def decode_publication(self, data: bytes) -> Publication:
-        """A publication as a log holds it."""
-        publication = self._read(data)
-        if not isinstance(publication, Publication):
-            raise ProtocolError(f"{len(data)} bytes hold a {type(publication).__name__} and no publication")
-        return publication
+    def decode_recorded(self, data: bytes) -> Publication | tree.Item:
+        """An entry of a log, as the process recorded it."""
+        recorded = self._read(data, is_own=True)
+        if not isinstance(recorded, Publication | tree.Item):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
+        return recorded
 
-    def _read(self, data: bytes | memoryview) -> Any:
+    def decode_publication(self, data: bytes) -> Publication:
+        """The publication in an entry of a log."""
+        recorded = self.decode_recorded(data)
+        return recorded.publication if isinstance(recorded, tree.Item) else recorded
+
+    def _read(self, data: bytes | memoryview, is_own: bool = False) -> Any:
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
-            return shape if kind is None else kind.to_message(shape)
+            return shape if kind is None else kind.to_message(shape, is_own)
         except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
             raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

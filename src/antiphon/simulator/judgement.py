@@ -233,15 +233,25 @@ def agreement(scenario: Scenario, witness: Witness) -> tuple[int | None, int | N
     table = witness.table()
     if table is None or not PROTOCOLS[scenario.protocol].agrees_probably:
         return None, None
-    failing = failing_nodes(scenario)
+    stay = members_that_stay(scenario)
     deliveries = table.filter(pc.equal(table["event"], "deliver"))
-    delivered: dict[tuple[int, int], set[int]] = {}
-    columns = (deliveries[name].to_pylist() for name in ("node", "source", "sequence"))
-    for node, source, sequence in zip(*columns, strict=True):
-        if node not in failing:
-            delivered.setdefault((source, sequence), set()).add(node)
-    stay = scenario.nodes - len(failing)
-    return sum(len(nodes) == stay for nodes in delivered.values()), len(delivered)
+    delivered: dict[tuple[int, int, int], set[int]] = {}
+    columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
+    for node, topic, source, sequence in zip(*columns, strict=True):
+        if node in stay[topic]:
+            delivered.setdefault((topic, source, sequence), set()).add(node)
+    return sum(nodes == stay[topic] for (topic, _, _), nodes in delivered.items()), len(delivered)
+
+
+def members_that_stay(scenario: Scenario) -> list[set[int]]:
+    """Per topic, who is a member all the time and does not fail."""
+    failing = failing_nodes(scenario)
+    if not PROTOCOLS[scenario.protocol].has_topics:
+        return [set(range(scenario.nodes)) - failing]
+    stay = [set(members) - failing for members in first_members(scenario)]
+    for change in changes_by_time(scenario):
+        stay[change.topic].discard(change.node)
+    return stay
 
 
 def without_total(table: pa.Table) -> pa.Table:

@@ -57,6 +57,8 @@ from antiphon.simulator.protocol_options import (
 )
 from antiphon.simulator.published_tree_protocol import PublishedTreeOptions, published_tree_builder
 from antiphon.simulator.scenario import NetworkTable
+from antiphon.simulator.stan_protocol import StanTableOptions, stan_builder
+from antiphon.simulator.stan_protocol import no_orders as no_orders_in_stan
 from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
 from antiphon.simulator.tree_protocol import no_orders as no_orders_in_tree
 
@@ -80,6 +82,8 @@ class Setting:
     """Per topic, who is a member from the start; nothing for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
+    total: bool = False
+    """Whether any of them is total, or about keys."""
     absent: Collection[int] = ()
     """Who joins later."""
     loss: float = 0.0
@@ -111,6 +115,8 @@ class Protocol:
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
+    has_keys: bool = False
+    """Whether publications can be about keys, each of which has a total order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
     needs_connections: bool = False
@@ -208,7 +214,13 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
     chosen: VCubePsOptions = setting.options
     options = Options(
-        setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
+        setting.order,
+        chosen.window,
+        chosen.largest_first,
+        chosen.bundle,
+        chosen.directory,
+        setting.mixed,
+        setting.total,
     )
     form = PacketFormat() if chosen.aggregate else None
     views = [View(setting.cube.dimension, members) for members in setting.members]
@@ -384,6 +396,11 @@ def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, ne
     return None
 
 
+def prepare_stan(setting: Setting) -> Builder:
+    """Overlays of many topics that share links."""
+    return stan_builder(setting.options, setting.members, setting.absent, setting.seed)
+
+
 FABRICS = ("cube", "gossip", "tree")
 
 BRISA = Protocol(
@@ -407,6 +424,7 @@ BROKER_TREE = Protocol(
     mistake=mistake_in_tree,
     has_topics=True,
     mixes_orders=True,
+    has_keys=True,
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,
@@ -434,9 +452,10 @@ PROTOCOLS = {
         VCubePsOptions,
         prepare_vcube_ps,
         orders_of_vcube_ps,
-        VCUBE_PS_ORDERS,
+        ORDER_NAMES,
         has_topics=True,
         mixes_orders=True,
+        has_keys=True,
         tolerates_faults=False,
     ),
     "vcube-ps-published": Protocol(
@@ -483,6 +502,15 @@ PROTOCOLS = {
         no_orders_in_epto,
         ("total",),
         misfit=misfit_of_epto,
+        agrees_probably=True,
+    ),
+    "stan": Protocol(
+        "gossip",
+        StanTableOptions,
+        prepare_stan,
+        no_orders_in_stan,
+        ("none",),
+        has_topics=True,
         agrees_probably=True,
     ),
 }

@@ -326,6 +326,12 @@ class Scenario(Table, frozen=True, kw_only=True):
         drawn = self.workload is not None and len(self.workload.orders) > 0
         return drawn or any(publication.order is not None for publication in self.publications)
 
+    def orders_totally(self) -> bool:
+        """Whether publications may be total, or are about keys."""
+        if self.order == "total" or any(one.order == "total" or one.keys for one in self.publications):
+            return True
+        return self.workload is not None and ("total" in self.workload.orders or self.workload.keys > 0)
+
     def topic_count(self) -> int:
         """How many topics there are; without a table there is one."""
         return 1 if self.topics is None else self.topics.count

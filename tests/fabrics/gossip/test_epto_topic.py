@@ -35,7 +35,7 @@ class Heard(Application):
 
 
 class Topics:
-    """Nodes of the gossip fabric with total order; all are members of topic 0 unless told otherwise."""
+    """Nodes of the gossip fabric with total order; all are members of topic 0."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class Topics:
         clock: str = "logical",
         skews: tuple[int, ...] = (),
         seed: int = 1,
-        members: range = range(NODES),
+        heard: Heard | None = None,
     ) -> None:
         epto = EptoOptions(NODES, period=ROUND, clock=clock, loss=0.2, carried=True)
         options = BrisaOptions(mixed=True, total=TotalOptions(epto, list(skews)))
-        self.heard = Heard()
+        self.heard = Heard() if heard is None else heard
         founders = {0}
 
         def build(environment: Environment) -> Brisa:
@@ -56,8 +56,7 @@ class Topics:
             if node == 0:
                 process.begin_as_contact(0, node in founders)
                 founders.discard(node)
-            if node in members:
-                process.begin_as_member(0)
+            process.begin_as_member(0)
             return process
 
         chosen = Network(ConstantDelay(20), detection=50) if network is None else network
@@ -151,9 +150,7 @@ def test_a_total_publication_follows_what_its_publisher_had_delivered() -> None:
                 engine.publish(6, b"", 0, CAUSAL)
 
     for seed in range(3):
-        world = Topics(lossy(), seed=seed)
-        world.heard = Answering()
-        world.engine.application = world.heard
+        world = Topics(lossy(), seed=seed, heard=Answering())
         for number in range(5):
             world.publish(1, START + 300 * number, CAUSAL)
         world.engine.run()

@@ -18,6 +18,7 @@ from antiphon.fabrics.gossip.epto_messages import Stamped
 from antiphon.fabrics.gossip.epto_topic import TopicTotals
 from antiphon.fabrics.gossip.messages import Resent
 from antiphon.live.clocks import wall_clock_us
+from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
 from antiphon.live.gossip_table import GossipTable
 from tests.live.support import Child, child, running, until
 from tests.live.test_gossip import gossip, some, subscribed
@@ -56,6 +57,11 @@ async def until_last_words(subscription: Subscription, count: int) -> list[bytes
 async def accepted_some(publisher: Child) -> None:
     for _ in range(3):
         assert (await publisher.line()).startswith("accepted")
+
+
+def batch_of(value: bytes) -> bytes:
+    """A message as it travels."""
+    return encode_columns(Columns(1, wall_clock_us(), [value], None, None, None, None), NO_AUTHOR)
 
 
 async def ended(publisher: Child) -> None:
@@ -151,7 +157,7 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
             for each in subscriptions:
                 assert await some(each, 1) == [b"before"]
             # Something comes with a stamp below the last delivered one; neighbours get it from each other.
-            late = Stamped(STRANGER, 1, 0, b"", nodes[0].topic("room").number, 0)
+            late = Stamped(STRANGER, 1, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0)
             nodes[0].received(nodes[1].identifier, Resent(late))
             nodes[0].settle()
             await until(lambda: all(node.topic("room").lost_batches == 1 for node in nodes))

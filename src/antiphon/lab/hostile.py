@@ -223,7 +223,7 @@ class Mutator:
         """A greeting of a client or a node that is not as it should be. Nothing follows: some of them are valid."""
         sessions = [*self._recordings.clients, *self._recordings.peers]
         hello = self._chance.choice(sessions)[0] if sessions else msgspec.msgpack.encode(self._hello())
-        return self._broken_stream(framed([self._mutated(hello)]))
+        return self._broken_stream(framed([self.mutated(hello)]))
 
     def _client(self) -> bytes:
         """A client that was let in, and then errs."""
@@ -234,7 +234,7 @@ class Mutator:
         """A client that says what nodes say; or a node that says it before it has said who it is."""
         frames = self._chance.choice(self._recordings.peers)[1:]
         if self._chance.random() < 0.2:
-            return self._broken_stream(framed([self._mutated(self._chance.choice(frames or [b"\x90"]))]))
+            return self._broken_stream(framed([self.mutated(self._chance.choice(frames or [b"\x90"]))]))
         return self._session(frames)
 
     def _cut(self) -> bytes:
@@ -259,7 +259,7 @@ class Mutator:
             place = chance.randrange(len(chosen))
             what = chance.random()
             if what < 0.7:
-                chosen[place] = self._mutated(chosen[place])
+                chosen[place] = self.mutated(chosen[place])
             elif what < 0.8:
                 chosen.insert(place, chosen[chance.randrange(len(chosen))])
             elif what < 0.9 and len(chosen) > 1:
@@ -271,7 +271,8 @@ class Mutator:
 
     # Changes.
 
-    def _mutated(self, frame: bytes) -> bytes:
+    def mutated(self, frame: bytes) -> bytes:
+        """A frame, changed."""
         return self._with_other_value(frame) if self._chance.random() < 0.6 else self._broken_stream(frame)
 
     def _broken_stream(self, stream: bytes) -> bytes:

@@ -74,6 +74,9 @@ class Seen:
 
     def ranges(self) -> Ranges:
         """The same, to be sent."""
+        if not self._gaps:
+            # Nearly always; whoever subscribes is told of thousands of authors.
+            return [self.highest]
         return [self.highest, *(bound for gap in self._gaps for bound in gap)]
 
 

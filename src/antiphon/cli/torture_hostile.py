@@ -226,15 +226,15 @@ class Campaign:
     async def _attack(self, plain: Mutator, secure: Mutator, settings: dict[str, Any]) -> None:
         import antiphon
 
-        target, other, guarded = (member.address for member in self._members)
+        target, second, guarded = (member.address for member in self._members)
         files = self._directory / "certificates"
         tls = {"authority": settings["tls_authority"], "certificate": f"{files}/recorded.pem"}
         tls["key"] = f"{files}/recorded.key"
         here = await antiphon.connect(target, reconnect_seconds=0.0)
-        there = await antiphon.connect(other, reconnect_seconds=0.0)
+        there = await antiphon.connect(second, reconnect_seconds=0.0)
         safe = await antiphon.connect(guarded, reconnect_seconds=0.0, tls=tls)
         pairs = (("honest-in", there, here), ("honest-out", here, there), ("honest-tls", safe, safe))
-        honest = [await Honest(topic, *ends, self._findings).begin() for topic, *ends in pairs]
+        honest = [await Honest(topic, publisher, other, self._findings).begin() for topic, publisher, other in pairs]
         work = [asyncio.ensure_future(one.receive()) for one in honest]
         work += [asyncio.ensure_future(one.publish()) for one in honest]
         work.append(asyncio.ensure_future(self._look()))

@@ -159,7 +159,7 @@ async def record_tls(directory: Path) -> tuple[Recordings, dict[str, Any]]:
     certificate, key = authority.issue(NODE, "target")
     own, own_key = authority.issue(CLIENT, "recorded")
     trusted = str(authority.certificate_file)
-    settings = {"tls_certificate": str(certificate), "tls_key": str(key), "tls_authority": trusted}
+    settings: dict[str, Any] = {"tls_certificate": str(certificate), "tls_key": str(key), "tls_authority": trusted}
     tap = await Tap().open()
     try:
         async with antiphon.start(**settings) as node:

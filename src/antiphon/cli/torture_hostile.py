@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
-CONNECTIONS = 128
+CONNECTIONS = 200
 """How many attackers are connected at a time."""
 
-LINGER_SECONDS = 0.25
+LINGER_SECONDS = 1.0
 """How long an attacker waits for the node to cut it off before it goes by itself."""
 
 OPEN_SECONDS = 20.0

@@ -43,21 +43,23 @@ NASTY: Final[tuple[Any, ...]] = (
 
 @dataclass
 class Recordings:
-    """What was sent, connection by connection."""
+    """What was sent, connection by connection: by clients, by nodes to each other, and by nodes to clients."""
 
     clients: list[list[bytes]] = field(default_factory=list)
     peers: list[list[bytes]] = field(default_factory=list)
+    answers: list[list[bytes]] = field(default_factory=list)
     tls: list[bytes] = field(default_factory=list)
 
 
 class Tap:
-    """Listens at a port of its own, hands everything on to a node, and writes down what comes from this side."""
+    """Listens at a port of its own, hands everything on to a node and back, and writes it down."""
 
     def __init__(self) -> None:
         self._target = ("", 0)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.recorded: list[bytearray] = []
+        self.answers: list[bytearray] = []
         self.address = ""
 
     async def open(self) -> Tap:
@@ -84,13 +86,14 @@ class Tap:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        recorded = bytearray()
+        recorded, answers = bytearray(), bytearray()
         self.recorded.append(recorded)
+        self.answers.append(answers)
         far_writer: asyncio.StreamWriter | None = None
         try:
             with suppress(OSError):
                 far_reader, far_writer = await asyncio.open_connection(*self._target)
-                await asyncio.gather(hand_on(reader, far_writer, recorded), hand_on(far_reader, writer, bytearray()))
+                await asyncio.gather(hand_on(reader, far_writer, recorded), hand_on(far_reader, writer, answers))
         finally:
             for each in (writer, far_writer):
                 if each is not None:
@@ -127,6 +130,7 @@ async def record(fabric: str) -> Recordings:
             await tap.close()
     found.peers = [cut(stream) for tap in taps[:2] for stream in tap.recorded]
     found.clients = [cut(stream) for stream in taps[2].recorded]
+    found.answers = [cut(stream) for stream in taps[2].answers]
     found.clients[0].append(msgspec.msgpack.encode(Follow(77, "recorded.question", {1: 1, 2: 3})))
     return found
 
@@ -200,7 +204,7 @@ class Mutator:
             "bytes": (1, self._bytes),
             "greeting": (3, self._greeting),
             "client": (6, self._client),
-            "peer": (6, self._peer),
+            "peer": (7, self._peer),
             "cut": (1, self._cut),
         }
         if recordings.tls:
@@ -232,7 +236,8 @@ class Mutator:
 
     def _peer(self) -> bytes:
         """A client that says what nodes say; or a node that says it before it has said who it is."""
-        frames = self._chance.choice(self._recordings.peers)[1:]
+        said = [session[1:] for session in self._recordings.peers]
+        frames = self._chance.choice([*said, *self._recordings.answers, *self._recordings.answers])
         if self._chance.random() < 0.2:
             return self._broken_stream(framed([self.mutated(self._chance.choice(frames or [b"\x90"]))]))
         return self._session(frames)
@@ -310,13 +315,22 @@ class Mutator:
             if isinstance(inside, list) and inside and self._chance.random() < 0.7:
                 holder = inside
                 continue
+            if isinstance(inside, dict) and self._chance.random() < 0.5:
+                # Where a table may hold anything it may be nested without end.
+                return msgspec.msgpack.encode(whole).replace(*self._deeper(inside), 1)
             what = self._chance.random()
             if what < 0.8:
                 holder[place] = self._chance.choice(NASTY)
             elif what < 0.9:
                 holder.insert(place, self._chance.choice(NASTY))
-            elif what < 0.98 or holder is whole:
-                del holder[place]
             else:
-                return msgspec.msgpack.encode(whole)[:-1] + b"\x91" * DEPTH + b"\x90"
+                del holder[place]
             return msgspec.msgpack.encode(whole)
+
+    def _deeper(self, table: dict[Any, Any]) -> tuple[bytes, bytes]:
+        """The bytes of a table, and those of one that holds lists in lists in the place of one of its values."""
+        name = self._chance.choice([*table, "more"])
+        before = msgspec.msgpack.encode(table)
+        mark = "a value that nothing else has"
+        after = msgspec.msgpack.encode({**table, name: mark})
+        return before, after.replace(msgspec.msgpack.encode(mark), b"\x91" * DEPTH + b"\x90")

@@ -210,6 +210,11 @@ class Mutator:
         if recordings.tls:
             kinds = {"tls": (4, self._tls), "bytes": (1, self._bytes), "cleartext": (1, self._client)}
         self._kinds = kinds
+        self._by_type: dict[int, list[bytes]] = {}
+        for session in (*recordings.peers, *recordings.answers, *recordings.clients):
+            for frame in session:
+                self._by_type.setdefault(msgspec.msgpack.decode(frame)[0], []).append(frame)
+        self._types = sorted(self._by_type)
         self._names = [name for name, (weight, _) in kinds.items() for _ in range(weight)]
 
     def input(self) -> tuple[str, bytes]:
@@ -236,11 +241,14 @@ class Mutator:
 
     def _peer(self) -> bytes:
         """A client that says what nodes say; or a node that says it before it has said who it is."""
-        said = [session[1:] for session in self._recordings.peers]
-        frames = self._chance.choice([*said, *self._recordings.answers, *self._recordings.answers])
+        frames = [self._of_any_type() for _ in range(self._chance.randint(1, 4))]
         if self._chance.random() < 0.2:
-            return self._broken_stream(framed([self.mutated(self._chance.choice(frames or [b"\x90"]))]))
+            return self._broken_stream(framed([self.mutated(frames[0])]))
         return self._session(frames)
+
+    def _of_any_type(self) -> bytes:
+        """A frame; those of types that are rare are as likely as others."""
+        return self._chance.choice(self._by_type[self._chance.choice(self._types)])
 
     def _cut(self) -> bytes:
         """An honest client whose connection ends anywhere."""

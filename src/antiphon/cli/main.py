@@ -27,6 +27,7 @@ from antiphon.cli import (
     sweep,
     top,
     torture,
+    universe,
     up,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
@@ -75,6 +76,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
+app.add_typer(universe.app)
 app.add_typer(certs.app)
 
 

@@ -162,7 +162,9 @@ def show(found: dict[str, Any]) -> None:
 def agreement_text(found: dict[str, Any]) -> str:
     """A rate with its interval, and what theory says."""
     rate = f"{found['rate']:.4f} of {found['publications']:,} publications, 95 % {found['low']:.4f}-{found['high']:.4f}"
-    return rate if found["theory"] is None else f"{rate}, theory {found['theory']:.4f}"
+    if found["theory"] is None:
+        return rate
+    return f"{rate}; expected {found['played']:.4f}, with rounds in step {found['theory']:.4f}"
 
 
 def counts(found: dict[str, int]) -> str:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -214,6 +214,7 @@ def array_to(value: object) -> object:
 
 def array_from(kind: type, value: Any) -> object:
     """The array that was written."""
-    if kind is not np.ndarray:
+    # The type may say what is in the array.
+    if (get_origin(kind) or kind) is not np.ndarray:
         raise TypeError(f"a measurement cannot be read back if it holds a {kind.__name__}")
     return np.array(value["values"], dtype=value["dtype"])

@@ -46,6 +46,8 @@ from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon.lab.one_tree import FIG_2_9
 from antiphon.lab.send_queues import TABLE_5_1
 from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
+from antiphon.lab.universe_figures import FIG_3_4, FIG_3_5, FIG_3_6
+from antiphon.lab.universe_table import TABLE_3_1
 
 EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_2_9,
@@ -104,6 +106,10 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     EPTO_5_10B,
     EPTO_5_11,
     EPTO_BETTER,
+    TABLE_3_1,
+    FIG_3_4,
+    FIG_3_5,
+    FIG_3_6,
 )
 
 

@@ -42,7 +42,7 @@ from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment
+from antiphon.live.outbox import ORDERS, ORDERS_OF, Outbox, Publisher, Segment
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import Tls, check_meant, identity_of, is_loopback, reason_of
@@ -181,7 +181,8 @@ class Client(Publisher):
             self._let_go()
             raise
         self.address = address
-        self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+        self.orders = ORDERS_OF.get(str(status.get("fabric")), ORDERS)
+        self.mixes_keys = status.get("fabric") == "cube"
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
@@ -414,8 +415,9 @@ class Client(Publisher):
     ) -> Subscription:
         """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
 
-        If the client has to change its node and messages may be missing afterwards, ``when_missed`` is called with the
-        name of the topic, or, without it, iterating raises :class:`MissedMessagesError`, once.
+        If messages are missing, because the client has changed its node or because the node has missed them itself,
+        ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once.
         """
         self.refuse_if_closed()
         return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)

@@ -47,7 +47,7 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
     everybody = sorted((*members, environment.identifier))
     cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
-    options = Options(order=settings.order, window=settings.window, bundle=1, mixed=True)
+    options = Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
     if settings.aggregate:
         # What leaves in one turn for one peer is written at once, so no parcels are needed.
         return AggregatingVCubePs(environment, cube, options)

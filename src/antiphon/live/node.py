@@ -37,11 +37,20 @@ from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
 from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
+from antiphon.live.outlook import Early, early_of
 from antiphon.live.rights import Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Resumption, Start, Subscription
+from antiphon.live.subscription import (
+    DEFAULT_LIMIT,
+    Callback,
+    EmptySubscription,
+    Resumption,
+    Start,
+    Subscription,
+    WhenMissed,
+)
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import NODE, Identity, instance_of, own_identity
 from antiphon.live.topics import LiveTopic
@@ -121,7 +130,7 @@ class Node(NodeCore):
                 # Columns and their libraries take time and memory that a node without a trace has no use for.
                 from antiphon.live.tracing import LiveTrace
 
-                self._trace = LiveTrace(settings.trace)
+                self._trace = LiveTrace(settings.trace, settings.fabric)
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
@@ -341,21 +350,32 @@ class Node(NodeCore):
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
         resumption: Resumption | None = None,
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
 
         Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come. A ``resumption`` is for clients that come from
-        another node.
+        returns when whatever is published from then on will come. Where messages are missing because nobody has kept
+        them, ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once. A ``resumption`` is for clients that come from another node.
         """
         if self._closing is not None:
             raise self.failure or ClosedError("the node has been closed; start another one")
-        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit)
+        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit, when_missed)
         subscription.resumption = resumption
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
         return self._begin(subscription)
+
+    def outlook(self, topic: str) -> list[Early]:
+        """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
+
+        Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something
+        early takes it back, or lives with it, if something else comes before it. Only in gossip there is such.
+        """
+        found = self.topics.get(checked_name(topic))
+        return [] if found is None else early_of(self.process, found)
 
     def _begin(self, subscription: Subscription) -> Subscription:
         topics = self.catalogue.add(subscription)

@@ -72,6 +72,8 @@ class Sessions:
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
         self._questions = Questions(node)
+        # On a cube a barrier would wait for ever for a node that has crashed.
+        self._has_barriers = node.settings.fabric == "tree"
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -146,7 +148,7 @@ class Sessions:
             node.open_outbox(message.topic)
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
-        if "total" in node.orders:
+        if self._has_barriers:
             await self._barrier(topic)
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
@@ -178,7 +180,7 @@ class Sessions:
         Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
         """
         seen = resumption.seen_on(topic.name)
-        if "total" not in self._node.orders or not topic.recent.may_lack(seen, resumption.since_us):
+        if not self._has_barriers or not topic.recent.may_lack(seen, resumption.since_us):
             return
         await self._barrier(topic)
         age_us = monotonic_us() - resumption.since_us

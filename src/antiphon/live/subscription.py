@@ -473,5 +473,8 @@ class Subscription:
 class EmptySubscription(Subscription):
     """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
 
+    def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
+
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         pass

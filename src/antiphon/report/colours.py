@@ -49,6 +49,8 @@ COLOURS = {
     "SimpleTree": "slate",
     "TAG": "purple",
     "Plumtree": "green",
+    "livejournal": "blue",
+    "wikipedia": "orange",
 }
 
 DASHES = ("", "7 4", "2 3.5", "11 3 2 3")

@@ -24,6 +24,9 @@ from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 
 NOT_IN_BALL: Final[i64] = -1
+RELAYED: Final[i64] = 1 << 40
+"""The number of relays of an event that is in no ball: it comes into one again, or has been relayed often enough."""
+
 UNBORN: Final[i64] = 1 << 60
 """Of an event that the ordering component has not been told of."""
 
@@ -44,7 +47,13 @@ class Dissemination:
     """The balls of one node, and the ordering component that they feed. ``fanout`` and ``ttl`` may change."""
 
     def __init__(
-        self, environment: Environment, topic: i64, options: EptoOptions, is_founder: bool, listener: Listener
+        self,
+        environment: Environment,
+        topic: i64,
+        options: EptoOptions,
+        is_founder: bool,
+        listener: Listener,
+        payloads: PayloadStore,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
@@ -52,10 +61,11 @@ class Dissemination:
         self._listener: Final[Listener] = listener
         self._persists: Final[bool] = options.persists
         self._digests: Final[bool] = options.digests
+        self._carried: Final[bool] = options.carried
         self._patience: Final[i64] = options.patience
         self._ages: Final[i64] = 2 if options.is_logical else 1
         self.ordering: Final[Ordering] = options.new_ordering(environment, topic, is_founder)
-        self.payloads: Final[PayloadStore] = PayloadStore(environment, topic, options)
+        self.payloads: Final[PayloadStore] = payloads
         self.fanout: i64 = options.fanout
         self.ttl: i64 = options.ttl
         self.round: i64 = 0
@@ -103,7 +113,7 @@ class Dissemination:
             # Nearly every entry is known and no older than here.
             if slot < 0 or hops[position] > relayed[slot]:
                 if slot < 0:
-                    if hops[position] >= ttl and self.ordering.is_past(names[position], ball.stamps[position]):
+                    if self._is_past(names[position], ball.stamps[position], hops[position]):
                         position += 1
                         continue
                     whole = ball.publications[position] if ball.whole else None
@@ -113,10 +123,22 @@ class Dissemination:
                     self._put_in_ball(slot, hops[position])
                 elif self.round + 1 - hops[position] < self._born[slot]:
                     self._offer(slot, self.round + 1 - hops[position])
-                    if self._is_done[slot] != 0 and relayed[slot] == NOT_IN_BALL:
+                    if self._is_done[slot] != 0 and not self._is_in_ball(slot):
                         self._forget(slot)
             position += 1
         self.payloads.ask(sender)
+
+    def _is_past(self, name: i64, stamp: i64, hops: i64) -> bool:
+        """Whether an entry that is not known here, or not any more, need not be looked at."""
+        if hops >= self.ttl and self.ordering.is_past(name, stamp):
+            return True
+        # What was delivered here has been relayed often enough; as published it is relayed whenever it comes.
+        if self._carried:
+            return self.payloads.is_past(name)
+        return self._persists and self.ordering.has_left(name, stamp)
+
+    def _is_in_ball(self, slot: i64) -> bool:
+        return NOT_IN_BALL < self._hops[slot] < RELAYED
 
     def _learn(self, name: i64, stamp: i64, publication: Stamped | None) -> i64:
         """A slot for an event that has not been known here, or is not any more."""
@@ -206,7 +228,7 @@ class Dissemination:
             counts = append(counts, hops)
             latest = max(latest, self._stamps[slot])
             # Where balls name events, the payload goes with the first relay, which is the publisher's own.
-            if whole or hops == 1:
+            if whole or (hops == 1 and not self._carried):
                 publication = self._publications[slot]
                 assert publication is not None, "whole balls and own events have their payload"
                 carried.append(publication)
@@ -235,7 +257,8 @@ class Dissemination:
             if self._persists and self._hops[slot] < self.ttl:
                 self._in_ball.append(slot)
                 continue
-            self._hops[slot] = NOT_IN_BALL
+            # A copy that took longer would begin all over; as published it does.
+            self._hops[slot] = RELAYED if self._persists else NOT_IN_BALL
             if self._is_done[slot] != 0:
                 self._forget(slot)
 
@@ -256,10 +279,24 @@ class Dissemination:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = event.place
         self._is_done[slot] = 1
-        if self._hops[slot] == NOT_IN_BALL:
+        if not self._is_in_ball(slot):
             self._forget(slot)
 
     # Payloads that do not travel with balls.
+
+    def arrived(self, publication: Stamped) -> None:
+        """A publication has come another way; it is relayed when a ball brings it too, and ages from now on."""
+        name = publication_key(publication.source, publication.sequence)
+        slot = self._slot_of.get(name, -1)
+        if slot >= 0:
+            self.fill(publication)
+            return
+        if self.ordering.is_past(name, publication.stamp):
+            return
+        slot = self._learn(name, publication.stamp, publication)
+        self._offer(slot, self.round + 1)
+        if self._is_done[slot] != 0:
+            self._forget(slot)
 
     def fill(self, publication: Stamped) -> None:
         """A payload has come."""

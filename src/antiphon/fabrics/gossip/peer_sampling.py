@@ -64,6 +64,10 @@ class Connections:
             del self._wanted[peer]
             self._environment.unwatch(peer)
 
+    def count(self) -> i64:
+        """How many different links are wanted."""
+        return len(self._wanted)
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PeerSampling:

@@ -501,5 +501,5 @@ class Codec:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
             return shape if kind is None else kind.to_message(shape, is_own)
-        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
+        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

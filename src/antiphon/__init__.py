@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from antiphon.live.client import Client
     from antiphon.live.errors import (
         ClosedError,
+        DeniedError,
         JoinError,
         MissedMessagesError,
         NoMajorityError,
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
     from antiphon.live.node import Node
     from antiphon.live.subscription import Subscription
     from antiphon.live.surface import connect, run, start
+    from antiphon.live.tls import Tls
 
 __all__ = [
     "AntiphonError",
     "Client",
     "ClosedError",
+    "DeniedError",
     "JoinError",
     "Message",
     "MissedMessagesError",
@@ -42,6 +45,7 @@ __all__ = [
     "PeerError",
     "SlowConsumerError",
     "Subscription",
+    "Tls",
     "UsageError",
     "connect",
     "run",
@@ -55,6 +59,7 @@ HOMES = {
     "antiphon.live.client": ("Client",),
     "antiphon.live.errors": (
         "ClosedError",
+        "DeniedError",
         "JoinError",
         "MissedMessagesError",
         "NoMajorityError",
@@ -64,6 +69,7 @@ HOMES = {
     "antiphon.live.node": ("Node",),
     "antiphon.live.subscription": ("Subscription",),
     "antiphon.live.surface": ("connect", "run", "start"),
+    "antiphon.live.tls": ("Tls",),
 }
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from antiphon.cli.running import Access
 from antiphon.cli.top import Watcher
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
@@ -125,7 +126,7 @@ def test_top_shows_every_node_and_topic(cluster: Cluster, command: Command) -> N
 
 
 def test_rates_are_differences_over_time() -> None:
-    watcher = Watcher("127.0.0.1:1", "antiphon")
+    watcher = Watcher(Access("127.0.0.1:1", "antiphon"))
     zeros = dict.fromkeys(("delivered_messages", "published", "delivered_bytes", "publisher_waits"), 0)
     gauges = {"lag": 3, "dropped": 1, "unsent": 2}
 

@@ -16,6 +16,8 @@ class Proxy:
         self._open: set[asyncio.StreamWriter] = set()
         self._is_cut = False
         self.address = ""
+        # What whoever connected has sent.
+        self.recorded = b""
 
     async def start(self) -> Proxy:
         """Listen."""
@@ -47,15 +49,19 @@ class Proxy:
                     far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
                     pair.add(far_writer)
                     self._open |= pair
-                    await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+                    await asyncio.gather(self._copy(reader, far_writer, True), self._copy(far_reader, writer))
         finally:
             # Also if nobody listens there any more.
             self._open -= pair
             for each in pair:
                 each.transport.abort()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_recorded: bool = False
+    ) -> None:
         while data := await reader.read(65536):
+            if is_recorded:
+                self.recorded += data
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError

@@ -22,8 +22,9 @@ def columns_of_a_batch(draw: st.DrawFn) -> Columns:
     values = draw(st.lists(st.binary(max_size=20), min_size=count, max_size=count))
     keys = column(st.none() | st.binary(max_size=5))
     headers = column(st.none() | st.dictionaries(st.text(max_size=5), st.binary(max_size=5), max_size=2))
-    expires = column(st.integers(0, 1 << 62))
-    return Columns(draw(st.integers(1, 1 << 62)), draw(st.integers(0, 1 << 62)), values, keys, headers, expires)  # type: ignore[arg-type]
+    expires = column(st.integers(0, (1 << 62) - 1))
+    times = st.integers(0, 253_402_300_799_999_999)
+    return Columns(draw(st.integers(1, (1 << 62) - 1)), draw(times), values, keys, headers, expires)  # type: ignore[arg-type]
 
 
 @given(columns_of_a_batch())

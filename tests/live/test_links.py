@@ -122,6 +122,9 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def get_extra_info(self, name: str) -> None:
+        return None
+
 
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_queues_in_a_turn_is_one_write(size: int) -> None:
@@ -207,7 +210,7 @@ def test_who_says_what_it_should_not_is_told_why_and_the_node_lives_on(sent: byt
         async with cluster(2) as (here, there):
             subscription = await there.subscribe("room").ready()
             answers = await answers_to(here, sent)
-            number, text = answers[-1]
+            number, text, *_ = answers[-1]
             assert number == 101 and reason in str(text)
             await here.publish("room", b"still there")
             assert await take_values(subscription, 1) == [b"still there"]
@@ -228,7 +231,7 @@ def test_a_client_that_asks_for_what_cannot_be_is_told_and_stays_connected() -> 
                 + control(SubscribeTo(4, "room", "latest", False, "explode", 1))
                 + control(Publish(5, "room", "causal", b"no batch"))
                 + control(Publish(6, "room", "causal", empty))
-                + control(Publish(7, "room", "total", encode_columns(Columns(1, 0, [b""]))))
+                + control(Publish(7, "room", "loudest", encode_columns(Columns(1, 0, [b""]))))
                 + control(Publish(8, "a..b", "causal", encode_columns(Columns(1, 0, [b""]))))
                 + control(AskStatus(9)),
                 count=9,

@@ -14,8 +14,8 @@ from antiphon.live.errors import ClosedError
 from antiphon.live.outbox import (
     BATCH_BYTES,
     BATCH_MESSAGES,
+    ORDERS_OF,
     OVERRUN,
-    TREE_ORDERS,
     WAITING_BYTES,
     WAITING_MESSAGES,
     Outbox,
@@ -276,7 +276,7 @@ def test_an_order_that_does_not_exist_changes_nothing() -> None:
 def test_a_batch_is_about_the_keys_of_its_messages_and_batches_keep_the_order_of_the_calls() -> None:
     async def test() -> None:
         world = World()
-        world.orders = TREE_ORDERS
+        world.orders = ORDERS_OF["tree"]
         world.publish("room", b"1", keys=["anna", "ben"])
         world.publish("room", b"2", keys=["ben", b"anna", "ben"])
         world.publish("room", b"3", key=b"anna")
@@ -304,9 +304,9 @@ def test_keys_and_total_order_are_refused_where_there_are_none() -> None:
     async def test() -> None:
         world = World()
         for wrong in ({"order": "total"}, {"keys": ["anna"]}):
-            with pytest.raises(UsageError, match="--fabric tree"):
+            with pytest.raises(UsageError, match="--fabric cube, or tree"):
                 world.publish("room", b"", **wrong)
-        world.orders = TREE_ORDERS
+        world.orders = ORDERS_OF["tree"]
         for keys in ("anna", [1.5], [True], ["anna"] * 1025):
             with pytest.raises(UsageError, match=r"keys are a list|a key is"):
                 world.publish("room", b"", keys=keys)  # type: ignore[arg-type]

@@ -46,6 +46,15 @@ def test_who_merges_has_seen_what_either_has(one: list[int], other: list[int]) -
     assert {number for number in range(1, 62) if seen.has(number)} == {*one, *other}
 
 
+def test_all_that_a_client_may_have_under_way_can_overtake_and_nothing_counts_as_come() -> None:
+    """While keys are closed, messages about others overtake those that wait for them, by the hundreds."""
+    seen = Seen()
+    for number in range(2, 2 * KEPT_AT_MOST, 2):
+        assert seen.add(number)
+    for number in range(1, 2 * KEPT_AT_MOST, 2):
+        assert seen.add(number)
+
+
 def test_the_oldest_of_too_many_gaps_counts_as_filled() -> None:
     seen = Seen()
     for number in range(2, 2 * GAPS_AT_MOST + 4, 2):

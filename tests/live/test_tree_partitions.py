@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,17 +34,20 @@ def in_tree(nodes: list[Node]) -> bool:
 
 
 @asynccontextmanager
-async def behind_proxies(count: int) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
-    """Brokers that others reach through proxies only."""
+async def behind_proxies(
+    count: int, logs: Path | None = None, **options: Any
+) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
+    """Brokers that others reach through proxies only; with logs, if there is a place for them."""
     async with AsyncExitStack() as stack:
         places = free_addresses(count)
         proxies = [await Proxy(place).start() for place in places]
         for proxy in proxies:
             stack.push_async_callback(proxy.close)
-        table = {"brokers": [proxy.address for proxy in proxies], **QUICK}
+        table = {"brokers": [proxy.address for proxy in proxies], **QUICK, **options}
+        data = [None if logs is None else str(logs / str(number)) for number in range(count)]
         begun = [
-            antiphon.start(fabric="tree", tree=table, listen=place, advertise=proxy.address)
-            for place, proxy in zip(places, proxies, strict=True)
+            antiphon.start(fabric="tree", tree=table, listen=place, advertise=proxy.address, data=directory)
+            for place, proxy, directory in zip(places, proxies, data, strict=True)
         ]
         nodes = await asyncio.gather(*begun)
         for node in nodes:
@@ -89,6 +94,55 @@ def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: i
                 values = await count_values(subscription, 3 if node is nodes[alone] else 4)
                 assert values[-1] == b"again"
                 assert {b"there", b"too"} <= set(values)
+
+    running(test)
+
+
+SAID = [b"%d" % number for number in range(20)]
+
+
+def has_forgotten(node: Node, topic: str) -> bool:
+    """Whether nothing of a topic is in a broker's buffer any more."""
+    stream = broker(node).topics[node.topic(topic).number]
+    return len(stream.base) > 0 and not stream.items
+
+
+async def speak_while_one_is_given_up(nodes: list[Node], proxies: list[Proxy]) -> None:
+    """Broker 4 is cut off for so long that the others do not keep what they say for it, and comes back."""
+    others = nodes[:4]
+    proxies[4].cut()
+    await until(lambda: in_tree(others) and not broker(nodes[4]).can_order)
+    for number, value in enumerate(SAID):
+        await others[number % 4].publish("room", value, order="total" if number % 3 == 0 else "causal")
+    await until(lambda: all(not broker(node).current.absent and has_forgotten(node, "room") for node in others))
+    proxies[4].mend()
+    await until(lambda: in_tree(nodes))
+    await nodes[4].publish("room", b"again", order="total")
+
+
+def test_what_is_in_no_buffer_any_more_comes_from_the_log(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with behind_proxies(5, tmp_path, absence_seconds=0.5) as (nodes, proxies):
+            subscriptions = await subscribed(nodes)
+            await speak_while_one_is_given_up(nodes, proxies)
+            values = [await count_values(subscription, len(SAID) + 1) for subscription in subscriptions]
+            assert values[4] == [*values[3][:-1], b"again"]
+            assert [node.topic("room").lost_batches for node in nodes] == [0] * 5
+
+    running(test)
+
+
+def test_what_nobody_has_kept_is_missed_where_it_would_have_come() -> None:
+    async def test() -> None:
+        async with behind_proxies(5, absence_seconds=0.5) as (nodes, proxies):
+            subscriptions = await subscribed(nodes)
+            await nodes[0].publish("room", b"before", order="total")
+            assert [await count_values(each, 1) for each in subscriptions] == [[b"before"]] * 5
+            await speak_while_one_is_given_up(nodes, proxies)
+            with pytest.raises(antiphon.MissedMessagesError, match="room"):
+                await count_values(subscriptions[4], 1)
+            assert await count_values(subscriptions[4], 1) == [b"again"]
+            assert nodes[4].topic("room").lost_batches >= len(SAID)
 
     running(test)
 

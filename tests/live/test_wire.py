@@ -13,6 +13,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.cube.total_messages import KeyLock
+from antiphon.fabrics.gossip import epto_messages as epto
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
@@ -34,7 +36,7 @@ from antiphon.live.wire import (
     Codec,
     parameters,
 )
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -52,7 +54,12 @@ integers = st.lists(st.integers(LEAST, MOST), max_size=8).map(array_of)
 ordered = st.builds(
     Ordered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics, st.integers(0, 2)
 )
-bundles = st.lists(ordered, min_size=1, max_size=3).map(cube.Bundle)
+keyed_ordered = st.builds(
+    KeyedOrdered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
+    st.integers(0, 3), integers,
+)  # fmt: skip
+bundles = st.lists(ordered | keyed_ordered, min_size=1, max_size=3).map(cube.Bundle)
+locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)
 keyed = st.builds(
@@ -84,6 +91,20 @@ positions = st.builds(gossip.Position, nodes, st.integers(-1, 64))
 pairs = st.lists(st.tuples(sources, sequences), max_size=3).map(lambda found: [part for pair in found for part in pair])
 
 
+stamps = st.integers(0, (1 << 62) - 1)
+stamped = st.builds(
+    epto.Stamped, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), topics, stamps, integers
+)
+
+
+@st.composite
+def balls(draw: st.DrawFn) -> epto.Ball:
+    """Balls whose lists fit together."""
+    entries = draw(st.lists(st.tuples(st.integers(0, MOST), stamps, st.integers(0, 99)), max_size=4))
+    names, places, hops = (array_of([entry[place] for entry in entries]) for place in range(3))
+    return epto.Ball(draw(sources), draw(topics), names, places, hops, [], False, draw(stamps))
+
+
 @st.composite
 def reports(draw: st.DrawFn) -> gossip.Report:
     """Reports whose lists fit together."""
@@ -110,10 +131,12 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "was_leaf": st.booleans(),
     "targets": st.none() | integers,
     "entries": integers,
+    "announced": integers,
+    "place": st.integers(0, MOST),
     "members": integers,
     "past": integers,
-    "packet": ordered | bundles,
-    "publications": st.lists(ordered, min_size=1, max_size=3),
+    "packet": ordered | keyed_ordered | bundles | locks,
+    "publications": st.lists(ordered | keyed_ordered, min_size=1, max_size=3),
     "keys": integers,
     "origin": sources,
     "number": sequences,
@@ -165,16 +188,21 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_answer": st.booleans(),
     "is_urgent": st.booleans(),
     "wants_pulse": st.booleans(),
+    "sent_at": st.integers(LEAST, MOST),
+    "minima": st.lists(st.integers(0, MOST), min_size=64, max_size=64).map(array_of),
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
-    (gossip.Data, "publication"): ordered,
-    (gossip.Resent, "publication"): ordered,
+    (gossip.Data, "publication"): ordered | stamped,
+    (gossip.Resent, "publication"): ordered | stamped,
     (gossip.Welcome, "frontier"): integers,
+    (gossip.Welcome, "stamp"): stamps,
 }
 
 
 def values_of(kind: type[Any]) -> st.SearchStrategy[Any]:
     """Messages of a class."""
+    if kind is epto.Ball:
+        return balls()
     fields = [SPECIAL_VALUES.get((kind, name), FIELD_VALUES[name]) for name in parameters(kind)]
     return st.tuples(*fields).map(lambda values: kind(*values))
 
@@ -246,12 +274,14 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
     assert [kind.__name__ for kind in KINDS] == [
         "Ordered", "Bundle", "Acknowledgement", "LeafCopy", "Refusal", "Subscribe", "Synchronise", "Answer",
         "Unsubscribe", "Register", "Registered", "Unregister", "Bequest",
-        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Leave",
+        "Keyed", "Council", "Overlay", "Item", "Proposal", "Closed", "Join", "Joined", "Settled", "Skip", "Leave",
         "ParentRequest", "ParentAnswer", "Hello", "Ready", "Goodbye", "Attached", "Lost", "Install", "Claim", "Collect",
         "Report", "Stable", "Carry", "Begun", "Probe", "Echo",
         "Position", "Report", "Data", "Resent", "Deactivate", "Activate", "Moved", "Beat", "Comparison", "Fetch",
         "Gone", "Hello", "Welcome", "Join", "ForwardJoin", "Connected", "Disconnect", "Request", "Refusal", "Shuffle",
         "ShuffleReply", "Parted",
+        "Stamped", "Ball", "Probe",
+        "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
@@ -337,6 +367,24 @@ def test_a_field_out_of_its_range_is_refused(place: int, value: object) -> None:
     fields[place] = value
     with pytest.raises(ProtocolError):
         Codec().decode(msgspec.msgpack.encode(fields))
+
+
+@pytest.mark.parametrize(
+    "ball",
+    [
+        epto.Ball(1, 2, array_of([3]), array_of([]), array_of([1]), [], False, 0),
+        epto.Ball(1, 2, array_of([3]), array_of([-4]), array_of([1]), [], False, 0),
+        epto.Ball(1, 2, array_of([3]), array_of([1 << 62]), array_of([1]), [], False, 0),
+        epto.Ball(1, 2, array_of([-3]), array_of([4]), array_of([1]), [], False, 0),
+        epto.Ball(1, 2, array_of([3]), array_of([4]), array_of([1 << 16]), [], False, 0),
+        epto.Ball(1, 2, array_of([]), array_of([]), array_of([]), [], True, 0),
+        epto.Probe(1, 2, 3, 4, array_of([5]), False),
+        epto.Probe(1, 2, 3, 4, array_of([-1] * 64), False),
+    ],
+)
+def test_lists_of_total_order_that_do_not_fit_are_refused(ball: Message) -> None:
+    with pytest.raises(ProtocolError):
+        Codec().decode(Codec().encode(ball))
 
 
 def test_a_bundle_of_nothing_is_refused() -> None:

@@ -18,6 +18,9 @@ def epto(
     ] = 0.1,
     rounds: Annotated[int, typer.Option("--rounds", metavar="K", help="In how many rounds nodes publish.")] = 50,
     digests: Annotated[bool, typer.Option("--digests", help="Balls name events, and payloads travel once.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Events come into balls whenever they come, and stay for one round.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides who publishes when, and all delays.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
@@ -26,7 +29,7 @@ def epto(
     Example: [bold]antiphon bench epto --nodes 1000 --rate 0.1 --rounds 50[/]
     """
     output.warn_if_not_compiled()
-    measured = run_epto(nodes, rate, rounds, seed, digests)
+    measured = run_epto(nodes, rate, rounds, seed, digests, published)
     if json:
         output.print_json(measured)
     else:

@@ -14,6 +14,7 @@ import antiphon
 from antiphon.cli import (
     audit,
     bench,
+    certs,
     demo,
     metrics,
     node,
@@ -78,6 +79,7 @@ app.command("torture")(torture.torture)
 app.add_typer(bench.app)
 universe.app.command("links")(universe_links.links)
 app.add_typer(universe.app)
+app.add_typer(certs.app)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -64,12 +65,26 @@ def node(
         bool | None, setting("", "Hold back what nobody further on could deliver yet, to send it with what it lacks.")
     ] = None,
     maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
+    maximum_clients: Annotated[Number, setting("N", "No more clients are served; 1024.")] = None,
+    maximum_topics: Annotated[Number, setting("N", "Clients may use no new topics beyond these; 65536.")] = None,
+    client_topics: Annotated[Number, setting("N", "On so many topics a client may publish or subscribe; 1024.")] = None,
     join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
     lost_seconds: Annotated[
         Seconds, setting("S", "How long a broker's machine may be silent before the broker counts as failed; 5.")
     ] = None,
     metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
+    tls_certificate: Annotated[Word, setting("FILE.pem", "The certificate of this node (antiphon certs).")] = None,
+    tls_key: Annotated[Word, setting("FILE.key", "Its key.")] = None,
+    tls_authority: Annotated[Word, setting("FILE.pem", "The authority that signs those of nodes and clients.")] = None,
+    rights: Annotated[Word, setting("FILE.toml", "What each client may do; read again when it changes.")] = None,
+    handshake_seconds: Annotated[
+        Seconds, setting("S", "How long whoever connects may take to say who it is; 5.")
+    ] = None,
+    insecure: Annotated[
+        bool | None,
+        setting("", "Listen without TLS where other machines can connect: whoever can, may do everything."),
+    ] = None,
     trace: Annotated[Word, setting("FILE", "A .parquet or .arrow file for what this node delivers.")] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged, on standard error.")] = "info",
     log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")] = False,
@@ -80,7 +95,8 @@ def node(
 ) -> None:
     """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
 
-    When the node is in the cluster it prints its address. What the settings mean is described in docs/operations.md.
+    When the node is in the cluster it prints its address. On SIGHUP it reads the rights of clients again. What the
+    settings mean is described in docs/operations.md.
 
     Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
     """
@@ -111,6 +127,8 @@ async def serve(settings: Settings, as_json: bool, until_input_ends: bool) -> No
     started = await running.first_of(begin(settings), stop)
     if started is None:
         return
+    if settings.rights is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, started.read_rights_again)
     try:
         announce(started, as_json)
         await running.first_of(started.until_stopped(), stop)

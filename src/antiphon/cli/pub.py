@@ -41,6 +41,10 @@ def pub(
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
     order: Annotated[
         Literal["none", "fifo", "causal", "total"] | None,
         typer.Option(help="How the messages are ordered; causal unless told otherwise.", show_default=False),
@@ -95,7 +99,8 @@ def pub(
         source = load(count, size or DEFAULT_SIZE, rate)
     else:
         source = given(values) if values else typed_lines()
-    sent = antiphon.run(publish_all(servers, cluster, reconnect, topic, options, source))
+    access = running.access_to(servers, cluster, reconnect, tls_authority, tls_certificate, tls_key, token_file)
+    sent = antiphon.run(publish_all(access, topic, options, source))
     report(sent, json)
 
 
@@ -137,9 +142,7 @@ class Sent:
 
 
 async def publish_all(
-    servers: str,
-    cluster: str,
-    reconnect_seconds: float,
+    access: running.Access,
     topic: str,
     options: dict[str, Any],
     source: AsyncIterator[list[bytes]],
@@ -147,7 +150,7 @@ async def publish_all(
     """Publish whatever the source gives, until it ends or somebody says stop."""
     stop = running.until_signal()
     sent = Sent()
-    client = await running.connect_to_any(servers, cluster, reconnect_seconds)
+    client = await running.connect_to_any(access)
     try:
         sent.node = client.address
         await running.first_of(publish_from(source, client, topic, options, sent), stop)

@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -23,6 +25,8 @@ DEFAULT_PORT = 7400
 DEFAULT_RECONNECT_SECONDS = 10.0
 DEFAULT_SERVERS = f"127.0.0.1:{DEFAULT_PORT}"
 SERVERS_VARIABLE = "ANTIPHON_SERVERS"
+TOKEN_VARIABLE = "ANTIPHON_TOKEN"
+"""No option takes a token itself: everybody could read it in the list of processes."""
 READ_BYTES = 1 << 16
 CHUNKS_AHEAD = 4
 
@@ -35,6 +39,39 @@ Servers = Annotated[
 Reconnect = Annotated[
     float,
     typer.Option("--reconnect", metavar="SECONDS", min=0, help="How long to look for another node when this one goes."),
+]
+TlsAuthority = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-authority",
+        metavar="FILE.pem",
+        envvar="ANTIPHON_TLS_AUTHORITY",
+        help="Speak TLS, with nodes whose certificates this authority has signed.",
+        show_default=False,
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-certificate",
+        metavar="FILE.pem",
+        envvar="ANTIPHON_TLS_CERTIFICATE",
+        help="The certificate to show.",
+        show_default=False,
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE.key", envvar="ANTIPHON_TLS_KEY", help="Its key.", show_default=False),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help=f"Say who you are by the token in this file; without it by {TOKEN_VARIABLE}, if that is set.",
+        show_default=False,
+    ),
 ]
 ClusterName = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The name of the cluster.")]
 
@@ -76,12 +113,50 @@ def addresses_in(servers: str) -> list[str]:
     return found
 
 
-async def connect_to_any(servers: str, cluster: str, reconnect_seconds: float) -> Client:
+@dataclass(frozen=True)
+class Access:
+    """Where nodes are, and how they are to know who is asking."""
+
+    servers: str
+    cluster: str
+    reconnect_seconds: float = 0.0
+    tls: dict[str, str] | None = None
+    token: str = field(default="", repr=False)
+
+
+def access_to(
+    servers: str,
+    cluster: str,
+    reconnect_seconds: float,
+    authority: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+) -> Access:
+    """What the options of a command say."""
+    if authority is None and (certificate is not None or key is not None):
+        raise UsageError("a certificate needs an authority to trust: give --tls-authority, too")
+    files = {"authority": authority, "certificate": certificate, "key": key}
+    tls = None if authority is None else {name: str(path) for name, path in files.items() if path is not None}
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if token_file is not None:
+        from antiphon.live.rights import read_token
+
+        token = read_token(token_file)
+    return Access(servers, cluster, reconnect_seconds, tls, token)
+
+
+async def connect_to_any(access: Access) -> Client:
     """A client of the first node that answers; when that one goes it looks for another, for so long."""
     import antiphon
 
     return await antiphon.connect(
-        addresses_in(servers), cluster=cluster, reconnect_seconds=reconnect_seconds, on_reconnect=tell_move
+        addresses_in(access.servers),
+        cluster=access.cluster,
+        reconnect_seconds=access.reconnect_seconds,
+        on_reconnect=tell_move,
+        tls=access.tls,
+        token=access.token,
     )
 
 

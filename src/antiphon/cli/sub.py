@@ -32,6 +32,10 @@ def sub(
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
     reconnect: running.Reconnect = running.DEFAULT_RECONNECT_SECONDS,
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
     start: Annotated[
         str,
         typer.Option(
@@ -64,8 +68,9 @@ def sub(
 
     printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)
+    access = running.access_to(servers, cluster, reconnect, tls_authority, tls_certificate, tls_key, token_file)
     try:
-        antiphon.run(follow(servers, cluster, reconnect, pattern, begin, policy, limit, printer))
+        antiphon.run(follow(access, pattern, begin, policy, limit, printer))
     except BrokenPipeError:
         # Whoever read has seen enough; what is left in the buffer must not complain at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -89,9 +94,7 @@ def start_from(word: str) -> Start:
 
 
 async def follow(
-    servers: str,
-    cluster: str,
-    reconnect_seconds: float,
+    access: running.Access,
     pattern: str,
     start: Start,
     policy: str,
@@ -100,7 +103,7 @@ async def follow(
 ) -> None:
     """Subscribe, and print until the end."""
     stop = running.until_signal()
-    client = await running.connect_to_any(servers, cluster, reconnect_seconds)
+    client = await running.connect_to_any(access)
     try:
         subscription = client.subscribe(pattern, start, policy=policy, limit=limit, when_missed=tell_gap)
         reporting = asyncio.ensure_future(printer.report()) if printer.is_quiet else None

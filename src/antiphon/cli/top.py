@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -69,6 +70,10 @@ class Picture(msgspec.Struct):
 def top(
     servers: running.Servers = running.DEFAULT_SERVERS,
     cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
     interval: Annotated[float, typer.Option(metavar="SECONDS", help="Between two looks at the cluster.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Stop after the first picture.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per picture and line.")] = False,
@@ -84,13 +89,14 @@ def top(
 
     if not interval > 0:
         raise UsageError(f"an interval is positive, not {interval:g} seconds")
-    antiphon.run(watch(servers, cluster, interval, once, json))
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    antiphon.run(watch(access, interval, once, json))
 
 
-async def watch(servers: str, cluster: str, interval: float, once: bool, as_json: bool) -> None:
+async def watch(access: running.Access, interval: float, once: bool, as_json: bool) -> None:
     """Look again and again."""
     stop = running.until_signal()
-    watcher = Watcher(servers, cluster)
+    watcher = Watcher(access)
     try:
         if output.console.is_terminal and not as_json and not once:
             with Live(console=output.console, screen=True, auto_refresh=False) as screen:
@@ -116,9 +122,8 @@ async def look(watcher: Watcher, interval: float, once: bool, show: Any) -> None
 class Watcher:
     """Asks all nodes for their figures, and keeps the last ones to tell rates."""
 
-    def __init__(self, servers: str, cluster: str) -> None:
-        self._servers = servers
-        self._cluster = cluster
+    def __init__(self, access: running.Access) -> None:
+        self._access = access
         self._clients: dict[str, Client] = {}
         self._unreachable: set[str] = set()
         self._before: dict[tuple[int, str], dict[str, Any]] = {}
@@ -132,7 +137,7 @@ class Watcher:
     async def picture(self) -> Picture:
         """All nodes that answer now. The rates are those since the last picture; in the first there are none."""
         if not self._clients:
-            first = await running.connect_to_any(self._servers, self._cluster, 0.0)
+            first = await running.connect_to_any(self._access)
             self._clients[first.address] = first
         statuses = await self._ask(list(self._clients))
         unknown = {peer["address"] for status in statuses for peer in status["peers"]} - self._clients.keys()
@@ -149,7 +154,7 @@ class Watcher:
     async def _connect(self, address: str) -> bool:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                self._clients[address] = await running.connect_to_any(address, self._cluster, 0.0)
+                self._clients[address] = await running.connect_to_any(replace(self._access, servers=address))
         except (AntiphonError, TimeoutError):
             return False
         return True
@@ -159,9 +164,14 @@ class Watcher:
         return [answer for answer in answers if answer is not None]
 
     async def _status(self, address: str) -> dict[str, Any] | None:
+        from antiphon.live.errors import DeniedError
+
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._clients[address].status()
+        except DeniedError:
+            # That is no failure of the node.
+            raise
         except (AntiphonError, TimeoutError):
             await self._clients.pop(address).abandon()
             return None

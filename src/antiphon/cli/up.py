@@ -52,6 +52,12 @@ def up(
         ),
     ] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve metrics, each node at a port of its own.")] = False,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    tls_authority: running.TlsAuthority = None,
+    rights: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="What each client may do.", show_default=False)
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Write traces to DIRECTORY/node-0.parquet ...", show_default=False),
@@ -65,9 +71,9 @@ def up(
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
     import antiphon
-    from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
+    from antiphon.live.outbox import ORDERS, ORDERS_OF, check_order
 
-    check_order(order, TREE_ORDERS if fabric == "tree" else ORDERS)
+    check_order(order, ORDERS_OF.get(fabric, ORDERS))
     if durability == "disk" and data is None:
         raise UsageError("durability 'disk' needs a place: give a data directory with --data")
     if port != 0:
@@ -78,6 +84,9 @@ def up(
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
     settings += ["--log-json"] if log_json else []
+    files = {"--tls-certificate": tls_certificate, "--tls-key": tls_key, "--tls-authority": tls_authority}
+    for flag, path in {**files, "--rights": rights}.items():
+        settings += [] if path is None else [flag, str(path)]
     with TemporaryDirectory(prefix="antiphon-") as directory:
         tree = write_tree(Path(directory) / "tree.toml", nodes, base) if fabric == "tree" else None
         plan = Plan(nodes, base, data, trace, metrics, settings, tree, fabric)

@@ -41,6 +41,10 @@ class Environment:
         """The host's clock, in ticks. It never runs backwards at one node."""
         raise NotImplementedError
 
+    def shared_time(self) -> i64:
+        """The clock that all hosts share as far as they can, in ticks; it may be wrong, and run backwards."""
+        return self.now()
+
     def send(self, destination: i64, message: Message) -> None:
         """Hand a message to the network. It may arrive late, out of order or not at all; the call never blocks."""
         raise NotImplementedError
@@ -51,6 +55,14 @@ class Environment:
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
         """A publication will never be delivered here: nobody has kept it. It is said where it would have come."""
+
+    def kept(self, topic: i64, piece: i64) -> list[Message] | None:
+        """Part of what this node's log holds of a topic, as ``recorded``; piece 0 is the latest, its last entry last.
+
+        The log begins with the node's subscription: empty before its beginning, and None where it is not kept any more,
+        or where there is no log.
+        """
+        return None
 
     def unwanted(self, message: Message) -> None:
         """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
@@ -108,7 +120,7 @@ class Process:
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
-        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
+        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric cube or tree")
 
     def refusal(self, order: i64) -> str | None:
         """Why a publication in some order cannot be accepted now, and what to do; nothing if it can.
@@ -130,6 +142,10 @@ class Process:
         It is settled when all members are known to have it. ``UNBOUNDED`` if there is none, or if nobody knows.
         """
         return UNBOUNDED
+
+    def recorded(self, publication: Publication) -> Message:
+        """What a log is to hold of a publication that is just being delivered; the process may be given it again."""
+        return publication
 
     def check_only_order(self, asked: i64, only: i64) -> None:
         """Complain if an order is asked for where all publications have the same one (or pass none at all)."""

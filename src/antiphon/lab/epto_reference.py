@@ -2,6 +2,8 @@
 
 The set-up is that of the experiments (:mod:`antiphon.lab.epto_runs`): PlanetLab delays, a period of 125 ticks with a
 drift of a tenth, perfect views, published fanout and ttl, global clock, whole events in balls unless told otherwise.
+Events persist in balls, as they do by default; as published, where each comes into balls again whenever a copy comes
+that took longer, there are several times as many entries.
 The run ends when everything is delivered and all nodes have fallen silent. Most of the work is to look up entries of
 balls, nearly all of which are known: ``entries`` counts them.
 """
@@ -33,6 +35,8 @@ class EptoMeasurement(msgspec.Struct):
     rate: float
     rounds: int
     digests: bool
+    published: bool
+    """Whether an event leaves the balls when it does not come in again, and comes into them whenever it does."""
     seed: int
     publications: int
     deliveries: int
@@ -56,7 +60,9 @@ class EptoMeasurement(msgspec.Struct):
     end_time: int
 
 
-def run_epto(nodes: int, rate: float, rounds: int, seed: int, digests: bool = False) -> EptoMeasurement:
+def run_epto(
+    nodes: int, rate: float, rounds: int, seed: int, digests: bool = False, published: bool = False
+) -> EptoMeasurement:
     """Run the workload."""
     if nodes < 2 or rounds < 1 or not 0 < rate <= 1:
         raise UsageError(
@@ -64,7 +70,7 @@ def run_epto(nodes: int, rate: float, rounds: int, seed: int, digests: bool = Fa
             "1 round, and a rate above 0 and up to 1"
         )
     begun, processor_begun = time.perf_counter(), time.process_time()
-    options = EptoCase(nodes, rate, digests=digests).options()
+    options = EptoCase(nodes, rate, digests=digests, persists=not published).options()
     known = KnownNodes()
     for node in range(nodes):
         known.add(node)
@@ -90,6 +96,7 @@ def run_epto(nodes: int, rate: float, rounds: int, seed: int, digests: bool = Fa
         rate=rate,
         rounds=rounds,
         digests=digests,
+        published=published,
         seed=seed,
         publications=engine.own_deliveries,
         deliveries=engine.deliveries,

@@ -305,7 +305,7 @@ def outcome_of(run: EptoRun) -> Outcome:
         largest_ball=max(int(process.balls.largest_ball) for process in processes),
         bytes_per_node_and_round=bytes_sent / rounds,
         payload_copies_per_delivery=copies / max(1, count),
-        mean_period=statistics.fmean(int(process.period) for process in processes),
+        mean_period=statistics.fmean(int(process.rounds.period) for process in processes),
         mean_ttl=statistics.fmean(int(process.balls.ttl) for process in processes),
         holes_reported=int(run.engine.lost),
     )

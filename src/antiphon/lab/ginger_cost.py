@@ -3,7 +3,8 @@
 The dissertation on Ginger promises this comparison in its abstract and does not make it. Rivals are the broker tree and
 the same brokers without what only repairs need (:class:`PlainBroker`): they number nothing, keep nothing, and nobody
 asks who has got what. Orders, keys and total publications work alike, so that the difference is the price. It depends
-on how often the root finds out what all have got: seldom means few messages and long buffers.
+on how often the root finds out what all have got: seldom means few messages and long buffers. One system has a quorum
+too, so that it goes on through partitions: total publications then go to all brokers.
 
 Both carry the same load at the same times. Sending takes one tick, a millisecond, per message at its sender, whatever
 its size, so that further messages delay others.
@@ -16,8 +17,21 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
+import msgspec
+
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.messages import Closed, Collect, Frontier, Item, Proposal, Report, Stable
+from antiphon.fabrics.tree.messages import (
+    Carry,
+    Closed,
+    Collect,
+    Frontier,
+    Item,
+    Joined,
+    Known,
+    Proposal,
+    Report,
+    Stable,
+)
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import OPEN, Topic, TreeOptions
 from antiphon.kernel.message import Keyed, Message
@@ -59,7 +73,13 @@ def with_tolerance(collect_ms: int) -> str:
     return f"collected every {collect_ms // 1000} s"
 
 
-SYSTEMS: dict[str, int | None] = {WITHOUT: None, **{with_tolerance(collect): collect for collect in COLLECTS_MS}}
+QUORUM_MS = COLLECTS_MS[1]
+WITH_QUORUM = f"{with_tolerance(QUORUM_MS)}, with a quorum"
+SYSTEMS: dict[str, int | None] = {
+    WITHOUT: None,
+    **{with_tolerance(collect): collect for collect in COLLECTS_MS},
+    WITH_QUORUM: QUORUM_MS,
+}
 """How often each system collects; None for the one that does not."""
 
 
@@ -84,12 +104,23 @@ def size_of(message: Message, tolerates: bool) -> int:
         return WORD_BYTES * words + len(message.publication.payload)
     if isinstance(message, Closed):
         return WORD_BYTES * (3 + (1 if tolerates else 0))
+    return WORD_BYTES * control_words(message)
+
+
+def control_words(message: Message) -> int:
+    """Numbers in what brokers say about streams: who has got what, and who carries them."""
     if isinstance(message, Collect):
-        return WORD_BYTES * (3 + len(message.names))
+        return 3 + len(message.names)
     if isinstance(message, Report):
-        return WORD_BYTES * (3 + frontier_words(message.frontiers))
+        return 3 + frontier_words(message.frontiers)
+    if isinstance(message, Carry):
+        return 2
+    if isinstance(message, Known):
+        items = [*message.locks, *(message.history if isinstance(message, Joined) else [])]
+        told = (message.frontier or {}, message.base, message.completed)
+        return 3 + 2 * sum(map(len, told)) + sum(publication_words(item.publication) + 3 for item in items)
     assert isinstance(message, Stable), "brokers send each other nothing else while nothing fails"
-    return WORD_BYTES * frontier_words(message.frontiers)
+    return frontier_words(message.frontiers)
 
 
 class WeighingBroker(TreeBroker):
@@ -163,6 +194,7 @@ class CostCase:
             step = max(1, self.nodes // LARGE_PLACES)
             places = (tuple(range(self.nodes - 1, 0, -step))[:LARGE_PLACES],)
             delay = ConstantDelay(LARGE_LINK_MS)
+        tree = msgspec.structs.replace(tree, quorum=self.system == WITH_QUORUM)
         return BankSetup(
             nodes=self.nodes,
             tree=tree,
@@ -224,7 +256,9 @@ def compare(plan: Plan, results: Found) -> Iterator[Finding]:
     yield Note(
         "A round of collecting takes three messages per link: the question, the answer and the result. Entries of "
         "streams carry the broker that put them there and a number, 16 bytes each, and what is agreed on in an epoch "
-        "its number, 8 bytes. Nothing else is sent for the sake of repairs while nothing fails. Bytes are 8 per "
+        "its number, 8 bytes. Nothing else is sent for the sake of repairs while nothing fails. With a quorum a topic "
+        "with total publications goes to all brokers, also those without subscribers, because whoever orders after a "
+        "partition must know of them; that is all it adds. Bytes are 8 per "
         "number and the payload, without what a transport adds to each message."
     )
     yield Note(

@@ -27,6 +27,7 @@ from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
+from antiphon.lab.diagnosis import DIAGNOSIS
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.epto_better import BETTER as EPTO_BETTER
 from antiphon.lab.epto_figures import FIG_5_7 as EPTO_5_7
@@ -56,6 +57,7 @@ from antiphon.lab.universe_table import TABLE_3_1
 
 EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_2_9,
+    DIAGNOSIS,
     FIG_3_1,
     TABLE_4_1,
     TABLE_4_2,

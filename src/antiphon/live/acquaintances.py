@@ -164,6 +164,7 @@ class Acquaintances(Membership):
                 self.roster.take(message)
                 self._begin()
         elif isinstance(message, Acquaint):
+            self.roster.check_claim(connection.instance, message.peers)
             self.roster.learn(message.peers)
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None and self.roster.reachable(sender):
@@ -316,9 +317,8 @@ class Acquaintances(Membership):
         self._by_address.clear()
 
     def _new_link(self, address: str, instance: str) -> OutgoingLink:
-        hello = self.hello(instance)
         lost_seconds = self._node.settings.lost_seconds
-        return OutgoingLink(address, instance, hello, self._link_lost, self._link_refused, silent_seconds=lost_seconds)
+        return self.new_link(address, instance, self._link_lost, self._link_refused, silent_seconds=lost_seconds)
 
     def _greet(self, link: OutgoingLink) -> None:
         """Say who this is, and what everybody is to know."""

@@ -147,7 +147,7 @@ class Brokers(Membership):
         if self.roster.is_placed or self._is_closed:
             return
         address = self._contacts[attempt % len(self._contacts)]
-        link = OutgoingLink(address, "", self.hello(), lambda _: None, self._link_refused)
+        link = self.new_link(address, "", lambda _: None, self._link_refused)
         self._strangers.append(link)
         self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS)))
         self._node.settle()
@@ -257,6 +257,9 @@ class Brokers(Membership):
         if hello.address == self._address:
             raise ProtocolError(f"a broker at {hello.address} has the address of this one; give each its own")
         place = self._table.brokers.index(hello.address)
+        named = self._table.name_of(place)
+        if named and connection.identity is not None and connection.identity.name != named:
+            raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
         known = self.roster.peer(place)
         if known is None:
             self.roster.learn([Peer(hello.instance, hello.address, place)])
@@ -275,15 +278,15 @@ class Brokers(Membership):
     # Connections.
 
     def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
-        link = OutgoingLink(
+        link = self.new_link(
             address,
             instance,
-            self.hello(instance),
             partial(self._link_lost, identifier),
             self._link_refused,
             connect_seconds,
             self._node.settings.lost_seconds,
             partial(self._link_opened, identifier),
+            expected_name=self._table.name_of(identifier),
         )
         self.links[identifier] = link
         if self.roster.is_placed and self.roster.me.identifier is not None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
-from antiphon.kernel.errors import PeerError, ProtocolError
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
@@ -35,15 +36,16 @@ from antiphon.live.client_messages import (
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
-from antiphon.live.errors import ClosedError
+from antiphon.live.errors import ClosedError, DeniedError, error_from
 from antiphon.live.kept import Kept, KeptBatches
 from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split_address
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment
+from antiphon.live.outbox import ORDERS, ORDERS_OF, Outbox, Publisher, Segment
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
+from antiphon.live.tls import Tls, check_meant, identity_of, is_loopback, reason_of
 from antiphon.live.whereabouts import Pauses, Whereabouts
 from antiphon.live.wire import Codec
 
@@ -55,6 +57,9 @@ TRY_SECONDS: Final = 2.0
 
 SAFE_SECONDS: Final = 10.0
 """How long a client that is closed waits until what it published would survive its node."""
+
+FAREWELL_SECONDS: Final = 1.0
+"""How long a connection that was closed may take to end."""
 
 LOOK_SECONDS: Final = 0.005
 
@@ -72,6 +77,7 @@ class ClientConnection(FrameReader):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self._client.connection_made(self)
         assert self.transport is not None, "it was just made"
         self.writer.attach(self.transport)
 
@@ -82,7 +88,7 @@ class ClientConnection(FrameReader):
         self._client.settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.connection_lost(self)
+        self._client.connection_lost(self, exc)
 
 
 class Client(Publisher):
@@ -95,8 +101,12 @@ class Client(Publisher):
         order: str = "causal",
         reconnect_seconds: float = RECONNECT_SECONDS,
         on_reconnect: Callable[[str], None] | None = None,
+        tls: Tls | None = None,
+        token: str = "",
     ) -> None:
         super().__init__(order)
+        self._context = None if tls is None else tls.client_context()
+        self._token = token
         self.with_receipts = True
         self.reconnects = 0
         self.node_clock_us = 0
@@ -125,6 +135,8 @@ class Client(Publisher):
         self._opening: asyncio.Future[dict[str, Any]] | None = None
         self._failure: BaseException | None = None
         self._tasks = Tasks()
+        # Connections that have not ended, also those that were given up.
+        self._open_connections: set[ClientConnection] = set()
 
     # Connecting.
 
@@ -137,6 +149,9 @@ class Client(Publisher):
                 await self._open(address, CONNECT_SECONDS)
                 self._is_up = True
                 return self
+            except DeniedError:
+                # Others would say the same.
+                raise
             except PeerError as error:
                 failures.append(str(error))
         if len(failures) == 1:
@@ -150,24 +165,32 @@ class Client(Publisher):
             async with asyncio.timeout(seconds):
                 connection = ClientConnection(self, address)
                 self._connection = connection
-                await self._loop.create_connection(lambda: connection, host, port)
-                self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, ""))
+                transport, _ = await self._loop.create_connection(lambda: connection, host, port, ssl=self._context)
+                self._check_node(transport, host)
+                self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token))
                 number, self._opening = self._new_answer()
-                self.send(AskStatus(number))
+                self.send(AskStatus(number, False))
                 connection.writer.flush()
                 status = await self._opening
         except (OSError, TimeoutError) as error:
             self._let_go()
-            reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            raise PeerError(
-                f"cannot connect to a node at {address}: {reason}; check that one runs there (antiphon up)"
-            ) from error
-        except PeerError:
+            reason = reason_of(error)
+            what_to_do = "" if isinstance(error, ssl.SSLError) else "; check that one runs there (antiphon up)"
+            raise PeerError(f"cannot connect to a node at {address}: {reason}{what_to_do}") from error
+        except AntiphonError:
             self._let_go()
             raise
         self.address = address
-        self.orders = TREE_ORDERS if status.get("fabric") == "tree" else ORDERS
+        self.orders = ORDERS_OF.get(str(status.get("fabric")), ORDERS)
+        self.mixes_keys = status.get("fabric") != "tree"
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
+
+    def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
+        """Say nothing secret to anybody but a node."""
+        if self._context is not None:
+            check_meant(identity_of(transport), "")
+        elif self._token and not is_loopback(host):
+            raise UsageError("a token is not sent over a network without TLS; give tls= (--tls-authority), too")
 
     def _let_go(self) -> None:
         """End the connection, without a word about it."""
@@ -176,14 +199,32 @@ class Client(Publisher):
         if connection is not None:
             connection.writer.close()
 
-    def connection_lost(self, connection: ClientConnection) -> None:
+    def connection_made(self, connection: ClientConnection) -> None:
+        """There is a connection."""
+        self._open_connections.add(connection)
+
+    async def _until_ended(self) -> None:
+        """Wait until nothing is left of connections that were closed; one with TLS takes leave before it ends."""
+        until = self._loop.time() + FAREWELL_SECONDS
+        while self._open_connections and self._loop.time() < until:
+            await asyncio.sleep(LOOK_SECONDS)
+        for connection in self._open_connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def connection_lost(self, connection: ClientConnection, error: Exception | None) -> None:
         """A connection has ended; if it is the one in use, look for another node."""
+        self._open_connections.discard(connection)
         if connection is not self._connection or self._failure is not None:
             return
         if self._is_up:
             self._look_elsewhere("the connection has ended")
         else:
-            set_exception(self._opening, PeerError(f"the node at {connection.address} closed the connection"))
+            hint = reason_of(error) if error is not None else ""
+            if not hint and self._context is None:
+                hint = "if it wants TLS, say so (tls=, --tls-authority)"
+            reason = f"the node at {connection.address} closed the connection" + (f": {hint}" if hint else "")
+            set_exception(self._opening, PeerError(reason))
 
     def _look_elsewhere(self, reason: str, is_leaving: bool = False) -> None:
         """The node is lost, or is about to go: then it waits for a while, and others can ask it for what they lack."""
@@ -253,6 +294,7 @@ class Client(Publisher):
     async def abandon(self) -> None:
         """End the connection without waiting for anything."""
         self._fail(ClosedError("the client has been closed; connect again"))
+        await self._until_ended()
 
     async def close(self) -> None:
         """Wait for what is in flight and end the connection."""
@@ -262,6 +304,7 @@ class Client(Publisher):
             while len(self._kept) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
+        await self._until_ended()
 
     async def __aenter__(self) -> Client:
         return self
@@ -344,7 +387,7 @@ class Client(Publisher):
         self._following.discard(message.topic)
         self._follows.add(message.topic)
         if message.error:
-            error = PeerError(message.error)
+            error = error_from(message.error, message.is_denied)
             given_up = self._kept.give_up(message.topic)
             for kept in given_up:
                 set_exception(kept.receipt, error)
@@ -372,8 +415,9 @@ class Client(Publisher):
     ) -> Subscription:
         """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
 
-        If the client has to change its node and messages may be missing afterwards, ``when_missed`` is called with the
-        name of the topic, or, without it, iterating raises :class:`MissedMessagesError`, once.
+        If messages are missing, because the client has changed its node or because the node has missed them itself,
+        ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once.
         """
         self.refuse_if_closed()
         return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)
@@ -418,10 +462,13 @@ class Client(Publisher):
             # What the node's clock shows when this one shows nothing: no later than that, as the answer took time.
             self.node_clock_us = message.clock_us - monotonic_us()
             answer = self._answers.get(message.number)
-            if answer is not None and not answer.done():
+            if message.denied:
+                set_exception(answer, DeniedError(message.denied))
+            elif answer is not None and not answer.done():
                 answer.set_result(message.status)
         elif isinstance(message, Refused):
-            error = PeerError(f"the node at {connection.address} refused: {message.reason}")
+            reason = f"the node at {connection.address} refused: {message.reason}"
+            error = error_from(reason, message.is_denied)
             if self._is_up:
                 self._fail(error)
             else:
@@ -437,7 +484,7 @@ class Client(Publisher):
             self._kept.remove(kept)
             if kept.is_accepted:
                 log.error("what had been accepted was refused later", topic=kept.topic, reason=message.error)
-            set_exception(kept.receipt, PeerError(message.error))
+            set_exception(kept.receipt, error_from(message.error, message.is_denied))
         else:
             self._kept.accepted(kept)
             if message.is_known:

@@ -32,12 +32,14 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
 class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
     """The batch with this number, or the reason why it was not taken.
 
-    ``is_known`` if it had been published before: nothing had to be done, and it need not be kept.
+    ``is_known`` if it had been published before: nothing had to be done, and it need not be kept. ``is_denied`` if the
+    client has no right to publish there.
     """
 
     number: Number
     error: str = ""
     is_known: bool = False
+    is_denied: bool = False
 
 
 Ranges = Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1 + 2 * GAPS_AT_MOST)]
@@ -76,11 +78,12 @@ class SubscriptionReady(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_
 
 
 class SubscriptionEnded(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 4):
-    """Nothing more will come, for this reason."""
+    """Nothing more will come, for this reason; ``is_denied`` if the client has no right to it."""
 
     number: Number
     error: str
     dropped: int
+    is_denied: bool = False
 
 
 class Delivery(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 5):
@@ -113,17 +116,19 @@ class Unsubscribe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTRO
 
 
 class AskStatus(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 8):
-    """How is this node?"""
+    """How is this node? Only whoever may look into nodes is told; all are told where the others are."""
 
     number: Number
+    wants_all: bool = True
 
 
 class StatusIs(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 9):
-    """The answer: what ``/status`` says too, and what the node's monotonic clock shows."""
+    """The answer: what ``/status`` says too, and what the node's monotonic clock shows; or why that is not told."""
 
     number: Number
     status: dict[str, Any]
     clock_us: Number
+    denied: str = ""
 
 
 class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
@@ -143,6 +148,7 @@ class Followed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     number: Number
     topic: Name
     error: str = ""
+    is_denied: bool = False
 
 
 class Safe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 12):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from antiphon.fabrics.admission import Admission, AdmissionOptions, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
+from antiphon.kernel.errors import ProtocolError
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.controls import Admit, Control
 from antiphon.live.errors import JoinError
@@ -83,7 +84,20 @@ class Cluster(Membership):
         if not isinstance(message, Admit):
             super().control_received(connection, message)
             return
+        sender = message.message.sender
+        if (sender.instance, sender.address) != (connection.instance, connection.address):
+            raise ProtocolError(f"{connection.instance!r} sent a message of admission for {sender.instance!r}")
         self.admission.receive(message.message)
+
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        super().connection_ended(connection)
+        if connection.is_refused and connection.instance in self._instances and not self._is_closed:
+            # Who has been cut off is not heard any more: nobody is to wait for it.
+            link = self._by_address.pop(connection.address, None)
+            if link is not None:
+                link.close()
+            self.admission.lost(Peer(connection.instance, connection.address))
+            self._node.settle()
 
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance; also of one that has left and still answers."""
@@ -152,10 +166,9 @@ class Cluster(Membership):
 
     def _link_to(self, peer: Peer) -> OutgoingLink:
         link = self._by_address.get(peer.address)
-        if link is None or link.is_closed or (peer.instance and link.instance not in ("", peer.instance)):
-            link = OutgoingLink(
-                peer.address, peer.instance, self.hello(peer.instance), self._link_lost, self._link_refused
-            )
+        is_other = link is not None and peer.instance and not link.leads_to(peer.instance)
+        if link is None or link.is_closed or is_other:
+            link = self.new_link(peer.address, peer.instance, self._link_lost, self._link_refused)
             self._by_address[peer.address] = link
         elif peer.instance and not link.instance:
             link.instance = peer.instance

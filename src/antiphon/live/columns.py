@@ -6,11 +6,15 @@ not have.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError
+
+Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Microseconds = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000_000)]
+"""Since 1970, up to the end of the year 9999, behind which there are no dates."""
 
 NEVER: Final = 0
 """In the column of expiry times: the message does not expire."""
@@ -22,12 +26,12 @@ class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``.
     """
 
-    first_sequence: int
-    timestamp_us: int
+    first_sequence: Number
+    timestamp_us: Microseconds
     values: list[bytes]
     keys: list[bytes | None] | None = None
     headers: list[dict[str, bytes] | None] | None = None
-    expires_us: list[int] | None = None
+    expires_us: list[Number] | None = None
     about: list[bytes] | None = None
 
 
@@ -87,3 +91,15 @@ def decode_columns(payload: bytes) -> Columns:
         if column is not None and len(column) != count:
             raise ProtocolError(f"a batch of {count} messages has a column of {len(column)} entries")
     return columns
+
+
+def check_payload(payload: bytes) -> None:
+    """Refuse what a peer has sent if whoever shows it to an application would not find the messages that it announces.
+
+    An empty one announces none, and is shown to nobody: processes use it where something only has to have its place.
+    """
+    if not payload:
+        return
+    decode_columns(payload)
+    if any(number >> 62 for number in author_of(payload)):
+        raise ProtocolError("a batch of messages has an author that no client can be")

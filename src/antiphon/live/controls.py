@@ -9,7 +9,7 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -24,7 +24,8 @@ class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     """The first frame of a connection, from the one who opened it.
 
-    ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address.
+    ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
+    have a token that says who it is.
     """
 
     version: int
@@ -32,12 +33,18 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     instance: Name
     address: Name
     target: Name = ""
+    token: Name = ""
+
+    def __repr__(self) -> str:
+        # The token is nobody's business.
+        return f"Hello({self.version}, {self.cluster!r}, {self.instance!r}, {self.address!r}, {self.target!r})"
 
 
 class Refused(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1):
-    """The connection cannot be used; it is closed after this."""
+    """The connection cannot be used; it is closed after this. ``is_denied`` if the other end has no right to it."""
 
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
+    is_denied: bool = False
 
 
 class Admit(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 2):

@@ -10,6 +10,7 @@ deliveries of one step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,15 +20,15 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
+from antiphon.live.columns import NO_AUTHOR, Columns, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.links import FrameWriter
-from antiphon.live.log import DurableLog
+from antiphon.live.log import DurableLog, Entry
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import ORDERS_OF, Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
@@ -46,6 +47,9 @@ CREDIT_FRAMES: Final = 16
 saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
 GATHER_BYTES: Final = 64 << 10
 """So much for one peer does not wait for more, whatever the setting says."""
+RECALLED_MESSAGES: Final = 4096
+RECALLED_BYTES: Final = 1 << 20
+"""How much of the log is read back at once for those who were away for too long."""
 HURRY_SECONDS: Final = 0.05
 """How long they are written at once after a publisher has said that it waits for them."""
 
@@ -58,8 +62,11 @@ class NodeCore(Publisher):
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric])
-        self.orders = TREE_ORDERS if settings.fabric == "tree" else ORDERS
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
+        self.orders = ORDERS_OF[settings.fabric]
+        self.mixes_keys = settings.fabric != "tree"
+        # What this node takes for the time that all share.
+        self.clock_us: Callable[[], int] = wall_clock_us
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
@@ -72,7 +79,8 @@ class NodeCore(Publisher):
         self.sessions: Sessions
         self._trace: LiveTrace | None = None
         self._by_number: dict[int, LiveTopic] = {}
-        self._to_show: list[tuple[LiveTopic, Batch]] = []
+        # Batches, and None where some are missing.
+        self._to_show: list[tuple[LiveTopic, Batch | None]] = []
         self._dirty: set[FrameWriter] = set()
         self._unhurried: set[FrameWriter] = set()
         self._is_unhurried_scheduled = False
@@ -237,11 +245,12 @@ class NodeCore(Publisher):
             return
         if self.store is not None:
             try:
-                self.store.append(topic.name, batch.count, wall_clock_us(), self.codec.encode(publication))
+                self._append_to_log(self.store, topic, batch.count, publication)
             except AntiphonError as error:
                 self.fail(error)
                 return
         topic.end_offset = batch.end_offset
+        topic.is_missing = False
         topic.delivered_messages += batch.count
         topic.delivered_bytes += len(payload)
         self._accept_own(topic, publication)
@@ -253,6 +262,28 @@ class NodeCore(Publisher):
         if self.commit is not None:
             self.commit.soon()
         self._to_show.append((topic, batch))
+
+    def _append_to_log(self, store: DurableLog, topic: LiveTopic, count: int, publication: Publication) -> None:
+        assert self.process is not None, "only a process delivers"
+        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)))
+
+    def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
+        """Part of what the log holds of a topic, for a process that reads it backwards."""
+        topic = self._by_number.get(number)
+        if topic is None or self.store is None:
+            return None
+        end = topic.end_offset if piece == 0 else topic.recalled_from
+        earliest = self.store.earliest(topic.name)
+        begin = max(topic.log_from, earliest)
+        if end <= begin:
+            return [] if begin == topic.log_from else None
+        entries: list[Entry] = []
+        position = max(begin, end - RECALLED_MESSAGES)
+        while position < end:
+            entries += self.store.read(topic.name, position, RECALLED_BYTES)
+            position = entries[-1].first_offset + entries[-1].count
+        topic.recalled_from = entries[0].first_offset
+        return [self.codec.decode_recorded(entry.batch) for entry in entries if entry.first_offset < end]
 
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
@@ -269,11 +300,18 @@ class NodeCore(Publisher):
                 self._accept(receipt)
 
     def lost(self, number: int, source: int, sequence: int) -> None:
-        """A publication that nobody has kept will never be delivered here."""
+        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
-        topic.recent.lost(monotonic_us())
-        log.warning("a batch is lost", topic=topic.name, publisher=source, number=sequence)
+        if topic.is_missing:
+            # Subscribers are told once of each gap, however much is missing.
+            return
+        topic.is_missing = True
+        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
+        if self.disk_first is not None:
+            self.disk_first.then(topic.miss)
+        else:
+            self._to_show.append((topic, None))
 
     def keeps_up(self, number: int) -> bool:
         """Whether the subscribers here, and the disk, take what is delivered on a topic."""
@@ -290,6 +328,7 @@ class NodeCore(Publisher):
         if self._trace is not None:
             self._trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
+        topic.log_from = topic.end_offset
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 
@@ -313,7 +352,10 @@ class NodeCore(Publisher):
                 self._write_dirty()
                 shown, self._to_show = self._to_show, []
                 for topic, batch in shown:
-                    topic.show(batch)
+                    if batch is None:
+                        topic.miss()
+                    else:
+                        topic.show(batch)
                 if not self._to_show and not (self._blocked and self._fill_room()):
                     break
         except ProtocolError as error:

@@ -27,6 +27,9 @@ class LiveEnvironment(Environment):
     def now(self) -> int:
         return monotonic_us()
 
+    def shared_time(self) -> int:
+        return self._node.clock_us()
+
     def send(self, destination: int, message: Message) -> None:
         self._node.transmit(destination, message)
 
@@ -35,6 +38,9 @@ class LiveEnvironment(Environment):
 
     def lost(self, topic: int, source: int, sequence: int) -> None:
         self._node.lost(topic, source, sequence)
+
+    def kept(self, topic: int, piece: int) -> list[Message] | None:
+        return self._node.kept(topic, piece)
 
     def subscribed(self, topic: int) -> None:
         self._node.membership_began(topic)

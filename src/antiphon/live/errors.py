@@ -9,6 +9,15 @@ class WrongTypeError(UsageError, TypeError):
     """An argument has a type that cannot be used."""
 
 
+class DeniedError(PeerError):
+    """The node knows no such client, or the client has no right to what it asked for."""
+
+
+def error_from(reason: str, is_denied: bool) -> PeerError:
+    """What a client raises when its node has refused something."""
+    return DeniedError(reason) if is_denied else PeerError(reason)
+
+
 class OverloadedError(PeerError):
     """More was published than could be sent, and the publisher did not wait."""
 

@@ -7,10 +7,13 @@ delivered and hence after whatever the client has seen. Batches stay whole in bo
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
@@ -32,14 +35,17 @@ from antiphon.live.client_messages import (
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import NO_AUTHOR, Columns, decode_columns
 from antiphon.live.controls import Control
+from antiphon.live.errors import DeniedError
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
-from antiphon.live.membership import FrameClient
+from antiphon.live.membership import FrameClient, IncomingConnection
+from antiphon.live.names import checked_name, checked_pattern
+from antiphon.live.rights import Holder
 from antiphon.live.seen import Seen
-from antiphon.live.status import status_of
+from antiphon.live.status import status_of, whereabouts_of
 from antiphon.live.subscription import Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
-from antiphon.live.wire import FRAME_BYTES_AT_MOST
+from antiphon.live.wire import BATCH_BYTES_AT_MOST
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -49,8 +55,17 @@ __all__ = ["CLIENT_CONTROLS", "ClientSession"]
 AHEAD: Final = 16_384
 """How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
 
-BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
-"""A client's batch becomes part of a frame between nodes, which must not be too long."""
+AHEAD_BYTES: Final = 16 << 20
+"""The same in bytes."""
+
+BACKLOG_AT_MOST: Final = 128
+BACKLOG_BYTES_AT_MOST: Final = 64 << 20
+"""How many batches of a client, and how many bytes of them, wait to be published before no more are read."""
+
+QUESTIONS_AT_MOST: Final = 64
+"""How often a client may ask how the node is before it has been answered."""
+
+BACKLOG: Final = "its batches wait to be published"
 
 log = logger("gateway")
 
@@ -58,8 +73,20 @@ log = logger("gateway")
 class ClientSession(FrameClient):
     """One connected client."""
 
-    def __init__(self, node: Node, writer: FrameWriter, client: int) -> None:
+    def __init__(
+        self, node: Node, writer: FrameWriter, client: int, holder: Holder, connection: IncomingConnection
+    ) -> None:
         self.client = client
+        self._holder = holder
+        self._connection = connection
+        # Where it may publish, as far as it has tried; and where it has, or has tried to.
+        self._may_publish: set[str] = set()
+        self._published: set[str] = set()
+        self._backlog = 0
+        self._backlog_bytes = 0
+        self._questions: list[AskStatus] = []
+        self.may_write = asyncio.Event()
+        self.may_write.set()
         self.is_sent_away = False
         self._is_counted = False
         self._node = node
@@ -76,7 +103,7 @@ class ClientSession(FrameClient):
         if isinstance(message, Publish):
             # What a client had sent before it heard that it is to go, it hands in elsewhere.
             if not self.is_sent_away:
-                self._tasks.spawn(self._publish(message))
+                self._into_backlog(partial(self._publish, message), len(message.payload))
         elif isinstance(message, Taken):
             found = self._subscriptions.get(message.number)
             if found is not None:
@@ -88,9 +115,9 @@ class ClientSession(FrameClient):
             if found is not None:
                 self._tasks.spawn(found.subscription.close())
         elif isinstance(message, Follow):
-            self._tasks.spawn(self._follow(message))
+            self._into_backlog(partial(self._follow, message), 0)
         elif isinstance(message, AskStatus):
-            self.send(StatusIs(message.number, status_of(self._node), monotonic_us()))
+            self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
 
@@ -98,22 +125,107 @@ class ClientSession(FrameClient):
         """Send something to the client."""
         self._node.write(self._writer, self._node.codec.encode_control(control))
 
+    def writing_paused(self) -> None:
+        self.may_write.clear()
+
+    def writing_resumed(self) -> None:
+        self.may_write.set()
+
+    def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
+        """Do something that may take a while; if there is too much of that, nothing more is read."""
+        self._backlog += 1
+        self._backlog_bytes += size
+        if self._backlog >= BACKLOG_AT_MOST or self._backlog_bytes >= BACKLOG_BYTES_AT_MOST:
+            self._connection.hold(BACKLOG)
+        self._tasks.spawn(self._do(work, size))
+
+    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
+        try:
+            await work()
+        finally:
+            self._backlog -= 1
+            self._backlog_bytes -= size
+            if self._backlog * 2 <= BACKLOG_AT_MOST and self._backlog_bytes * 2 <= BACKLOG_BYTES_AT_MOST:
+                self._connection.release(BACKLOG)
+
+    def _asked(self, message: AskStatus) -> None:
+        """Answer when this turn is over: questions that come faster than answers are no honest ones."""
+        if len(self._questions) >= QUESTIONS_AT_MOST:
+            raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
+        if not self._questions:
+            self._node.loop.call_soon(self._answer)
+        self._questions.append(message)
+
+    def _answer(self) -> None:
+        questions, self._questions = self._questions, []
+        for message in questions:
+            self._tell_status(message)
+        self._node.settle()
+
+    def _tell_status(self, message: AskStatus) -> None:
+        denied = ""
+        if message.wants_all and not self._holder.rights.admin:
+            denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
+        status = status_of if message.wants_all and not denied else whereabouts_of
+        self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
+
+    # Rights.
+
+    def _check_publishing(self, topic: str) -> None:
+        if topic in self._may_publish:
+            return
+        if not self._holder.rights.may_publish(checked_name(topic)):
+            raise DeniedError(f"client {self._holder.name!r} may not publish on {topic!r}; have it added to its rights")
+        if topic not in self._published:
+            self._check_topics(topic, len(self._published), "publish on so many topics")
+            self._published.add(topic)
+        self._may_publish.add(topic)
+
+    def _check_topics(self, name: str, used: int, what: str) -> None:
+        """Refuse more topics than a client or all of them may use: each stays in memory as long as the node runs."""
+        settings = self._node.settings
+        if used >= settings.client_topics:
+            raise PeerError(f"one client may not {what}: {used} are allowed here (client_topics); connect once more")
+        if name not in self._node.topics and len(self._node.topics) >= settings.maximum_topics:
+            raise PeerError(f"this node has {len(self._node.topics)} topics, as many as it may (maximum_topics)")
+
+    def _check_subscribing(self, pattern: str) -> None:
+        if not self._holder.rights.may_subscribe(checked_pattern(pattern)):
+            raise DeniedError(
+                f"client {self._holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
+            )
+
+    def rights_changed(self) -> None:
+        renewed = self._node.rights.renewed(self._holder)
+        if renewed is None:
+            self._connection.refuse(DeniedError("the rights have changed: this client is not let in any more"))
+            return
+        self._holder = renewed
+        self._may_publish.clear()
+        for remote in self._subscriptions.values():
+            try:
+                self._check_subscribing(remote.subscription.pattern)
+            except DeniedError as error:
+                remote.subscription.revoke(error)
+
     async def _publish(self, message: Publish) -> None:
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
+        is_denied = False
         is_known = self._is_known(message)
         try:
             if not is_known:
+                self._check_publishing(message.topic)
                 columns = self._columns_of(message)
                 author = (self.client, message.serial) if message.serial else NO_AUTHOR
                 receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
                 if receipt is not None:
                     await receipt
         except AntiphonError as failure:
-            error = str(failure)
+            error, is_denied = str(failure), isinstance(failure, DeniedError)
         # A client that is told nothing hands it in again at another node.
         if not error or not self._node.is_closing:
-            self.send(Accepted(message.number, error, is_known))
+            self.send(Accepted(message.number, error, is_known, is_denied))
             self._node.settle()
 
     def _is_known(self, message: Publish) -> bool:
@@ -131,12 +243,14 @@ class ClientSession(FrameClient):
 
     async def _follow(self, message: Follow) -> None:
         error = ""
+        is_denied = False
         self._comes_from_elsewhere()
         try:
+            self._check_publishing(message.topic)
             self._known[message.topic] = await self._node.sessions.follow(self.client, message)
         except AntiphonError as failure:
-            error = str(failure)
-        self.send(Followed(message.number, message.topic, error))
+            error, is_denied = str(failure), isinstance(failure, DeniedError)
+        self.send(Followed(message.number, message.topic, error, is_denied))
         self._node.settle()
 
     def _columns_of(self, message: Publish) -> Columns:
@@ -151,6 +265,10 @@ class ClientSession(FrameClient):
     def _subscribe(self, message: SubscribeTo) -> None:
         start: Start = message.start
         try:
+            self._check_subscribing(message.pattern)
+            if message.number in self._subscriptions:
+                raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
+            self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
             if message.is_time and isinstance(start, int):
                 start = time_of(start)
             resumption = None
@@ -161,17 +279,21 @@ class ClientSession(FrameClient):
                 message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
             )
         except AntiphonError as error:
-            self.send(SubscriptionEnded(message.number, str(error), 0))
+            self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
             return
         subscription.marks_beginnings = start == "latest"
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
 
-    def subscription_ended(self, number: int, error: str, dropped: int) -> None:
+    def subscription_ended(self, number: int, error: AntiphonError | None, dropped: int) -> None:
         """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
+        ended = self._subscriptions.pop(number, None)
+        if ended is not None:
+            self._tasks.spawn(ended.subscription.close())
         if not self._node.is_closing:
-            self.send(SubscriptionEnded(number, error, dropped))
+            reason = "" if error is None else str(error)
+            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError)))
             self._node.settle()
 
     def ended(self) -> None:
@@ -186,6 +308,38 @@ class ClientSession(FrameClient):
         self._node.settle()
 
 
+class Ahead:
+    """What is on its way to a client, or waits in it."""
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, int]] = deque()
+        self._count = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must take something before it gets more."""
+        return self._count >= AHEAD or self._bytes >= AHEAD_BYTES
+
+    def sent(self, count: int, size: int) -> None:
+        """A batch has been sent, of so many messages that it wants."""
+        self._batches.append((count, size))
+        self._count += count
+        self._bytes += size
+
+    def taken(self, count: int) -> None:
+        """The client says that it has taken messages; it may say what it likes, and gains nothing by it."""
+        while self._batches and count >= self._batches[0][0]:
+            messages, size = self._batches.popleft()
+            count -= messages
+            self._count -= messages
+            self._bytes -= size
+        if self._batches and count > 0:
+            messages, size = self._batches[0]
+            self._batches[0] = (messages - count, size)
+            self._count -= count
+
+
 class RemoteSubscription:
     """Hands the batches of a subscription on to a client, no further ahead than it can take."""
 
@@ -193,25 +347,25 @@ class RemoteSubscription:
         self.subscription = subscription
         self._session = session
         self._number = number
-        self._ahead = 0
+        self._ahead = Ahead()
         self._room: asyncio.Event = asyncio.Event()
 
     def taken(self, count: int) -> None:
         """The client's application has taken messages."""
-        self._ahead -= count
-        if self._ahead < AHEAD:
+        self._ahead.taken(count)
+        if not self._ahead.is_full:
             self._room.set()
 
     async def run(self) -> None:
         """From readiness to the end."""
-        error = ""
+        error: AntiphonError | None = None
         try:
             await self.subscription.ready()
             self._session.send(SubscriptionReady(self._number))
             self._session.settle()
             await self._hand_on()
         except AntiphonError as failure:
-            error = str(failure)
+            error = failure
         self._session.subscription_ended(self._number, error, self.subscription.dropped)
 
     async def _hand_on(self) -> None:
@@ -223,12 +377,14 @@ class RemoteSubscription:
             else:
                 self._session.send(Begins(self._number, topic.name, batch.seen))
             self._session.settle()
-            if self._ahead >= AHEAD:
+            if self._ahead.is_full:
                 self._room.clear()
                 await self._room.wait()
+            if not self._session.may_write.is_set():
+                await self._session.may_write.wait()
 
     def _send(self, batch: Batch, from_offset: int) -> None:
-        self._ahead += batch.end_offset - max(batch.first_offset, from_offset)
+        self._ahead.sent(batch.end_offset - max(batch.first_offset, from_offset), len(batch.payload))
         self._session.send(
             Delivery(
                 self._number,

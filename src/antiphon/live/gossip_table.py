@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto_topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions
 
 EVERYBODY: Final = 1 << 62
 """The overlay of all nodes; no topic has this number (:func:`antiphon.live.names.topic_number`)."""
+
+ASSUMED_LOSS: Final = 0.1
+"""Connections lose nothing, but what is sent to nodes that have gone is lost."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, lt=1 << 20)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=60)]
@@ -52,6 +57,35 @@ class GossipTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     buffer: Positive = 1024
     """How many are kept while a neighbour lacks them."""
 
+    clock: Literal["logical", "global"] = "logical"
+    """Whether total order is by counts, or by the clocks of machines: quicker, where these are right."""
+
+    round_seconds: Seconds = 0.05
+    """How long a round of total order takes until delays have been measured."""
+
+    least_round_seconds: Seconds = 0.02
+    """No round is shorter, however quick messages are."""
+
+    assumed_nodes: Positive = 64
+    """For how many nodes on a topic total order is made until they have been estimated."""
+
+    total_patience: Positive = 100
+    """For how many rounds a total message is waited for of which only the name has come."""
+
+    def total_options(self) -> TotalOptions:
+        """Total order; what is measured takes the place of what is assumed."""
+        options = EptoOptions(
+            self.assumed_nodes,
+            period=int(self.round_seconds * 1_000_000),
+            clock=self.clock,
+            patience=self.total_patience,
+            adapts=True,
+            loss=ASSUMED_LOSS,
+            carried=True,
+            least_period=int(self.least_round_seconds * 1_000_000),
+        )
+        return TotalOptions(options, [])
+
     def options(self, order: str, window: int, contacts: list[int]) -> BrisaOptions:
         """How nodes behave, in ticks of live nodes, which are microseconds."""
         return BrisaOptions(
@@ -69,4 +103,5 @@ class GossipTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             self.buffer,
             0,
             window=window,
+            total=self.total_options(),
         )

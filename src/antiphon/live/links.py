@@ -12,19 +12,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import Callable
+from errno import ECONNRESET
 from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.live.errors import DeniedError
 from antiphon.live.logs import logger
+from antiphon.live.tls import check_meant, identity_of, reason_of
 from antiphon.live.wire import EXPELLED_TAG, FRAME_BYTES_AT_MOST, LENGTH_BYTES
 
 BUFFER_BYTES: Final = 256 << 10
 """What one read can bring; a longer frame gets a buffer of its own length while it is read."""
+
+FIRST_BUFFER_BYTES: Final = 4096
+"""The same for those who have not said who they are, or have nothing to say but why they go: they cost little."""
+
+FIRST_FRAME_BYTES_AT_MOST: Final = 8192
+"""The longest frame of such a one: a greeting or a refusal with the longest texts that they may have."""
 
 SMALL_FRAME_BYTES: Final = 4096
 """Frames up to this size are cheaper to copy into one piece than to hand over one by one."""
@@ -41,11 +51,14 @@ log = logger("links")
 class FrameReader(asyncio.BufferedProtocol):
     """Cuts what arrives into frames. Subclasses say what a frame means."""
 
-    def __init__(self) -> None:
-        self._view = memoryview(bytearray(BUFFER_BYTES))
+    def __init__(self, buffer_bytes: int = BUFFER_BYTES, frame_bytes_at_most: int = FRAME_BYTES_AT_MOST) -> None:
+        self.buffer_bytes = buffer_bytes
+        self.frame_bytes_at_most = frame_bytes_at_most
+        self._view = memoryview(bytearray(buffer_bytes))
         self._filled = 0
         self.transport: asyncio.Transport | None = None
         self.bytes_received = 0
+        self.frames_received = 0
 
     def frame_received(self, frame: memoryview) -> None:
         """A whole frame has arrived; it is overwritten after the call."""
@@ -53,6 +66,14 @@ class FrameReader(asyncio.BufferedProtocol):
 
     def input_ended(self) -> None:
         """All frames of one read have been handled."""
+
+    def buffer_changed(self, size: int) -> None:
+        """A frame that is longer than the usual buffer needs one of this size, or needs it no more."""
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a frame that has not come as a whole."""
+        return self._filled
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -66,7 +87,7 @@ class FrameReader(asyncio.BufferedProtocol):
         try:
             try:
                 self._cut()
-            except ProtocolError as error:
+            except (ProtocolError, DeniedError) as error:
                 self.refuse(error)
             # What came before a refused frame counts.
             self.input_ended()
@@ -78,24 +99,29 @@ class FrameReader(asyncio.BufferedProtocol):
         needed = LENGTH_BYTES
         while filled - start >= LENGTH_BYTES:
             length = int.from_bytes(view[start : start + LENGTH_BYTES], "little")
-            if length > FRAME_BYTES_AT_MOST:
+            if length > self.frame_bytes_at_most:
                 raise ProtocolError(
-                    f"a peer announced a frame of {length} bytes; at most {FRAME_BYTES_AT_MOST} are allowed: "
+                    f"a peer announced a frame of {length} bytes; at most {self.frame_bytes_at_most} are allowed: "
                     "is it an Antiphon node or client of this version?"
                 )
             end = start + LENGTH_BYTES + length
             if end > filled:
                 needed = LENGTH_BYTES + length
                 break
+            self.frames_received += 1
             self.frame_received(view[start + LENGTH_BYTES : end])
             start = end
         self._keep(start, needed)
 
     def _keep(self, start: int, needed: int) -> None:
-        """Move the beginning of an unfinished frame to the front, into a larger buffer if it needs one."""
+        """Move the beginning of an unfinished frame to the front, into a larger buffer if it needs one.
+
+        The buffer grows as the frame comes: who only announces a long one makes nobody reserve memory for it.
+        """
         rest = self._filled - start
-        size = max(needed, BUFFER_BYTES)
+        size = max(self.buffer_bytes, min(needed, 2 * rest))
         if size != len(self._view):
+            self.buffer_changed(size)
             larger = memoryview(bytearray(size))
             larger[:rest] = self._view[start : self._filled]
             self._view = larger
@@ -189,22 +215,25 @@ class FrameWriter:
 class OutgoingProtocol(FrameReader):
     """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
 
-    def __init__(self, when_lost: Callable[[], None], when_refused: Callable[[str, bool], None]) -> None:
-        super().__init__()
-        self._when_lost = when_lost
+    def __init__(self, when_refused: Callable[[str, bool], None]) -> None:
+        super().__init__(FIRST_BUFFER_BYTES, FIRST_FRAME_BYTES_AT_MOST)
+        self.when_lost: Callable[[], None] | None = None
+        self.has_ended = False
         self._when_refused = when_refused
 
     def frame_received(self, frame: memoryview) -> None:
         # The other end writes nothing here but the reason for closing.
         try:
-            tag, *_, reason = msgspec.msgpack.decode(frame)
+            tag, reason, *_ = msgspec.msgpack.decode(frame)
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
         log.warning("a peer refused the connection", reason=reason)
         self._when_refused(str(reason), tag == EXPELLED_TAG)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._when_lost()
+        self.has_ended = True
+        if self.when_lost is not None:
+            self.when_lost()
 
 
 class OutgoingLink(FrameWriter):
@@ -212,6 +241,8 @@ class OutgoingLink(FrameWriter):
 
     ``connect_seconds`` is how long to try where nobody listens yet. ``silent_seconds`` is how long the other end may
     leave unanswered what was sent, its machine's signs of life included, before the connection counts as broken.
+    With ``context`` it speaks TLS; ``expected_name`` is then the name in the certificate that is to be there, where no
+    instance tells it.
     """
 
     def __init__(
@@ -224,10 +255,16 @@ class OutgoingLink(FrameWriter):
         connect_seconds: float = 0.0,
         silent_seconds: float | None = None,
         when_opened: Callable[[OutgoingLink], None] | None = None,
+        context: ssl.SSLContext | None = None,
+        expected_name: str = "",
     ) -> None:
         super().__init__()
         self.address = address
         self.instance = instance
+        # The name in the certificate of whoever listens there.
+        self.peer_name = ""
+        self._context = context
+        self._expected_name = expected_name
         self._hello = hello
         self._when_lost = when_lost
         self._when_refused = when_refused
@@ -235,10 +272,16 @@ class OutgoingLink(FrameWriter):
         self._silent_seconds = silent_seconds
         self._when_opened = when_opened
         self._connecting: asyncio.Task[None] | None = None
+        self._protocol: OutgoingProtocol | None = None
 
     def send(self, frame: bytes) -> None:
         self.open()
         super().send(frame)
+
+    def leads_to(self, instance: str) -> bool:
+        """Whether a life of a node can be at the other end, as far as is known."""
+        is_its_name = not self.peer_name or instance.partition("/")[0] == self.peer_name
+        return self.instance in ("", instance) and is_its_name
 
     def open(self) -> None:
         """Connect, if that has not begun."""
@@ -252,9 +295,9 @@ class OutgoingLink(FrameWriter):
             try:
                 transport = await self._try()
                 break
-            except (OSError, TimeoutError) as error:
+            except (OSError, TimeoutError, ProtocolError) as error:
                 if loop.time() >= give_up_at:
-                    log.warning("cannot connect", address=self.address, reason=str(error) or type(error).__name__)
+                    log.warning("cannot connect", address=self.address, reason=reason_of(error))
                     self._lost()
                     return
             await asyncio.sleep(RETRY_SECONDS)
@@ -271,9 +314,20 @@ class OutgoingLink(FrameWriter):
     async def _try(self) -> asyncio.Transport:
         host, port = split_address(self.address)
         async with asyncio.timeout(CONNECT_SECONDS):
-            transport, _ = await asyncio.get_running_loop().create_connection(
-                lambda: OutgoingProtocol(self._lost, partial(self._when_refused, self)), host, port
+            transport, self._protocol = await asyncio.get_running_loop().create_connection(
+                lambda: OutgoingProtocol(partial(self._when_refused, self)), host, port, ssl=self._context
             )
+        if self._context is not None:
+            identity = identity_of(transport)
+            try:
+                check_meant(identity, self.instance or self._expected_name)
+            except ProtocolError:
+                transport.abort()
+                raise
+            self.peer_name = "" if identity is None else identity.name
+        self._protocol.when_lost = self._lost
+        if transport.is_closing():
+            raise ConnectionResetError(ECONNRESET, "the other end closed the connection")
         return transport
 
     def _lost(self) -> None:
@@ -287,6 +341,16 @@ class OutgoingLink(FrameWriter):
         if self._connecting is not None and self._transport is None:
             self._connecting.cancel()
         super().close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left of the connection; one with TLS takes leave before it ends."""
+        return self._protocol is None or self._protocol.has_ended
+
+    def abort(self) -> None:
+        """End the connection without taking leave."""
+        if self._protocol is not None and self._protocol.transport is not None:
+            self._protocol.transport.abort()
 
 
 def limit_silence(transport: asyncio.Transport, seconds: float) -> None:

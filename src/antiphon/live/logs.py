@@ -45,11 +45,17 @@ def logger(name: str) -> StructuredLogger:
     return StructuredLogger(name)
 
 
+def on_one_line(value: object) -> str:
+    """A value as text; what others have sent may hold ends of lines, and must not look like lines of the log."""
+    text = str(value)
+    return text if text.isprintable() else ascii(text)
+
+
 class LineFormatter(logging.Formatter):
     """``12:00:01 warning links: cannot connect address=127.0.0.1:7400``"""
 
     def format(self, record: logging.LogRecord) -> str:
-        values = " ".join(f"{name}={value}" for name, value in getattr(record, "values", {}).items())
+        values = " ".join(f"{name}={on_one_line(value)}" for name, value in getattr(record, "values", {}).items())
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         part = record.name.removeprefix("antiphon.")
         line = f"{clock} {record.levelname.lower()} {part}: {record.getMessage()} {values}".rstrip()

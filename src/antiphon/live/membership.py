@@ -7,21 +7,38 @@ The cube's nodes admit each other (:mod:`antiphon.live.cluster`); the brokers of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from antiphon.fabrics.admission_messages import Peer
-from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message
 from antiphon.live.controls import MEMBERSHIP_CONTROLS, PROTOCOL_VERSION, Control, Expelled, Hello, Refused
-from antiphon.live.links import FrameReader, FrameWriter, OutgoingLink
+from antiphon.live.errors import DeniedError
+from antiphon.live.links import (
+    BUFFER_BYTES,
+    FIRST_BUFFER_BYTES,
+    FIRST_FRAME_BYTES_AT_MOST,
+    FrameReader,
+    FrameWriter,
+    OutgoingLink,
+    split_address,
+)
+from antiphon.live.tls import Identity, check_node, identity_of
+from antiphon.live.wire import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 
 if TYPE_CHECKING:
+    from antiphon.live.listener import Listener
     from antiphon.live.node import Node
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""
 
+UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
+"""So much waits for a client that does not read before nothing more is sent to it, or read from it."""
+
+UNREAD: Final = "what was sent is not read"
 NOT_HERE: Final = "the node that is meant does not live here any more"
 
 
@@ -41,6 +58,7 @@ class Membership:
         self.links: dict[int, OutgoingLink] = {}
         self.lost_nodes: list[int] = []
         self._incoming: set[IncomingConnection] = set()
+        self._outgoing: WeakSet[OutgoingLink] = WeakSet()
         self._is_closed = False
 
     # What the fabrics do differently.
@@ -118,6 +136,33 @@ class Membership:
         hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target)
         return self._node.codec.encode_control(hello)
 
+    def new_link(
+        self,
+        address: str,
+        instance: str,
+        when_lost: Callable[[OutgoingLink], None],
+        when_refused: Callable[[OutgoingLink, str, bool], None],
+        connect_seconds: float = 0.0,
+        silent_seconds: float | None = None,
+        when_opened: Callable[[OutgoingLink], None] | None = None,
+        expected_name: str = "",
+    ) -> OutgoingLink:
+        """A link to a life of a node, or to whoever lives there."""
+        link = OutgoingLink(
+            address,
+            instance,
+            self.hello(instance),
+            when_lost,
+            when_refused,
+            connect_seconds,
+            silent_seconds,
+            when_opened,
+            self._node.outgoing_context,
+            expected_name,
+        )
+        self._outgoing.add(link)
+        return link
+
     def tell(self, identifier: int, control: Control) -> None:
         """Send a message of hosts to a peer."""
         link = self.links.get(identifier)
@@ -130,12 +175,28 @@ class Membership:
         for connection in tuple(self._incoming):
             connection.close()
 
+    async def until_closed(self, seconds: float) -> None:
+        """Wait until nothing is left of connections that were closed; end those that take too long."""
+        until = self._node.loop.time() + seconds
+        while self._incoming or not all(link.has_ended for link in self._outgoing):
+            if self._node.loop.time() >= until:
+                for connection in self._incoming:
+                    connection.abort()
+                for link in self._outgoing:
+                    link.abort()
+                return
+            await asyncio.sleep(WRITTEN_SECONDS)
+
     def connection_opened(self, connection: IncomingConnection) -> None:
         """Somebody has connected."""
         self._incoming.add(connection)
         if self._is_closed:
             # Accepted while the node was shut: whoever waits for an answer must learn that there is nobody.
             connection.close()
+
+    def incoming(self) -> tuple[IncomingConnection, ...]:
+        """The connections that others have opened."""
+        return tuple(self._incoming)
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         """A connection that somebody opened has ended."""
@@ -145,18 +206,28 @@ class Membership:
 class IncomingConnection(FrameReader):
     """A connection that a peer or a client has opened to this node."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__()
+    def __init__(self, node: Node, listener: Listener | None = None, where_from: str = "") -> None:
+        super().__init__(FIRST_BUFFER_BYTES, FIRST_FRAME_BYTES_AT_MOST)
         self._node = node
+        self._listener = listener
+        self.where_from = where_from
         self.instance = ""
+        self.address = ""
+        # Who it is by its certificate, if it has shown one.
+        self.identity: Identity | None = None
         self._sender: int | None = None
         self._client: FrameClient | None = None
+        self.is_refused = False
+        self._held: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.identity = identity_of(transport)
         self._node.cluster.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._listener is not None:
+            self._listener.ended(self)
         self._node.cluster.connection_ended(self)
         if self._client is not None:
             self._client.ended()
@@ -206,14 +277,55 @@ class IncomingConnection(FrameReader):
             raise ProtocolError(NOT_HERE)
         if self.instance or not hello.instance:
             raise ProtocolError("a connection begins with one Hello that names its sender")
-        self.instance = hello.instance
+        if hello.address and self._node.outgoing_context is not None:
+            check_node(self.identity, hello.instance, host_of(hello.address))
+        self.instance, self.address = hello.instance, hello.address
         if hello.address:
+            if len(self._node.cluster.incoming()) > self._node.settings.maximum_connections():
+                raise ProtocolError("this node has as many connections as it may; connect to another one")
+            self._trust(FRAME_BYTES_AT_MOST)
             self._node.cluster.greeted(self, hello)
             return
         assert self.transport is not None, "there is a connection when a frame arrives"
         writer = FrameWriter()
         writer.attach(self.transport)
-        self._client = self._node.client_connected(writer, hello.instance)
+        self.transport.set_write_buffer_limits(UNWRITTEN_BYTES_AT_MOST)
+        self._client = self._node.client_connected(writer, hello, self.identity, self)
+        self._trust(CLIENT_FRAME_BYTES_AT_MOST)
+
+    def _trust(self, frame_bytes_at_most: int) -> None:
+        """It has said who it is: from now on it may send as much as others."""
+        self.buffer_bytes = BUFFER_BYTES
+        self.frame_bytes_at_most = frame_bytes_at_most
+        if self._listener is not None:
+            self._listener.greeted(self)
+
+    def hold(self, reason: str) -> None:
+        """Read nothing more from the other end for a while, for this reason among others."""
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._held.add(reason)
+
+    def release(self, reason: str) -> None:
+        """The reason is gone."""
+        self._held.discard(reason)
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        # Whoever does not read answers is not to ask for more of them.
+        if self._client is not None:
+            self._client.writing_paused()
+            self.hold(UNREAD)
+
+    def resume_writing(self) -> None:
+        if self._client is not None:
+            self._client.writing_resumed()
+            self.release(UNREAD)
+
+    def buffer_changed(self, size: int) -> None:
+        if self._listener is not None:
+            self._listener.buffer_changed(self, size)
 
     def broken(self, error: Exception) -> None:
         """The process may be in no defined state any more: better no node than a wrong one."""
@@ -221,8 +333,16 @@ class IncomingConnection(FrameReader):
 
     def refuse(self, error: Exception) -> None:
         """Tell the other end why, and close."""
-        self._say_last(Refused(str(error)[:1000]))
-        super().refuse(error)
+        if self.is_refused:
+            return
+        self.is_refused = True
+        self._say_last(Refused(str(error)[:1000], isinstance(error, DeniedError)))
+        if self._listener is None:
+            super().refuse(error)
+            return
+        self._listener.note_refusal(self.where_from, error)
+        self._filled = 0
+        self.close()
 
     def expel(self, reason: str) -> None:
         """Tell the other end that it counts as failed, and do not listen to it any more."""
@@ -241,6 +361,19 @@ class IncomingConnection(FrameReader):
         if self.transport is not None:
             self.transport.close()
 
+    def abort(self) -> None:
+        """End without taking leave."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def host_of(address: str) -> str:
+    """The host of an address that somebody else has written."""
+    try:
+        return split_address(address)[0]
+    except UsageError as error:
+        raise ProtocolError(f"the other end says that it lives at {address!r}, which is no address") from error
+
 
 class FrameClient:
     """A client at the other end of an incoming connection."""
@@ -251,4 +384,16 @@ class FrameClient:
 
     def ended(self) -> None:
         """The client is gone."""
+        raise NotImplementedError
+
+    def rights_changed(self) -> None:
+        """The rights of clients are others now."""
+        raise NotImplementedError
+
+    def writing_paused(self) -> None:
+        """The client does not read what it is sent."""
+        raise NotImplementedError
+
+    def writing_resumed(self) -> None:
+        """It has read it."""
         raise NotImplementedError

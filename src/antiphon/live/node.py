@@ -24,28 +24,62 @@ from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Publishes, PublishesHeard, RecentIs, SeenIs
+from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Hello, Publishes, PublishesHeard, RecentIs, SeenIs
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError, NoMajorityError
 from antiphon.live.fabrics import new_membership, new_process
 from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
+from antiphon.live.listener import Listener
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
 from antiphon.live.outbox import NO_KEYS_HERE, Outbox, check_order, set_if_waiting
+from antiphon.live.outlook import Early, early_of
+from antiphon.live.rights import Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.status import StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Resumption, Start, Subscription
+from antiphon.live.subscription import (
+    DEFAULT_LIMIT,
+    Callback,
+    EmptySubscription,
+    Resumption,
+    Start,
+    Subscription,
+    WhenMissed,
+)
 from antiphon.live.tasks import Tasks
+from antiphon.live.tls import NODE, Identity, instance_of, own_identity
 from antiphon.live.topics import LiveTopic
 
 TRIM_SECONDS: Final = 30.0
+FAREWELL_SECONDS: Final = 1.0
+"""How long connections with TLS may take to end in an orderly way."""
+
+RIGHTS_SECONDS: Final = 1.0
+"""How often a node looks whether the file of rights has changed."""
 
 log = logger("node")
+
+
+def node_name(settings: Settings) -> str:
+    """The name in the certificate of a node."""
+    assert settings.tls_certificate is not None, "only nodes with TLS are asked"
+    identity = own_identity(settings.tls_certificate)
+    if identity.role != NODE:
+        raise UsageError(f"{settings.tls_certificate} is for a {identity.role}; a node needs one of a node")
+    return identity.name
+
+
+def check_foreign_name(name: str, sender: int) -> None:
+    """Refuse names that no application could have given."""
+    try:
+        checked_name(name)
+    except UsageError as error:
+        raise ProtocolError(f"node {sender} names a topic that cannot be: {error}") from error
 
 
 class Node(NodeCore):
@@ -53,7 +87,13 @@ class Node(NodeCore):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.instance = secrets.token_hex(8)
+        self.tls = settings.tls()
+        # With a certificate, nobody else can say to be this node.
+        life = secrets.token_hex(8)
+        self.instance = life if self.tls is None else instance_of(node_name(settings), life)
+        self.outgoing_context = None if self.tls is None else self.tls.client_context()
+        self.rights = Rights(settings.rights)
+        self._looking: asyncio.TimerHandle | None = None
         self.address = ""
         self.catalogue = Catalogue(self)
         self.sessions = Sessions(self)
@@ -61,7 +101,7 @@ class Node(NodeCore):
         self.started_at = time.monotonic()
         self.failure: BaseException | None = None
         self.environment: LiveEnvironment | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._status: StatusServer | None = None
         self._accepted: asyncio.Future[None] = self.loop.create_future()
         self._accepted.set_result(None)
@@ -90,12 +130,14 @@ class Node(NodeCore):
                 # Columns and their libraries take time and memory that a node without a trace has no use for.
                 from antiphon.live.tracing import LiveTrace
 
-                self._trace = LiveTrace(settings.trace)
+                self._trace = LiveTrace(settings.trace, settings.fabric)
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
             for pattern in settings.keep:
                 await self._begin(EmptySubscription(self, pattern)).ready()
+            if settings.rights is not None:
+                self._look_at_rights()
             if settings.metrics is not None:
                 self._status = await StatusServer(self).start(settings.metrics)
         except BaseException:
@@ -105,14 +147,9 @@ class Node(NodeCore):
         return self
 
     async def _listen(self) -> None:
-        host, port = split_address(self.settings.listen)
-        try:
-            self._server = await self.loop.create_server(lambda: IncomingConnection(self), host, port)
-        except OSError as error:
-            raise UsageError(
-                f"cannot listen at {self.settings.listen}: {error.strerror or error}; choose another address"
-            ) from error
-        port = self._server.sockets[0].getsockname()[1]
+        host, _ = split_address(self.settings.listen)
+        self._server = Listener(self, None if self.tls is None else self.tls.server_context())
+        port = await self._server.open(self.settings.listen)
         self.address = self.settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
     async def close(self) -> None:
@@ -152,6 +189,11 @@ class Node(NodeCore):
         """Where metrics are served; empty if they are not."""
         return "" if self._status is None else self._status.address
 
+    @property
+    def refused_connections(self) -> int:
+        """How many who connected have been cut off."""
+        return 0 if self._server is None else self._server.refused_connections
+
     async def _leave(self) -> None:
         """Let clients go, send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
         process = self.process
@@ -178,8 +220,9 @@ class Node(NodeCore):
     async def _shut(self) -> None:
         """Close everything, in an order in which nothing that is closed is used."""
         self._tell_the_end(self.failure or ClosedError("the node has been closed"))
-        if self._trimming is not None:
-            self._trimming.cancel()
+        for timer in (self._trimming, self._looking):
+            if timer is not None:
+                timer.cancel()
         if self._status is not None:
             await self._status.close()
         if self._server is not None:
@@ -188,6 +231,8 @@ class Node(NodeCore):
             self.environment.cancel_all_timers()
         if hasattr(self, "cluster"):
             self.cluster.close()
+            if self.tls is not None:
+                await self.cluster.until_closed(FAREWELL_SECONDS)
         if self._trace is not None:
             self._trace.close()
         try:
@@ -305,21 +350,32 @@ class Node(NodeCore):
         callback: Callback | None = None,
         policy: str = "block",
         limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
         resumption: Resumption | None = None,
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
 
         Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come. A ``resumption`` is for clients that come from
-        another node.
+        returns when whatever is published from then on will come. Where messages are missing because nobody has kept
+        them, ``when_missed`` is called with the name of the topic, or, without it, iterating raises
+        :class:`MissedMessagesError`, once. A ``resumption`` is for clients that come from another node.
         """
         if self._closing is not None:
             raise self.failure or ClosedError("the node has been closed; start another one")
-        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit)
+        subscription = Subscription(self, checked_pattern(topic), start, callback, policy, limit, when_missed)
         subscription.resumption = resumption
         if subscription.start != "latest" and self.store is None:
             raise UsageError("this node keeps no log to start from; start it with a data directory (data=..., --data)")
         return self._begin(subscription)
+
+    def outlook(self, topic: str) -> list[Early]:
+        """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
+
+        Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something
+        early takes it back, or lives with it, if something else comes before it. Only in gossip there is such.
+        """
+        found = self.topics.get(checked_name(topic))
+        return [] if found is None else early_of(self.process, found)
 
     def _begin(self, subscription: Subscription) -> Subscription:
         topics = self.catalogue.add(subscription)
@@ -502,15 +558,24 @@ class Node(NodeCore):
             self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())
             self.commit.soon()
 
-    def client_connected(self, writer: FrameWriter, instance: str) -> FrameClient:
+    def client_connected(
+        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+    ) -> FrameClient:
         """A client has opened a connection."""
         if self._closing is not None:
             raise ProtocolError("this node is about to go; connect to another one")
-        return ClientSession(self, writer, client_number(instance))
+        if len(self.clients) >= self.settings.maximum_clients:
+            raise ProtocolError(f"this node has {len(self.clients)} clients, as many as it may; connect to another one")
+        holder = self.rights.holder(identity, hello.token, self.tls is not None)
+        # Nobody hands in batches under the number of another client.
+        instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
+        return ClientSession(self, writer, client_number(instance), holder, connection)
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
         if isinstance(message, Publishes):
+            for name in message.topics:
+                check_foreign_name(name, sender)
             self.catalogue.peer_publishes(sender, message)
         elif isinstance(message, PublishesHeard):
             self.catalogue.heard(sender, message.topic)
@@ -520,6 +585,21 @@ class Node(NodeCore):
             self.sessions.told(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
+
+    def _look_at_rights(self) -> None:
+        """See from time to time whether the rights have changed."""
+        if self.rights.look():
+            self._rights_changed()
+        self._looking = self.loop.call_later(RIGHTS_SECONDS, self._look_at_rights)
+
+    def read_rights_again(self) -> None:
+        """Somebody says that the rights have changed."""
+        if self.rights.read_again():
+            self._rights_changed()
+
+    def _rights_changed(self) -> None:
+        for client in tuple(self.clients):
+            client.rights_changed()
 
     def _trim(self) -> None:
         """Remove from the log what is not to be kept; from time to time."""

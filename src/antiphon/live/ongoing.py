@@ -11,7 +11,6 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from antiphon.kernel.errors import PeerError
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     Begins,
@@ -25,7 +24,8 @@ from antiphon.live.client_messages import (
     Unsubscribe,
 )
 from antiphon.live.clocks import monotonic_us
-from antiphon.live.gateway import AHEAD
+from antiphon.live.errors import error_from
+from antiphon.live.gateway import AHEAD, AHEAD_BYTES
 from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import set_if_waiting
 from antiphon.live.seen import SeenOfAll
@@ -46,6 +46,7 @@ class Ongoing:
         self.ready = ready
         self.ready_at_us: int | None = None
         self.untold = 0
+        self.untold_bytes = 0
         self.topics: dict[str, LiveTopic] = {}
         self.seen: dict[str, SeenOfAll] = {}
 
@@ -109,7 +110,7 @@ class OngoingSubscriptions:
     def connection_lost(self) -> None:
         """Nothing that was said about what was taken counts any more."""
         for ongoing in self._by_number.values():
-            ongoing.untold = 0
+            ongoing.untold = ongoing.untold_bytes = 0
 
     def resume(self) -> None:
         """There is another node: go on there."""
@@ -171,7 +172,7 @@ class OngoingSubscriptions:
             ongoing.seen[message.topic].merge(message.seen)
         else:
             self._forget(ongoing)
-            error = PeerError(message.error or "the node has ended the subscription")
+            error = error_from(message.error or "the node has ended the subscription", message.is_denied)
             ongoing.subscription.dropped = message.dropped
             self._fail(ongoing, error)
 
@@ -235,7 +236,9 @@ class OngoingSubscriptions:
     def _count_taken(self, ongoing: Ongoing, batch: Batch, from_offset: int) -> None:
         """Tell the node, now and then."""
         ongoing.untold += batch.end_offset - max(batch.first_offset, from_offset)
-        if self._client.is_up and (ongoing.untold >= AHEAD // 4 or ongoing.subscription.queued == 0):
+        ongoing.untold_bytes += len(batch.payload)
+        is_much = ongoing.untold >= AHEAD // 4 or ongoing.untold_bytes >= AHEAD_BYTES // 4
+        if self._client.is_up and (is_much or ongoing.subscription.queued == 0):
             self._client.send(Taken(ongoing.number, ongoing.untold))
             self._client.settle()
-            ongoing.untold = 0
+            ongoing.untold = ongoing.untold_bytes = 0

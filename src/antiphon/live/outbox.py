@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.columns import NEVER, NO_AUTHOR, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 from antiphon.live.names import key_number
@@ -38,8 +39,14 @@ TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
 ORDERS: Final = ("none", "fifo", "causal")
-TREE_ORDERS: Final = ("none", "fifo", "causal", "total")
-"""What messages can be ordered by on the cube, and on a tree of brokers."""
+ORDERS_OF: Final[dict[str, tuple[str, ...]]] = {"cube": ORDER_NAMES, "tree": ORDER_NAMES, "gossip": ORDER_NAMES}
+"""What messages can be ordered by, by fabric; where nothing is known, by the first ones."""
+
+KEYS_TOGETHER: Final = 64
+"""How many keys a batch may be about whose messages have different ones."""
+
+NO_KEY: Final = (0,)
+"""What names no key is about this one."""
 
 KEYS_AT_MOST: Final = 1024
 """How many keys one message may be about."""
@@ -240,6 +247,16 @@ class Outbox:
         self.about = about
         self.names = names
 
+    def widen(self, about: tuple[int, ...]) -> None:
+        """What follows is about other keys, and may be in the same batch: that is then about all of them."""
+        if len(self._values) > 0:
+            together = tuple(sorted({*(self.about or NO_KEY), *(about or NO_KEY)}))
+            if len(together) > KEYS_TOGETHER:
+                self.change(self.order, about, ())
+                return
+            about = together
+        self.about = about
+
     def _a_turn(self) -> Any:
         future = self._loop.create_future()
         self._loop.call_soon(set_if_waiting, future)
@@ -335,6 +352,8 @@ class Publisher:
         self.with_receipts: bool = False
         # What messages can be ordered by; where there is total order, they can also be about keys.
         self.orders: tuple[str, ...] = ORDERS
+        # Whether messages about different keys may be in one batch, unless it is total. It then waits for all of them.
+        self.mixes_keys: bool = False
 
     def open_outbox(self, topic: str) -> Outbox:
         """Called for the first message on a topic."""
@@ -356,7 +375,7 @@ class Publisher:
     ) -> Any:
         """Publish a message. Await the answer: it is done when the message is accepted.
 
-        On a tree of brokers the message is about its ``key``, or about several ``keys``; subscribers see them.
+        On a cube or a tree the message is about its ``key``, or about several ``keys``; subscribers see them.
         ``order="total"`` puts it into one order with all others about the same keys.
 
         The message has been taken when the call returns; several can be in flight. Whoever does not await is not
@@ -389,13 +408,17 @@ class Publisher:
             return
         names = names_of_keys(keys)
         about = numbers_of_keys(key, names)
-        if about != outbox.about or names != outbox.names:
+        if about == outbox.about and names == outbox.names:
+            return
+        if self.mixes_keys and outbox.order != "total" and len(names) == 0 and len(outbox.names) == 0:
+            outbox.widen(about)
+        else:
             outbox.change(outbox.order, about, names)
 
 
 NO_KEYS_HERE: Final = (
-    "the nodes of a cube do not know what messages are about; leave out keys, or run a tree of brokers "
-    "(antiphon up --fabric tree)"
+    "in gossip nodes do not know what messages are about; leave out keys, or run a cube or a tree of brokers "
+    "(antiphon up --fabric cube, or tree)"
 )
 
 
@@ -403,8 +426,8 @@ def check_order(order: str, orders: tuple[str, ...]) -> None:
     """Refuse an order that is not to be had."""
     if order == "total" and order not in orders:
         raise UsageError(
-            "there is no total order on a cube or in gossip; run a tree of brokers (antiphon up --fabric tree), or "
-            f"choose {', '.join(orders)}"
+            "there is no total order in gossip; run a cube or a tree of brokers (antiphon up --fabric cube, or tree), "
+            f"or choose {', '.join(orders)}"
         )
     if order not in orders:
         raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.kernel.errors import ProtocolError
 from antiphon.live.controls import Appointment, PlaceGiven
 
 PART: Final = 256
@@ -85,6 +86,15 @@ class Roster:
             if peer.identifier is not None and peer.identifier not in self._book:
                 self._book[peer.identifier] = peer
                 self._identifiers[peer.instance] = peer.identifier
+
+    def check_claim(self, speaker: str, peers: Iterable[Peer]) -> None:
+        """Refuse a speaker that takes the identifier of another, or a second one."""
+        for peer in peers:
+            if peer.instance == speaker and peer.identifier is not None:
+                holder = self._book.get(peer.identifier)
+                known = self._identifiers.get(speaker, peer.identifier)
+                if (holder is not None and holder.instance != speaker) or known != peer.identifier:
+                    raise ProtocolError(f"{speaker!r} claims the identifier {peer.identifier}, which is not its own")
 
     def peer(self, identifier: int) -> Peer | None:
         """Who has an identifier, if this node has heard of it."""

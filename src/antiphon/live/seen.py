@@ -7,11 +7,13 @@ safe, so the same batch may be published by two nodes; author and number stay th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final
 
-GAPS_AT_MOST: Final = 64
+GAPS_AT_MOST: Final = 2048
 """Of one author. There is one where a batch was lost with its node, or has been overtaken by others without order. When
-there are more, the oldest is closed: what would have filled it counts as having come."""
+there are more, the oldest is closed: what would have filled it counts as having come, and is lost if it comes. So there
+is room for several times what a client may have under way (``KEPT_AT_MOST``), or the ``window`` of a node."""
 
 AUTHORS_AT_MOST: Final = 8192
 """When more authors are known, the one that was silent longest is forgotten: a repetition of its batches would not be
@@ -24,12 +26,14 @@ Ranges = list[int]
 class Seen:
     """The numbers of one author that have come: all up to the highest, except for some gaps."""
 
-    __slots__ = ("_gaps", "highest")
+    __slots__ = ("_gaps", "_ranges", "highest")
 
     def __init__(self, ranges: Ranges | None = None) -> None:
         ranges = ranges or [0]
         self.highest = ranges[0]
         self._gaps = list(zip(ranges[1::2], ranges[2::2], strict=False))
+        # As they were sent last: whoever subscribes is told of all authors, of which few have come since.
+        self._ranges: Ranges | None = None
 
     def has(self, number: int) -> bool:
         """Whether a number has come."""
@@ -37,6 +41,7 @@ class Seen:
 
     def add(self, number: int) -> bool:
         """A number comes; whether it is new."""
+        self._ranges = None
         if number == self.highest + 1:
             self.highest = number
             return True
@@ -56,6 +61,7 @@ class Seen:
 
     def merge(self, ranges: Ranges) -> None:
         """Add all that somebody else has seen."""
+        self._ranges = None
         other = Seen(ranges)
         highest = max(self.highest, other.highest)
         self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
@@ -65,16 +71,19 @@ class Seen:
         return self._gaps if self.highest == highest else [*self._gaps, (self.highest + 1, highest)]
 
     def _gap_with(self, number: int) -> int | None:
-        # What is late is mostly not very late.
-        for place in range(len(self._gaps) - 1, -1, -1):
-            first, last = self._gaps[place]
-            if first <= number <= last:
-                return place
-        return None
+        place = bisect_right(self._gaps, number, key=first_of) - 1
+        return place if place >= 0 and number <= self._gaps[place][1] else None
 
     def ranges(self) -> Ranges:
         """The same, to be sent."""
-        return [self.highest, *(bound for gap in self._gaps for bound in gap)]
+        if self._ranges is None:
+            self._ranges = [self.highest, *(bound for gap in self._gaps for bound in gap)]
+        return self._ranges
+
+
+def first_of(gap: tuple[int, int]) -> int:
+    """Where a gap begins."""
+    return gap[0]
 
 
 def overlaps(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:

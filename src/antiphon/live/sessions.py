@@ -21,11 +21,12 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.errors import PeerError, ProtocolError
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import Columns
+from antiphon.live.columns import Columns, check_payload
 from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
 from antiphon.live.outbox import Segment
 from antiphon.live.questions import Questions
@@ -52,6 +53,14 @@ SLACK_US: Final = 100_000
 KEY_BITS: Final = 62
 
 
+def check_batches(sender: int, message: RecentIs) -> None:
+    """Refuse batches of another node that clients could not be shown."""
+    for _, _, order, payload in message.batches:
+        if order not in ORDER_NAMES:
+            raise ProtocolError(f"node {sender} sent a batch with the order {order!r}, which there is not")
+        check_payload(payload)
+
+
 class Sessions:
     """The clients of one node."""
 
@@ -63,6 +72,8 @@ class Sessions:
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
         self._questions = Questions(node)
+        # On a cube a barrier would wait for ever for a node that has crashed.
+        self._has_barriers = node.settings.fabric == "tree"
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -137,7 +148,7 @@ class Sessions:
             node.open_outbox(message.topic)
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
-        if "total" in node.orders:
+        if self._has_barriers:
             await self._barrier(topic)
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
@@ -169,7 +180,7 @@ class Sessions:
         Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
         """
         seen = resumption.seen_on(topic.name)
-        if "total" not in self._node.orders or not topic.recent.may_lack(seen, resumption.since_us):
+        if not self._has_barriers or not topic.recent.may_lack(seen, resumption.since_us):
             return
         await self._barrier(topic)
         age_us = monotonic_us() - resumption.since_us
@@ -215,6 +226,8 @@ class Sessions:
 
     def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
         """Another node asks or answers."""
+        if isinstance(message, RecentIs):
+            check_batches(sender, message)
         if isinstance(message, (SeenIs, RecentIs)):
             self._questions.answered(sender, message.number, message)
         elif isinstance(message, AskRecent):

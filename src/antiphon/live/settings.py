@@ -12,13 +12,18 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
 from antiphon.live.names import checked_pattern
-from antiphon.live.outbox import ORDERS, TREE_ORDERS, check_order
+from antiphon.live.outbox import ORDERS_OF, check_order
 from antiphon.live.tables import read_table
+from antiphon.live.tls import HOW_TO_MAKE, Tls, is_loopback
 from antiphon.live.tree_table import TreeTable, read_tree
 
 FABRICS: Final = ("cube", "tree", "gossip")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
+POSITIVE: Final = (
+    "window", "maximum_nodes", "maximum_clients", "maximum_topics", "client_topics", "join_seconds", "leave_seconds",
+    "lost_seconds", "handshake_seconds",
+)  # fmt: skip
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +83,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks."""
 
     maximum_nodes: int = 1024
+    maximum_clients: int = 1024
+    maximum_topics: int = 65_536
+    """Clients beyond these numbers, or that use new topics beyond them, are refused."""
+
+    client_topics: int = 1024
+    """On how many topics one client may publish over one connection, and how many subscriptions it may have."""
+
     join_seconds: float = 15.0
     """How long to look for a place in the cluster before giving up."""
 
@@ -94,6 +106,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     trace: str | None = None
     """A file (``.parquet`` or ``.arrow``) for the trace of what this node delivered."""
 
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_authority: str | None = None
+    """PEM files: this node's certificate, its key, and the authority that signed those of the others. With them all
+    connections are encrypted, and nodes have to show certificates."""
+
+    rights: str | None = None
+    """A TOML file that says what each client may do, and the hashes of their tokens; without it, everything."""
+
+    handshake_seconds: float = 5.0
+    """How long whoever connects may take to say who it is."""
+
+    insecure: bool = False
+    """Whether to listen without TLS where other machines can connect: whoever can, may do everything."""
+
     def checked(self) -> Settings:
         """The same with defaults filled in; an error names the setting that cannot be."""
         for address in (self.listen, self.advertise, self.metrics, *self.join):
@@ -104,17 +131,51 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         choose("fabric", self.fabric, FABRICS)
         tree = self._checked_tree()
         gossip = self._checked_gossip()
-        check_order(self.order, ORDERS if tree is None else TREE_ORDERS)
+        check_order(self.order, ORDERS_OF[self.fabric])
         durability = self.durability or ("disk" if self.data is not None else "memory")
         choose("durability", durability, DURABILITIES)
         if durability == "disk" and self.data is None:
             raise UsageError("durability 'disk' needs a place: give a data directory (data=..., --data)")
-        for name in ("window", "maximum_nodes", "join_seconds", "leave_seconds", "lost_seconds"):
+        for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        self.tls()
+        self._check_exposure()
         if not 0 <= self.gather_seconds <= GATHER_SECONDS_AT_MOST:
             raise UsageError(f"gather_seconds is from 0 to {GATHER_SECONDS_AT_MOST}, not {self.gather_seconds}")
         return msgspec.structs.replace(self, durability=durability, tree=tree, gossip=gossip)
+
+    def tls(self) -> Tls | None:
+        """The files for TLS; None without it."""
+        given = (self.tls_certificate, self.tls_key, self.tls_authority)
+        if self.tls_authority is None or self.tls_certificate is None or self.tls_key is None:
+            if any(given):
+                raise UsageError(
+                    f"tls_certificate, tls_key and tls_authority go together: give all three; {HOW_TO_MAKE}"
+                )
+            return None
+        return Tls(authority=self.tls_authority, certificate=self.tls_certificate, key=self.tls_key)
+
+    def maximum_connections(self) -> int:
+        """How many connections a node may have: of clients, and two of each node, while one replaces another."""
+        return self.maximum_clients + 2 * self.maximum_nodes
+
+    def _check_exposure(self) -> None:
+        """Refuse to let other machines in without TLS."""
+        if self.insecure or self.tls() is not None:
+            return
+        if self.rights is not None:
+            raise UsageError(
+                f"rights mean nothing without TLS, as anybody can say to be a node: give tls_certificate, tls_key and "
+                f"tls_authority ({HOW_TO_MAKE}), or say insecure if that does not matter"
+            )
+        for name, address in (("listen", self.listen), ("metrics", self.metrics)):
+            if address is not None and not is_loopback(split_address(address)[0]):
+                raise UsageError(
+                    f"{name} is {address}, where other machines can connect, and there is no TLS: give "
+                    f"tls_certificate, tls_key and tls_authority ({HOW_TO_MAKE}), or say insecure (--insecure) if "
+                    "whoever can connect may do everything"
+                )
 
     def _checked_tree(self) -> TreeTable | None:
         if self.fabric != "tree":

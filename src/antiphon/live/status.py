@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
 from antiphon.live.subscription import EmptySubscription, Subscription
+from antiphon.live.tls import is_loopback
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.quantities import quantity
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES_AT_MOST: Final = 8192
 REQUEST_SECONDS: Final = 5.0
+READERS_AT_MOST: Final = 64
+"""So many may ask at a time."""
 
 
 def status_of(node: Node) -> dict[str, Any]:
@@ -35,13 +38,11 @@ def status_of(node: Node) -> dict[str, Any]:
     process = node.process
     links = node.cluster.links.values()
     return {
-        "node": node.identifier,
-        "address": node.address,
+        **whereabouts_of(node),
         "uptime_seconds": time.monotonic() - node.started_at,
         "durability": node.settings.durability,
-        "fabric": node.settings.fabric,
-        "peers": [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()],
         "clients": len(node.clients),
+        "refused_connections": node.refused_connections,
         "resumed_clients": node.sessions.resumed,
         "troubles": troubles_of(node),
         "bytes_sent": sum(link.bytes_sent for link in links),
@@ -56,6 +57,12 @@ def status_of(node: Node) -> dict[str, Any]:
         },
         **node.cluster.figures(),
     }
+
+
+def whereabouts_of(node: Node) -> dict[str, Any]:
+    """What every client has to know to go on when the node goes."""
+    peers = [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()]
+    return {"node": node.identifier, "address": node.address, "fabric": node.settings.fabric, "peers": peers}
 
 
 def topic_status(topic: LiveTopic) -> dict[str, Any]:
@@ -86,6 +93,8 @@ def troubles_of(node: Node) -> list[str]:
         troubles.append(f"stopped: {node.failure}")
     if node.commit is not None and node.commit.trouble:
         troubles.append(f"disk: {node.commit.trouble}")
+    if node.rights.trouble:
+        troubles.append(f"rights: {node.rights.trouble}")
     if node.cluster.lost_nodes and not node.cluster.survives_crashes:
         troubles.append(f"lost nodes: {', '.join(map(str, node.cluster.lost_nodes))}")
     return troubles
@@ -94,6 +103,7 @@ def troubles_of(node: Node) -> list[str]:
 NODE_METRICS: Final = {
     "peers": GaugeMetricFamily,
     "clients": GaugeMetricFamily,
+    "refused_connections": CounterMetricFamily,
     "resumed_clients": CounterMetricFamily,
     "bytes_sent": CounterMetricFamily,
     "frames_sent": CounterMetricFamily,
@@ -149,13 +159,16 @@ class StatusServer:
         self._registry = CollectorRegistry()
         self._registry.register(NodeCollector(node))
         self._server: asyncio.Server | None = None
+        self._readers = 0
         self.address = ""
 
     async def start(self, address: str) -> StatusServer:
-        """Listen."""
+        """Listen; where other machines can connect, with TLS, if there is any, and for holders of certificates only."""
         host, port = split_address(address)
+        tls = None if is_loopback(host) else self._node.tls
+        context = None if tls is None else tls.server_context(requires_certificate=True)
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST)
+            self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST, ssl=context)
         except OSError as error:
             raise UsageError(
                 f"cannot listen for metrics at {address}: {error.strerror or error}; choose another address"
@@ -169,6 +182,10 @@ class StatusServer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._readers >= READERS_AT_MOST:
+            writer.close()
+            return
+        self._readers += 1
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
@@ -181,6 +198,7 @@ class StatusServer:
             # Whoever asks in another way than HTTP gets no answer.
             pass
         finally:
+            self._readers -= 1
             writer.close()
 
     def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:

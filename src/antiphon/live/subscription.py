@@ -31,6 +31,9 @@ from antiphon.live.topics import LiveTopic
 
 POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
 DEFAULT_LIMIT: Final = 65_536
+QUEUE_BYTES_AT_MOST: Final = 64 << 20
+"""How many bytes may wait in one subscription, however many messages they are."""
+
 REPLAY_BYTES: Final = 1 << 20
 """How much of a log is read at a time."""
 
@@ -144,6 +147,7 @@ class Subscription:
         self.marks_beginnings = False
         self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
         self._queued = 0
+        self._queued_bytes = 0
         self._current: Iterator[Message] = iter(())
         self._from_offset: dict[LiveTopic, int] = {}
         self._waiter: asyncio.Future[None] | None = None
@@ -214,10 +218,13 @@ class Subscription:
         if self._has_ended:
             return
         self._is_closed = True
-        self._queue.clear()
-        self._queued = 0
+        self._clear()
         self._end()
         self._wake()
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._queued = self._queued_bytes = 0
 
     def _end(self) -> None:
         """Nothing more is wanted of the host; what has come may still be taken."""
@@ -284,14 +291,33 @@ class Subscription:
         if self._callback is not None:
             self._call(topic, batch)
             return
-        if self._queued + batch.count > self.limit and self._queue and not self._make_room(topic, batch):
+        if not self._has_room_for(batch) and self._queue and not self._make_room(topic, batch):
             return
-        self._queue.append((topic, batch))
-        self._queued += batch.count
-        if self._queued >= self.limit and self.policy == "block" and not self._host.has_log:
+        self._add(topic, batch)
+        is_full = self._queued >= self.limit or self._queued_bytes >= QUEUE_BYTES_AT_MOST
+        if is_full and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
         if self._waiter is not None:
             self._wake()
+
+    def _has_room_for(self, batch: Batch) -> bool:
+        is_short = self._queued_bytes + len(batch.payload) <= QUEUE_BYTES_AT_MOST
+        return is_short and self._queued + batch.count <= self.limit
+
+    def _is_half_empty(self) -> bool:
+        return self._queued * 2 <= self.limit and self._queued_bytes * 2 <= QUEUE_BYTES_AT_MOST
+
+    def _add(self, topic: LiveTopic, batch: Batch) -> None:
+        self._queue.append((topic, batch))
+        self._queued += batch.count
+        self._queued_bytes += len(batch.payload)
+
+    def _remove(self) -> tuple[LiveTopic, Batch | Mark]:
+        topic, batch = self._queue.popleft()
+        if isinstance(batch, Batch):
+            self._queued -= batch.count
+            self._queued_bytes -= len(batch.payload)
+        return topic, batch
 
     def miss(self, topic: LiveTopic) -> None:
         """Here messages may be missing."""
@@ -310,6 +336,13 @@ class Subscription:
         self._is_closed = True
         self._wake()
 
+    def revoke(self, error: BaseException) -> None:
+        """End with an error at once: nothing more is shown, not even what has come."""
+        self._clear()
+        self.fail(error)
+        if not self._has_ended:
+            self._end()
+
     def _make_room(self, topic: LiveTopic, batch: Batch) -> bool:
         """The queue is full: do what the policy says; whether the batch is to be taken."""
         if self.policy == "block":
@@ -323,10 +356,9 @@ class Subscription:
             self.dropped += batch.count
             return False
         if self.policy == "drop_oldest":
-            while self._queue and self._queued + batch.count > self.limit:
-                _, oldest = self._queue.popleft()
+            while self._queue and not self._has_room_for(batch):
+                _, oldest = self._remove()
                 if isinstance(oldest, Batch):
-                    self._queued -= oldest.count
                     self.dropped += oldest.count
             return True
         error = SlowConsumerError(
@@ -380,12 +412,11 @@ class Subscription:
                 return None
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        topic, batch = self._queue.popleft()
+        topic, batch = self._remove()
         if not isinstance(batch, Batch):
             return topic, batch
-        self._queued -= batch.count
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
-        if self._queued * 2 <= self.limit:
+        if self._is_half_empty():
             for held in self._topics:
                 if held.is_behind:
                     self._host.release_credit(held, self)
@@ -410,7 +441,7 @@ class Subscription:
         """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
         try:
             while offset < topic.visible_offset:
-                while self._queued * 2 > self.limit:
+                while not self._is_half_empty():
                     # Several topics may wait for the same room.
                     if self._room is None or self._room.done():
                         self._room = asyncio.get_running_loop().create_future()
@@ -419,8 +450,7 @@ class Subscription:
                     if self._callback is not None:
                         self._call(topic, batch)
                     else:
-                        self._queue.append((topic, batch))
-                        self._queued += batch.count
+                        self._add(topic, batch)
                     offset = batch.end_offset
                 self._wake()
                 await asyncio.sleep(0)
@@ -442,6 +472,9 @@ class Subscription:
 
 class EmptySubscription(Subscription):
     """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
 
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         pass

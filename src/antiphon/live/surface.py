@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
+from antiphon.kernel.errors import UsageError
 from antiphon.live.client import RECONNECT_SECONDS, Client
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings, settings_from
+from antiphon.live.tls import Tls
 
 Result = TypeVar("Result")
 
@@ -66,16 +70,22 @@ def connect(
     order: str = "causal",
     reconnect_seconds: float = RECONNECT_SECONDS,
     on_reconnect: Callable[[str], None] | None = None,
+    tls: Tls | Mapping[str, str] | None = None,
+    token: str = "",
 ) -> Starting[Client]:
     """Connect to a node: ``async with antiphon.connect("127.0.0.1:7400") as client``.
 
     Several addresses, as a list or with commas, are tried in this order. When its node goes the client looks for
     another one for ``reconnect_seconds``, among these and all of which its nodes have told it, and goes on there;
     ``on_reconnect`` is then called with the address. With 0 it does not look.
+
+    ``tls`` are the files for nodes that want TLS, ``{"authority": "authority.pem"}``, with ``certificate`` and ``key``
+    if the client has any; ``token`` says who it is, if the node has given out tokens.
     """
+    files = tls if tls is None or isinstance(tls, Tls) else tls_from(tls)
 
     async def begin() -> Client:
-        client = Client(addresses, cluster, order, reconnect_seconds, on_reconnect)
+        client = Client(addresses, cluster, order, reconnect_seconds, on_reconnect, files, token)
         try:
             return await client.start()
         except BaseException:
@@ -83,6 +93,14 @@ def connect(
             raise
 
     return Starting(begin())
+
+
+def tls_from(values: Mapping[str, str]) -> Tls:
+    """Files for TLS from names and values."""
+    try:
+        return msgspec.convert(dict(values), Tls)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"tls: {error}; it has the files authority, certificate and key") from error
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:

@@ -19,6 +19,9 @@ class Sink(Protocol):
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         """Take a batch. It never waits: a sink that cannot keep up says so through ``LiveTopic.fell_behind``."""
 
+    def miss(self, topic: LiveTopic) -> None:
+        """Here messages are missing."""
+
     def fail(self, error: BaseException) -> None:
         """Nothing more will come, for this reason."""
 
@@ -41,6 +44,9 @@ class LiveTopic:
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
         self.visible_offset = 0
+        # Where the log was when the membership began, and what was read back of it last.
+        self.log_from = 0
+        self.recalled_from = 0
         # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
@@ -52,6 +58,8 @@ class LiveTopic:
         self.delivered_bytes = 0
         # Batches that nobody had kept when they were asked for.
         self.lost_batches = 0
+        # Whether the last that happened was such a loss.
+        self.is_missing = False
 
     def is_member(self) -> bool:
         """Whether the membership is effective."""
@@ -71,6 +79,12 @@ class LiveTopic:
         self.recent.add(monotonic_us(), batch)
         for sink in tuple(self.sinks):
             sink.push(self, batch)
+
+    def miss(self) -> None:
+        """Tell the subscribers that messages are missing."""
+        self.recent.lost(monotonic_us())
+        for sink in tuple(self.sinks):
+            sink.miss(self)
 
     def fell_behind(self, sink: Sink) -> None:
         """A sink has as much as it may hold; the publishers are slowed until it has caught up."""

@@ -26,8 +26,9 @@ TOPIC_MASK: Final = (1 << 31) - 1
 class LiveTrace:
     """Writes what one node's application could see."""
 
-    def __init__(self, path: str) -> None:
-        self._writer = TraceWriter(Path(path), "deliveries", {"host": "live", "unit": "microseconds"}, CHUNK_ROWS)
+    def __init__(self, path: str, fabric: str) -> None:
+        about = {"host": "live", "unit": "microseconds", "fabric": fabric}
+        self._writer = TraceWriter(Path(path), "deliveries", about, CHUNK_ROWS)
         self._writer.__enter__()
 
     def published(self, node: int, topic: LiveTopic, columns: Columns, order: int) -> None:

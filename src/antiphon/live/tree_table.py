@@ -28,6 +28,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     brokers: list[str] = []
     """The addresses of the founders; their places in the list are their identifiers. None: who does not join founds."""
 
+    names: list[str] = []
+    """The names in the certificates of the founders, in the same order: with TLS nobody else may take their places."""
+
     parents: list[int] | None = None
     """The place of each broker's parent in the list, -1 for the root."""
 
@@ -71,6 +74,8 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             split_address(address)
         if len(set(self.brokers)) != len(self.brokers):
             raise UsageError("each broker of a tree has an address of its own; correct brokers")
+        if self.names and len(self.names) != len(self.brokers):
+            raise UsageError(f"there are {len(self.brokers)} brokers and {len(self.names)} names; name each once")
         wrong = None if self.parents is None else wrong_parents(self.parents, len(self.brokers))
         if wrong is not None:
             raise UsageError(f"the parents of the tree are wrong: {wrong}")
@@ -87,6 +92,10 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"({', '.join(self.brokers[:8])}); listen at or advertise one of these"
             )
         return self.brokers.index(address)
+
+    def name_of(self, place: int) -> str:
+        """The name in the certificate of a founder; empty if any will do."""
+        return self.names[place] if place < len(self.names) else ""
 
     def overlay(self) -> Overlay:
         """The tree in its first epoch."""

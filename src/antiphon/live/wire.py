@@ -22,18 +22,27 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
+from antiphon.fabrics.cube import total_messages as cube_totals
+from antiphon.fabrics.gossip import epto_messages as epto
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
+from antiphon.fabrics.gossip.epto_adaptation import DRAWS
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
-from antiphon.orders.order import Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
 """A longer frame is refused: nothing that a node sends comes near it."""
+
+BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
+"""A client's batch becomes part of a frame between nodes, which must not be too long."""
+
+CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
+"""The longest frame of a client: such a batch, and what is said about it."""
 
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
@@ -64,6 +73,7 @@ TREE_KINDS: Final[tuple[type[Any], ...]] = (
     tree.Join,
     tree.Joined,
     tree.Settled,
+    tree.Skip,
     tree.Leave,
     tree.ParentRequest,
     tree.ParentAnswer,
@@ -105,18 +115,41 @@ GOSSIP_ONLY_KINDS: Final[tuple[type[Any], ...]] = (
     hyparview.Shuffle,
     hyparview.ShuffleReply,
     hyparview.Parted,
+    epto.Stamped,
+    epto.Ball,
+    epto.Probe,
 )
 GOSSIP_KINDS: Final[tuple[type[Any], ...]] = (Ordered, *GOSSIP_ONLY_KINDS)
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS)
-FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {"cube": CUBE_KINDS, "tree": TREE_KINDS, "gossip": GOSSIP_KINDS}
+CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
+    KeyedOrdered,
+    cube_totals.Claim,
+    cube_totals.Granted,
+    cube_totals.Release,
+    cube_totals.KeyLock,
+    cube_totals.Closed,
+    cube_totals.KeeperIs,
+    cube_totals.Standing,
+)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
+FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
+    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS),
+    "tree": TREE_KINDS,
+    "gossip": GOSSIP_KINDS,
+}
 """What the nodes of each fabric understand."""
 
-ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report})
+HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock, epto.Stamped)
+"""What others hold that have lower numbers."""
+
+ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
 """What travels only inside a message; a log holds such publications as they are."""
+
+PayloadCheck = Callable[[bytes], None]
 
 Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Integers = list[Integer]
+Stamp = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Identifier = Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, lt=1 << 41)]
 Frontier = dict[Identifier, Sequence]
@@ -134,12 +167,14 @@ FIELDS: Final[dict[str, Any]] = {
     "was_leaf": bool,
     "targets": Integers | None,
     "entries": Integers,
+    "announced": Integers,
+    "place": Number,
     "members": Integers,
     "past": Integers,
     "keys": Integers,
     "origin": Identifier,
     "number": Sequence,
-    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.COMPLETION))],
+    "kind": Annotated[int, msgspec.Meta(ge=0, le=int(tree.VOID))],
     "epoch": Number,
     "root": Identifier,
     "champion": Identifier,
@@ -178,18 +213,27 @@ FIELDS: Final[dict[str, Any]] = {
     "is_answer": bool,
     "is_urgent": bool,
     "wants_pulse": bool,
+    "stamps": Integers,
+    "whole": bool,
+    "latest": Stamp,
+    "sent_at": Integer,
+    "minima": Integers,
 }
 """What a field may hold, by its name."""
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
     (gossip.Welcome, "frontier"): Integers,
+    (gossip.Welcome, "stamp"): Stamp,
+    (epto.Stamped, "stamp"): Stamp,
+    (epto.Ball, "names"): Integers,
+    (epto.Ball, "hops"): Integers,
 }
-"""Where a class means something else than the name does elsewhere: there is a total order on the tree only."""
+"""Where a class means something else than the name does elsewhere: what has a total order is of another class."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
-    "packet": (Ordered, cube.Bundle),
-    "publications": (Ordered,),
+    "packet": (Ordered, KeyedOrdered, cube.Bundle, cube_totals.KeyLock),
+    "publications": (Ordered, KeyedOrdered),
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),
@@ -203,8 +247,9 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
 """Fields that hold messages or parts of them."""
 
 SPECIALLY_NESTED: Final[dict[tuple[type[Any], str], tuple[type[Any], ...]]] = {
-    (gossip.Data, "publication"): (Ordered,),
-    (gossip.Resent, "publication"): (Ordered,),
+    (gossip.Data, "publication"): (Ordered, epto.Stamped),
+    (gossip.Resent, "publication"): (Ordered, epto.Stamped),
+    (epto.Ball, "publications"): (epto.Stamped,),
 }
 """Where a class holds something else under that name than others do."""
 
@@ -220,9 +265,12 @@ def parameters(kind: type[Any]) -> list[str]:
 class Kind:
     """How one class of messages is written and read."""
 
-    def __init__(self, kind: type[Any], number: int, known: dict[type[Any], Kind]) -> None:
+    def __init__(
+        self, kind: type[Any], number: int, known: dict[type[Any], Kind], check_payload: PayloadCheck | None
+    ) -> None:
         self.message = kind
         self.names = parameters(kind)
+        self._check_payload = check_payload if "payload" in self.names else None
         fields = []
         self._writers: list[Callable[[Any], Any] | None] = []
         self._readers: list[Callable[[Any], Any] | None] = []
@@ -259,10 +307,12 @@ class Kind:
             *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
         )
 
-    def to_message(self, shape: msgspec.Struct) -> Any:
-        """The message that msgspec has read."""
+    def to_message(self, shape: Any, is_own: bool = False) -> Any:
+        """The message that msgspec has read; what was written here needs no check of its payload."""
         if self._check is not None:
             self._check(shape)
+        if self._check_payload is not None and not is_own:
+            self._check_payload(shape.payload)
         values = self._values_of(shape)
         if self._is_plain:
             return self.message(*values)
@@ -304,9 +354,26 @@ def check_report(shape: Any) -> None:
     check_nodes(shape.numbers[::2])
 
 
+def check_ball(shape: Any) -> None:
+    """Refuse lists that do not fit together, and payloads: on topics these come another way."""
+    if not len(shape.names) == len(shape.stamps) == len(shape.hops) or shape.whole or shape.publications:
+        raise ValueError("a ball has a stamp and a number of relays for each name, and nothing else")
+    in_range = all(0 <= stamp < 1 << 62 for stamp in shape.stamps) and all(0 <= hops < 1 << 16 for hops in shape.hops)
+    if not in_range or any(name < 0 for name in shape.names):
+        raise ValueError("names, stamps and numbers of relays are not negative, and not so large")
+
+
+def check_probe(shape: Any) -> None:
+    """Refuse what is no estimate: all nodes draw as many numbers."""
+    if len(shape.minima) != DRAWS or min(shape.minima) < 0:
+        raise ValueError(f"an estimate of the size has {DRAWS} numbers, none of them negative")
+
+
 CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
     Overlay: check_overlay,
     gossip.Report: check_report,
+    epto.Ball: check_ball,
+    epto.Probe: check_probe,
     hyparview.Shuffle: lambda shape: check_nodes(shape.nodes),
     hyparview.ShuffleReply: lambda shape: check_nodes(shape.nodes),
 }
@@ -349,11 +416,13 @@ def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> 
     return (lambda shapes: [read(shape) for shape in shapes]) if is_list else read
 
 
-def known_kinds() -> dict[type[Any], Kind]:
-    """All classes; those that are held by others come first in ``KINDS``."""
+def known_kinds(check_payload: PayloadCheck | None) -> dict[type[Any], Kind]:
+    """All classes; those that are held by others come first, as they mostly do in ``KINDS``."""
     known: dict[type[Any], Kind] = {}
-    for number, kind in enumerate(KINDS):
-        known[kind] = Kind(kind, number, known)
+    numbers = {kind: number for number, kind in enumerate(KINDS)}
+    for kind in (*HELD_FIRST, *KINDS):
+        if kind not in known:
+            known[kind] = Kind(kind, numbers[kind], known, check_payload)
     return known
 
 
@@ -362,10 +431,16 @@ class Codec:
 
     ``controls`` are the structs that hosts exchange with each other, beside the messages of protocols; their tags
     begin at ``FIRST_CONTROL``. ``kinds`` are the classes that its fabric sends: a node understands no others.
+    ``check_payload`` raises for payloads that nobody could read, so that they come no further than to the first node.
     """
 
-    def __init__(self, controls: tuple[type[msgspec.Struct], ...] = (), kinds: tuple[type[Any], ...] = KINDS) -> None:
-        self._kinds = known_kinds()
+    def __init__(
+        self,
+        controls: tuple[type[msgspec.Struct], ...] = (),
+        kinds: tuple[type[Any], ...] = KINDS,
+        check_payload: PayloadCheck | None = None,
+    ) -> None:
+        self._kinds = known_kinds(check_payload)
         self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
         shapes = (*self._by_shape, *controls)
@@ -409,17 +484,22 @@ class Codec:
         self._last_bytes = data
         return message
 
-    def decode_publication(self, data: bytes) -> Publication:
-        """A publication as a log holds it."""
-        publication = self._read(data)
-        if not isinstance(publication, Publication):
-            raise ProtocolError(f"{len(data)} bytes hold a {type(publication).__name__} and no publication")
-        return publication
+    def decode_recorded(self, data: bytes) -> Publication | tree.Item:
+        """An entry of a log, as the process recorded it."""
+        recorded = self._read(data, is_own=True)
+        if not isinstance(recorded, Publication | tree.Item):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
+        return recorded
 
-    def _read(self, data: bytes | memoryview) -> Any:
+    def decode_publication(self, data: bytes) -> Publication:
+        """The publication in an entry of a log."""
+        recorded = self.decode_recorded(data)
+        return recorded.publication if isinstance(recorded, tree.Item) else recorded
+
+    def _read(self, data: bytes | memoryview, is_own: bool = False) -> Any:
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
-            return shape if kind is None else kind.to_message(shape)
-        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
+            return shape if kind is None else kind.to_message(shape, is_own)
+        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

@@ -46,6 +46,28 @@ class Ordered(Publication):
         return len(self.dependencies)
 
 
+@mypyc_attr(acyclic=True)
+class KeyedOrdered(Ordered):
+    """The same about some keys of its topic, such as accounts."""
+
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        dependencies: vec[i64],
+        topic: i64,
+        order: i64,
+        keys: vec[i64],
+    ) -> None:
+        super().__init__(source, sequence, timestamp, payload, dependencies, topic, order)
+        self.keys: Final[vec[i64]] = keys
+
+    def total_order_keys(self) -> vec[i64]:
+        return self.keys
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Order:
     """The interface of every order.

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.simulator.epto_schedules import draw_epto_schedule, theory_of
+from antiphon.simulator.epto_schedules import draw_epto_schedule, played_of, theory_of
 from antiphon.simulator.gossip_schedules import draw_gossip_schedule
-from antiphon.simulator.judgement import REQUESTS, STUCK, TOTAL_ORDER
+from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import CrashFault, PartitionFault, PauseFault, RestartFault, Scenario
@@ -42,6 +42,7 @@ KINDS = (
     "causal",
     TOTAL_ORDER,
     "completeness",
+    HOLES,
     REQUESTS,
     STUCK,
     ENDLESS,
@@ -84,12 +85,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgreementCount(msgspec.Struct, kw_only=True):
-    """Publications that all nodes delivered that stayed, of those that any did; ``expected`` is what theory says."""
+    """Publications that all nodes delivered that stayed, of those that any did.
+
+    ``expected`` is what theory says, where all rounds are in step; ``played`` what a game says in which they are not.
+    """
 
     publications: int = 0
     agreed: int = 0
     holes: int = 0
     expected: float = 0.0
+    played: float = 0.0
 
     def add(self, other: AgreementCount) -> None:
         """Add what was counted elsewhere."""
@@ -97,15 +102,21 @@ class AgreementCount(msgspec.Struct, kw_only=True):
         self.agreed += other.agreed
         self.holes += other.holes
         self.expected += other.expected
+        self.played += other.played
 
     def as_json(self, theory: bool) -> dict[str, Any] | None:
         """The rate with its interval of 95 % (Wilson 1927); None if there was nothing."""
         if self.publications == 0:
             return None
         low, high = wilson(self.agreed, self.publications)
-        expected = self.expected / self.publications if theory else None
-        rate = self.agreed / self.publications
-        return {"publications": self.publications, "rate": rate, "low": low, "high": high, "theory": expected}
+        return {
+            "publications": self.publications,
+            "rate": self.agreed / self.publications,
+            "low": low,
+            "high": high,
+            "theory": self.expected / self.publications if theory else None,
+            "played": self.played / self.publications if theory else None,
+        }
 
 
 def wilson(successes: int, trials: int, deviations: float = 1.96) -> tuple[float, float]:
@@ -173,6 +184,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.agreement.add(count)
         if theory is not None:
             count.expected = theory * outcome.owed
+            count.played = played_of(scenario) * outcome.owed
             self.calm_agreement.add(count)
 
     def add(self, other: Tally) -> None:
@@ -321,7 +333,7 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    protocols = {"tree": "broker-tree", "epto": "epto"}
+    protocols = {"tree": "broker-tree", "epto": "epto", "gossip": "brisa"}
     orders = (*PROTOCOLS[protocols.get(fabric, "vcube-ps")].orders, *(() if fabric == "epto" else (MIXED,)))
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

@@ -84,6 +84,10 @@ class Application:
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has ended."""
 
+    def kept(self, node: i64, topic: i64, piece: i64) -> list[Message] | None:
+        """Part of what the log of a node holds of a topic; as ``Environment.kept``."""
+        return None
+
 
 @final
 class Node(Environment):
@@ -138,6 +142,10 @@ class Node(Environment):
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
         self._engine.lost += 1
+
+    def kept(self, topic: i64, piece: i64) -> list[Message] | None:
+        application = self._engine.application
+        return None if application is None else application.kept(self.identifier, topic, piece)
 
     def unwanted(self, message: Message) -> None:
         self._engine.unwanted += 1

@@ -18,11 +18,9 @@ from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, Pe
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order
-from antiphon.simulator.protocol_options import Flag, NotNegative, Positive
+from antiphon.simulator.gossip_protocols import CLOCK_STREAM, total_options
+from antiphon.simulator.protocol_options import BrisaTableOptions, Flag, NotNegative, Positive
 from antiphon.simulator.scenario import ConstantLaw, DelayLaw, LinkLaw, MatrixLaw, NetworkTable, NormalLaw, QuantileLaw
-
-CLOCK_STREAM = 10
-"""Names the stream from which the errors of clocks are drawn."""
 
 
 class EptoTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,8 +91,18 @@ def check_epto(chosen: EptoTableOptions, nodes: int, network: NetworkTable) -> N
     options = epto_options(chosen, nodes, network.loss)
     if chosen.sampling == "cyclon":
         CyclonOptions(chosen.view, chosen.exchanged)
-    if chosen.agreement > 0 and nodes > 1:
-        check_period(chosen.period, int(options.ttl), int(mean_ticks(network.delay)))
+    check_pace(options, network)
+
+
+def check_topics(chosen: BrisaTableOptions, nodes: int, network: NetworkTable) -> None:
+    """The same for total order on topics; a seed makes no difference to it."""
+    check_pace(total_options(chosen, nodes, network.loss, 1).epto, network)
+
+
+def check_pace(options: EptoOptions, network: NetworkTable) -> None:
+    """Refuse a period in which nothing can have arrived."""
+    if options.agreement > 0 and options.nodes > 1:
+        check_period(int(options.period), int(options.ttl), int(mean_ticks(network.delay)))
 
 
 def mean_ticks(law: DelayLaw) -> float:

@@ -6,8 +6,9 @@ are equal. Options are drawn without regard to agreement: there are holes, and t
 that differ in their order, or a node that stays and does not deliver its own.
 
 One schedule in four is **calm**: nothing fails but single messages, and fanout and ttl are so small that agreement is
-a matter of luck. For these the theory says how likely each publication is to reach everybody, and the campaign compares
-(:mod:`antiphon.fabrics.gossip.epto_spread`).
+a matter of luck. For these the theory says how likely each publication is to reach everybody
+(:mod:`antiphon.fabrics.gossip.epto_spread`), and so does a game without the protocol, in which rounds are not in step
+(:mod:`antiphon.simulator.epto_expectation`); the campaign compares.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from antiphon.fabrics.gossip.epto_spread import Spread
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.epto_expectation import expected_of
 from antiphon.simulator.scenario import (
     ConstantLaw,
     Fault,
@@ -36,6 +38,7 @@ EPTO_STREAM = 11
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
+CALM_DELAY = 10
 CALM_ROUND = 1000
 """Ticks of a round in calm schedules; messages take a small part of it, as the theory has it."""
 
@@ -72,7 +75,7 @@ def draw_calm(seed: int, random: RandomStream) -> Scenario:
         "agreement": 0.0,
     }
     loss = pick(random, (0.0, 0.05, 0.1, 0.2, 0.3))
-    network = NetworkTable(delay=ConstantLaw(ticks=10), transmission=0, loss=loss)
+    network = NetworkTable(delay=ConstantLaw(ticks=CALM_DELAY), transmission=0, loss=loss)
     operations = [
         Operation(number * CALM_ROUND * 2 + int(random.below(CALM_ROUND)), PUBLISH, int(random.below(nodes)))
         for number in range(random.between(3, 12))
@@ -86,6 +89,11 @@ def theory_of(scenario: Scenario) -> float | None:
     if options.get("period") != CALM_ROUND or options.get("drift") != 0.0 or scenario.faults:
         return None
     return float(Spread(scenario.nodes, options["fanout"], scenario.network.loss).stable(float(options["ttl"])))
+
+
+def played_of(scenario: Scenario) -> float:
+    """The same probability where rounds are not in step, as they are played through for a calm schedule."""
+    return expected_of(scenario, CALM_DELAY, CALM_ROUND)
 
 
 def draw_rough(seed: int, random: RandomStream) -> Scenario:

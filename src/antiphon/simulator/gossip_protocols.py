@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.cyclon import CyclonOptions
+from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto_topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
 from antiphon.fabrics.gossip.plumtree import Plumtree, PlumtreeOptions
@@ -14,6 +16,7 @@ from antiphon.fabrics.gossip.simple_tree import SimpleTree, SimpleTreeOptions
 from antiphon.fabrics.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
+from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.protocol_options import (
     BrisaTableOptions,
     FloodingOptions,
@@ -27,7 +30,13 @@ from antiphon.simulator.protocol_options import (
 DEFAULT_CONTACTS = 3
 
 
-def gossip_options(chosen: GroupTableOptions, nodes: int, order: str, mixed: bool) -> BrisaOptions:
+CLOCK_STREAM = 10
+"""Names the stream from which the errors of clocks are drawn."""
+
+
+def gossip_options(
+    chosen: GroupTableOptions, nodes: int, order: str, mixed: bool, loss: float = 0.0, seed: int = 1
+) -> BrisaOptions:
     """The options of all processes; a UsageError if they cannot work."""
     if isinstance(chosen, TagTableOptions):
         return tag_options(chosen, nodes, order, mixed)
@@ -48,10 +57,36 @@ def gossip_options(chosen: GroupTableOptions, nodes: int, order: str, mixed: boo
     assert isinstance(chosen, FloodingOptions), "all others are on HyParView"
     if isinstance(chosen, PlumtreeTableOptions):
         return plumtree_options(chosen, contacts, order, mixed)
-    return brisa_options(chosen, contacts, order, mixed)
+    total = None
+    if isinstance(chosen, BrisaTableOptions) and (mixed or order == "total"):
+        total = total_options(chosen, nodes, loss, seed)
+    return brisa_options(chosen, contacts, order, mixed, total)
 
 
-def brisa_options(chosen: FloodingOptions, contacts: list[int], order: str, mixed: bool) -> BrisaOptions:
+def total_options(chosen: BrisaTableOptions, nodes: int, loss: float, seed: int) -> TotalOptions:
+    """Total order on topics, as if all nodes took part in each."""
+    options = EptoOptions(
+        nodes,
+        chosen.fanout or 0,
+        chosen.ttl or 0,
+        chosen.round_period,
+        chosen.round_drift,
+        chosen.clock,
+        patience=chosen.total_patience,
+        adapts=chosen.adapts,
+        loss=loss,
+        agreement=chosen.agreement,
+        carried=True,
+    )
+    errors = (RandomStream(seed, CLOCK_STREAM, node) for node in range(nodes))
+    # Stamps are not negative: all clocks are ahead of the host's by the largest error.
+    skews = [chosen.skew + int(each.between(-chosen.skew, chosen.skew)) for each in errors] if chosen.skew else []
+    return TotalOptions(options, skews, chosen.granularity)
+
+
+def brisa_options(
+    chosen: FloodingOptions, contacts: list[int], order: str, mixed: bool, total: TotalOptions | None
+) -> BrisaOptions:
     """BRISA, or flooding on the same overlay."""
     own = chosen if isinstance(chosen, BrisaTableOptions) else BrisaTableOptions()
     return BrisaOptions(
@@ -72,6 +107,7 @@ def brisa_options(chosen: FloodingOptions, contacts: list[int], order: str, mixe
         bandwidths=own.bandwidths,
         deepest=own.deepest,
         rules=published_rules() if own.published else Rules(),
+        total=total,
     )
 
 

@@ -4,15 +4,19 @@ Links lose up to a fifth of all messages; nodes crash, some come back, some at o
 and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
 overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
 Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
-others for the rivals of it that promise the same.
+others for the rivals of it that promise the same. In a quarter of those for BRISA some publications are total, with
+clocks, rounds and ttl that are right or wrong: there may be holes, which must be said, and no other order.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from antiphon.fabrics.gossip.simple_gossip import needed_view
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.judgement import TOTAL_ORDER as TOTAL
 from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
     CRASH,
@@ -43,6 +47,9 @@ EVENT_LIMIT = 5_000_000
 RIVAL_STREAM = 10
 """Names the stream from which protocols are drawn, apart from the others, so that a seed's schedule is the same."""
 
+TOTAL_STREAM = 21
+"""Names the stream for total order, for the same reason."""
+
 PROTOCOLS = ("brisa", "brisa", "brisa", "brisa", "plumtree", "simple-gossip")
 
 STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
@@ -55,13 +62,13 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
     topic_count = pick(random, (1, 1, 1, 2))
     drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
     choosing = RandomStream(seed, RIVAL_STREAM)
-    protocol = pick(choosing, PROTOCOLS)
+    protocol = "brisa" if order == TOTAL else pick(choosing, PROTOCOLS)
     scenario = Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
         fabric="gossip",
         protocol=protocol,
-        order=drawn_order if order in (None, MIXED) else order,
+        order=drawn_order if order in (None, MIXED, TOTAL) else order,
         nodes=nodes,
         protocol_options=options_of(protocol, draw_options(nodes, random), nodes, choosing),
         network=draw_network(random),
@@ -72,7 +79,39 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
     mixing = RandomStream(seed, MIX_STREAM)
     if order == MIXED or (order is None and mixing.below(3) == 0):
         operations = [draw_order(operation, mixing) for operation in operations]
+    totals = RandomStream(seed, TOTAL_STREAM)
+    if order == TOTAL or (order is None and protocol == "brisa" and totals.below(4) == 0):
+        options = {**scenario.protocol_options, **draw_total_options(nodes, totals)}
+        scenario = msgspec.structs.replace(scenario, protocol_options=options)
+        share = pick(totals, (25, 50, 100))
+        operations = [draw_total(operation, share, totals) for operation in operations]
     return with_operations(scenario, operations)
+
+
+def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
+    """Clocks, rounds and ttl; most of them sensible."""
+    options: dict[str, Any] = {
+        "round_period": pick(random, (40, 125, 125, 400)),
+        "round_drift": pick(random, (0.1, 0.1, 1.0)),
+        "clock": pick(random, ("logical", "logical", "global")),
+        "skew": pick(random, (0, 50, 1000)),
+        "granularity": pick(random, (1, 1000)),
+        "adapts": random.below(3) == 0,
+        "total_patience": pick(random, (4, 16)),
+        "agreement": 0.0,
+    }
+    if random.below(3) == 0:
+        options["fanout"] = int(random.between(1, max(1, nodes - 1)))
+    if random.below(3) == 0:
+        options["ttl"] = int(random.between(1, 6))
+    return options
+
+
+def draw_total(operation: Operation, share: int, random: RandomStream) -> Operation:
+    """The same, if it is a publication perhaps a total one."""
+    if operation.kind != PUBLISH or random.below(100) >= share:
+        return operation
+    return operation._replace(order=TOTAL)
 
 
 def draw_size(random: RandomStream) -> int:

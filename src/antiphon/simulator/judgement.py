@@ -2,8 +2,9 @@
 
 The oracle (:mod:`antiphon.trace.oracle`) knows no protocol and finds every breach of every promise. Which of them were
 made depends on the scenario: nobody promises completeness where copies are lost, or causal order under ``fifo``.
-Two more are added here. ``requests``: what the application asked for happened, once, and nothing else did. ``stuck``:
-a process began something and cannot finish it, though nothing is on its way any more.
+Three more are added here. ``requests``: what the application asked for happened, once, and nothing else did. ``stuck``:
+a process began something and cannot finish it, though nothing is on its way any more. ``holes``: where an order has
+holes, a node did not deliver something that it was owed and was not told so.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from antiphon.trace.store import SCHEMA, to_batch
 from antiphon.trace.total_order import judge_total_order
 
 STUCK = "stuck"
+HOLES = "holes"
 TOTAL_ORDER = "total"
 REQUESTS = "requests"
 
@@ -119,9 +121,16 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
         return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
     if stopped == "finished" and not loses(scenario):
         promises += ("completeness", REQUESTS)
+        promises += (HOLES,) if has_holes(scenario) else ()
         # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
         promises += (STUCK,) if scenario.network.duplication == 0 else ()
     return promises
+
+
+def has_holes(scenario: Scenario) -> bool:
+    """Whether publications have an order in which something may be passed over."""
+    order = PROTOCOLS[scenario.protocol].holes_in
+    return order is not None and scenario.uses_order(order)
 
 
 def strongest(scenario: Scenario) -> str:
@@ -245,10 +254,16 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
     return stay
 
 
+def without_total(table: pa.Table) -> pa.Table:
+    """The same as if there had been no total publications."""
+    is_total = pc.fill_null(pc.equal(table["order"].cast(pa.string()), TOTAL_ORDER), False)
+    return table.filter(pc.invert(is_total))
+
+
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int
+    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: int = 0
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence."""
+    """How often each promise that applies was broken, and the same as a sentence; ``lost`` were said to be lost."""
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
@@ -258,13 +273,21 @@ def judge_run(
     mortal = failing_nodes(scenario)
     if mortal:
         table = separate_lives(table, scenario.nodes)
-    apart = nodes_apart(scenario)
+    # Where weaker publications pass total ones, only these are in one order.
+    apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
     circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
     default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
+    if HOLES in promises:
+        weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
+        owed = findings.counts["completeness"] - weaker.counts["completeness"]
+        counts["completeness"] = weaker.counts["completeness"]
+        counts[HOLES] = max(0, owed - lost)
+        examples["completeness"] = weaker.examples.get("completeness", "")
+        examples[HOLES] = f"{owed} holes of which {lost} were said"
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

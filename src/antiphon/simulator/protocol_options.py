@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
+from antiphon.fabrics.gossip.epto_options import LEAST_AGREEMENT
 
 Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a node, from 0 up", examples=[5])]
@@ -158,6 +159,28 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
     """No node is deeper in a graph."""
     published: Flag = False
     """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
+    round_period: Positive = 125
+    """Ticks between two rounds of total order, while there is something to order."""
+    round_drift: Annotated[float, Meta(ge=0, le=100, description="a share of the period", examples=[0.1])] = 0.1
+    """By how much of its period each round may come earlier or later."""
+    fanout: Positive | None = None
+    """To how many others a ball of names is sent; without it ``2 e ln n / ln ln n``, for all ``n`` nodes."""
+    ttl: Positive | None = None
+    """How often a name is relayed; without it ``log2 n``, or more where messages are lost."""
+    clock: Literal["logical", "global"] = "logical"
+    """Whether total order is by counts or by times."""
+    skew: NotNegative = 0
+    """By how many ticks clocks may be wrong, either way."""
+    granularity: Positive = 1
+    """Clocks show multiples of so many ticks."""
+    adapts: Flag = False
+    """Whether period, fanout and ttl of rounds follow from measured delays and the estimated size of the topic."""
+    total_patience: Positive = 16
+    """For how many rounds a total publication is waited for whose name alone has come."""
+    agreement: Annotated[float, Meta(ge=0, lt=1, description="a probability below 1", examples=[0.99])] = (
+        LEAST_AGREEMENT
+    )
+    """How likely a name must be to reach everybody; options by which it is less likely are refused."""
 
 
 class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,12 +30,12 @@ from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.overlay import wrong_parents
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.epto_protocol import EptoTableOptions, check_epto, epto_builder
+from antiphon.simulator.epto_protocol import EptoTableOptions, check_epto, check_topics, epto_builder
 from antiphon.simulator.epto_protocol import no_orders as no_orders_in_epto
 from antiphon.simulator.gossip_protocols import PROCESSES, gossip_options
 from antiphon.simulator.protocol_options import (
@@ -82,6 +82,8 @@ class Setting:
     """Per topic, who is a member from the start; nothing for protocols without topics."""
     mixed: bool = False
     """Whether publications choose their own orders."""
+    total: bool = False
+    """Whether any of them is total, or about keys."""
     absent: Collection[int] = ()
     """Who joins later."""
     loss: float = 0.0
@@ -109,10 +111,12 @@ class Protocol:
     mistake: Callable[[Any, int], Mistake | None] | None = None
     """Finds what the types of the options cannot exclude in a system of so many nodes."""
     misfit: Callable[[Any, int, NetworkTable], Mistake | None] | None = None
-    """Finds options by which a system of so many nodes cannot work on a network."""
+    """Finds options by which a system of so many nodes cannot have total order on a network."""
     has_topics: bool = False
     mixes_orders: bool = False
     """Whether each publication can have an order of its own."""
+    has_keys: bool = False
+    """Whether publications can be about keys, each of which has a total order of its own."""
     tolerates_faults: bool = True
     """Whether it is defined what happens when copies are lost or doubled, or nodes fail."""
     needs_connections: bool = False
@@ -123,6 +127,8 @@ class Protocol:
     """Whether nodes that stay get everything although copies are lost and others fail."""
     agrees_probably: bool = False
     """Whether nodes get everything with high probability only, and order never breaks whatever fails."""
+    holes_in: str | None = None
+    """The order in which nodes may pass something over, and say so; weaker ones are complete."""
 
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
@@ -208,7 +214,13 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
     """Topics over trees of subscribers; those that are members from the start know all others that are."""
     chosen: VCubePsOptions = setting.options
     options = Options(
-        setting.order, chosen.window, chosen.largest_first, chosen.bundle, chosen.directory, setting.mixed
+        setting.order,
+        chosen.window,
+        chosen.largest_first,
+        chosen.bundle,
+        chosen.directory,
+        setting.mixed,
+        setting.total,
     )
     form = PacketFormat() if chosen.aggregate else None
     views = [View(setting.cube.dimension, members) for members in setting.members]
@@ -326,7 +338,7 @@ def mistake_in_brisa(options: GroupTableOptions, nodes: int) -> Mistake | None:
 
 def prepare_brisa(setting: Setting) -> Builder:
     """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
-    options = gossip_options(setting.options, setting.nodes, setting.order, setting.mixed)
+    options = gossip_options(setting.options, setting.nodes, setting.order, setting.mixed, setting.loss, setting.seed)
     make = PROCESSES[type(options)]
     topics_of: dict[int, list[int]] = {}
     for topic, members in enumerate(setting.members):
@@ -372,10 +384,13 @@ def prepare_epto(setting: Setting) -> Builder:
     return epto_builder(setting.options, setting.nodes, setting.loss, setting.seed)
 
 
-def misfit_of_epto(options: EptoTableOptions, nodes: int, network: NetworkTable) -> Mistake | None:
+def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, network: NetworkTable) -> Mistake | None:
     """Events reach everybody, and not after they were taken for stable."""
     try:
-        check_epto(options, nodes, network)
+        if isinstance(options, EptoTableOptions):
+            check_epto(options, nodes, network)
+        else:
+            check_topics(options, nodes, network)
     except UsageError as error:
         return Mistake((), str(error))
     return None
@@ -409,6 +424,7 @@ BROKER_TREE = Protocol(
     mistake=mistake_in_tree,
     has_topics=True,
     mixes_orders=True,
+    has_keys=True,
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,
@@ -436,9 +452,10 @@ PROTOCOLS = {
         VCubePsOptions,
         prepare_vcube_ps,
         orders_of_vcube_ps,
-        VCUBE_PS_ORDERS,
+        ORDER_NAMES,
         has_topics=True,
         mixes_orders=True,
+        has_keys=True,
         tolerates_faults=False,
     ),
     "vcube-ps-published": Protocol(
@@ -470,7 +487,7 @@ PROTOCOLS = {
         has_topics=True,
         tolerates_faults=False,
     ),
-    "brisa": BRISA,
+    "brisa": replace(BRISA, orders=ORDER_NAMES, misfit=misfit_of_epto, holes_in=ORDER_NAMES[TOTAL]),
     "broker-tree": BROKER_TREE,
     "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
     "flooding": replace(BRISA, options=FloodingOptions),

@@ -16,6 +16,7 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
+from antiphon.simulator.disks import Disks
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
@@ -49,6 +50,7 @@ from antiphon.simulator.scenario import (
 )
 from antiphon.simulator.scenario_file import check_scenario
 from antiphon.simulator.subscriptions import changes_by_time, first_members
+from antiphon.simulator.tree_protocol import TreeTableOptions
 from antiphon.simulator.workload import plan
 from antiphon.trace.recorder import Recorder
 
@@ -133,6 +135,7 @@ class Simulation:
             options,
             members,
             scenario.mixes_orders(),
+            scenario.orders_totally(),
             absent,
             scenario.network.loss,
             scenario.seed,
@@ -148,6 +151,7 @@ class Simulation:
             recorder,
             can_fail=len(scenario.faults) > 0,
             absent=absent,
+            application=Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
@@ -273,7 +277,7 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck())
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), result.lost)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 

@@ -315,10 +315,22 @@ class Scenario(Table, frozen=True, kw_only=True):
         TraceTable()
     )
 
+    def uses_order(self, order: str) -> bool:
+        """Whether publications may have an order."""
+        named = set() if self.workload is None else set(self.workload.orders)
+        named.update(publication.order for publication in self.publications if publication.order is not None)
+        return self.order == order or order in named
+
     def mixes_orders(self) -> bool:
         """Whether publications choose their own orders; ``order`` is then that of those which do not."""
         drawn = self.workload is not None and len(self.workload.orders) > 0
         return drawn or any(publication.order is not None for publication in self.publications)
+
+    def orders_totally(self) -> bool:
+        """Whether publications may be total, or are about keys."""
+        if self.order == "total" or any(one.order == "total" or one.keys for one in self.publications):
+            return True
+        return self.workload is not None and ("total" in self.workload.orders or self.workload.keys > 0)
 
     def topic_count(self) -> int:
         """How many topics there are; without a table there is one."""

@@ -116,7 +116,8 @@ def check_names(scenario: Scenario, document: Document) -> None:
     mistake = None if protocol.mistake is None else protocol.mistake(options, scenario.nodes)
     if mistake is not None:
         raise document.error(("protocol-options", *mistake.place), mistake.complaint)
-    misfit = None if protocol.misfit is None else protocol.misfit(options, scenario.nodes, scenario.network)
+    is_total = scenario.uses_order(ORDER_NAMES[TOTAL])
+    misfit = protocol.misfit(options, scenario.nodes, scenario.network) if protocol.misfit and is_total else None
     if misfit is not None:
         raise document.error(("protocol-options", *misfit.place), misfit.complaint)
 

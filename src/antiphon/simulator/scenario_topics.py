@@ -152,9 +152,10 @@ def check_newcomers(scenario: Scenario, document: Document) -> None:
 
 def check_keys(scenario: Scenario, document: Document) -> None:
     """Keys are named only where there are any."""
-    if PROTOCOLS[scenario.protocol].fabric == "tree":
+    protocol = PROTOCOLS[scenario.protocol]
+    if protocol.has_keys or protocol.holes_in is not None:
         return
-    complaint = f'{scenario.protocol} knows no keys; leave this out, or choose: protocol = "broker-tree"'
+    complaint = f'{scenario.protocol} knows no keys; leave this out, or choose: protocol = "vcube-ps" or "broker-tree"'
     for number, publication in enumerate(scenario.publications):
         if publication.keys:
             raise document.error(("publish", number, "keys"), complaint)

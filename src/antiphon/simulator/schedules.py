@@ -43,9 +43,11 @@ from antiphon.simulator.scenario import (
 SCHEDULE_STREAM = 6
 MIX_STREAM = 7
 AGGREGATION_STREAM = 8
-"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders, and whether forwarders hold back, are
-drawn apart from what happens."""
+KEY_STREAM = 12
+"""Name the streams of random numbers; 1 to 5 are those of the simulator. Orders, whether forwarders hold back, and
+total order with its keys are drawn apart from what happens."""
 
+TOTAL_ORDER = "total"
 MIXED = "mixed"
 """Instead of one order for a schedule: every publication draws its own."""
 
@@ -81,7 +83,10 @@ class Operation(NamedTuple):
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn. Every third draws the orders of its publications."""
+    """The scenario of a seed; ``order`` if it is not to be drawn. Every third draws the orders of its publications.
+
+    Of those every other one draws total order too, and keys.
+    """
     random = RandomStream(seed, SCHEDULE_STREAM)
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2, 2, 3))
@@ -105,14 +110,37 @@ def draw_schedule(seed: int, order: str | None = None) -> Scenario:
     )
     operations = Script(scenario, random).draw()
     mixing = RandomStream(seed, MIX_STREAM)
+    keys = RandomStream(seed, KEY_STREAM)
     if order == MIXED or (order is None and mixing.below(3) == 0):
         operations = [draw_order(operation, mixing) for operation in operations]
+        if keys.below(2) == 0:
+            operations = draw_totals(operations, keys)
+    elif order == TOTAL_ORDER:
+        operations = draw_totals(operations, keys)
     return with_operations(scenario, operations)
 
 
 def draw_order(operation: Operation, random: RandomStream) -> Operation:
     """The same with an order of its own, if it is a publication."""
     return operation._replace(order=pick(random, ORDERS)) if operation.kind == PUBLISH else operation
+
+
+def draw_totals(operations: Iterable[Operation], random: RandomStream) -> list[Operation]:
+    """The same with some of the publications in total order; all are about one key or two of a few, or about none.
+
+    Some schedules have nothing but total order, some a single total publication among others.
+    """
+    key_count = pick(random, (0, 1, 1, 2, 2, 3, 10))
+    share = pick(random, (5, 30, 50, 50, 90, 100))
+
+    def drawn(operation: Operation) -> Operation:
+        if operation.kind != PUBLISH:
+            return operation
+        keys = {int(random.below(key_count)) for _ in range(pick(random, (1, 1, 2)))} if key_count > 0 else ()
+        order = TOTAL_ORDER if random.below(100) < share else operation.order
+        return operation._replace(order=order, keys=tuple(sorted(keys)))
+
+    return [drawn(operation) for operation in operations]
 
 
 def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:

@@ -50,6 +50,8 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Ticks after a change of the tree until those who are there become the council, which votes; 0: never."""
     absence: Positive = 1_000_000
     """Ticks for which what those who are lost lack is kept for them."""
+    log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
+    """How many publications of a topic the log of each broker holds, for those who were away for longer; 0: no log."""
 
 
 def overlay_of(options: TreeTableOptions, nodes: int, absent: Collection[int] = ()) -> Overlay:

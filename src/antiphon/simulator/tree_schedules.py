@@ -23,6 +23,7 @@ from antiphon.simulator.schedules import (
     PART,
     PUBLISH,
     SUBSCRIBE,
+    UNSUBSCRIBE,
     Operation,
     Script,
     draw_members,
@@ -37,6 +38,8 @@ EVENT_LIMIT = 1_000_000
 """No schedule comes near it unless it never ends."""
 
 LARGEST = 32
+LOG_ENTRIES = 1 << 20
+"""Nothing that a schedule publishes falls out of such a log."""
 
 
 def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -101,6 +104,13 @@ def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: Ra
         "quorum": True,
         "council": council,
     }
+    if is_parted and not joiners and random.below(2) == 0:
+        # Who is away is given up soon, and finds what it lacks in the log of the broker to which it comes back.
+        options |= {"absence": pick(random, (1000, 10_000)), "log": LOG_ENTRIES}
+        assert scenario.topics is not None, "schedules have topics"
+        everybody: list[list[int] | str] = [list(range(founders)) for _ in range(scenario.topics.count)]
+        scenario = msgspec.structs.replace(scenario, topics=TopicsTable(count=len(everybody), members=everybody))
+        added = [operation for operation in added if operation.kind not in (SUBSCRIBE, UNSUBSCRIBE)]
     return with_operations(
         msgspec.structs.replace(scenario, nodes=founders + len(joiners), protocol_options=options), added
     )

@@ -16,8 +16,10 @@ causal one.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -150,9 +152,10 @@ class TopicOracle:
         self._leaving_since: dict[int, int] = {}
         self.started_at: dict[Identity, int] = {}
         self._asked: dict[Identity, int] = {}
-        # What publications follow; those in fifo order share what the last causal one of their source follows.
+        # What publications follow; those in fifo order share what the causal one before them at their source follows.
+        # A total one starts when it is asked for, and others that were asked for earlier may start after it.
         self._followed_by: dict[Identity, Past] = {}
-        self._last_causal: dict[int, Past] = {}
+        self._last_causal: dict[int, list[tuple[int, Past]]] = {}
         # Per node: what it delivered, and what that follows; the deliveries alone; by source the last that had to wait.
         self._knows: dict[int, Past] = {}
         self._delivered: dict[int, set[Identity]] = {}
@@ -238,11 +241,15 @@ class TopicOracle:
         self._findings.publications += 1
         self.started_at[publication] = self._position
         order = self._order_of(publication)
-        source = publication[0]
+        source, sequence = publication
+        causal = self._last_causal.setdefault(source, [])
         if order in (CAUSAL, TOTAL):
-            self._last_causal[source] = self._followed_by[publication] = knows.copy()
-        elif order == FIFO and source in self._last_causal:
-            self._followed_by[publication] = self._last_causal[source]
+            past = self._followed_by[publication] = knows.copy()
+            insort(causal, (sequence, past), key=itemgetter(0))
+        elif order == FIFO:
+            place = bisect_left(causal, sequence, key=itemgetter(0))
+            if place > 0:
+                self._followed_by[publication] = causal[place - 1][1]
 
     def _order_of(self, publication: Identity) -> int:
         asked = self._asked.get(publication, UNSPECIFIED)

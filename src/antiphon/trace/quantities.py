@@ -188,6 +188,9 @@ define(AUDIT, "violations-of-membership", "deliveries",
 
 define(NODE, "peers", "nodes", "Other nodes in the cluster")
 define(NODE, "clients", "clients", "Connected clients")
+define(
+    NODE, "refused-connections", "connections", "Connections that this node has cut off because of what came over them"
+)
 define(NODE, "resumed-clients", "clients", "Clients that came from another node and went on here")
 define(NODE, "bytes-sent", "bytes", "Bytes written to peers")
 define(NODE, "frames-sent", "frames", "Frames written to peers")

@@ -102,8 +102,8 @@ def test_unsubscribing_without_being_subscribed_is_an_error() -> None:
 
 
 def test_an_unknown_order_is_an_error() -> None:
-    with pytest.raises(UsageError, match="orders by none, fifo, causal, not 'total'"):
-        Options("total")
+    with pytest.raises(UsageError, match="orders by none, fifo, causal, total, not 'best'"):
+        Options("best")
 
 
 def test_an_unknown_message_is_the_peers_fault() -> None:

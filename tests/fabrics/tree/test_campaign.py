@@ -9,7 +9,7 @@ from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Joined, Lost, Stable
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import Lock, Topic
-from antiphon.kernel.message import Keyed, publication_key
+from antiphon.kernel.message import Keyed, Message, Publication, publication_key
 from antiphon.simulator import tree_protocol, tree_schedules
 from antiphon.simulator.campaign import run_seeds
 from antiphon.simulator.tree_schedules import draw_tree_schedule
@@ -116,11 +116,19 @@ class ForgetsTheAbsent(TreeBroker):
         super()._spread_stable(Stable(stable.frontiers, True))
 
 
+class RecordsNoPlaces(TreeBroker):
+    """Its log does not say where in the streams publications stood, and is of no use to those who were given up."""
+
+    def recorded(self, publication: Publication) -> Message:
+        return publication
+
+
 @pytest.mark.parametrize(
     ("broken", "found", "seeds"),
     [
         (OrdersWithoutMajority, {"total"}, range(50)),
         (ForgetsTheAbsent, {"completeness"}, range(30)),
+        (RecordsNoPlaces, {"completeness"}, range(60)),
     ],
 )
 def test_the_campaign_finds_a_defect_of_partitions(

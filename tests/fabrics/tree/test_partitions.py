@@ -5,6 +5,8 @@ The dissertation leaves partitions to future work (chapter 6).
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
@@ -125,6 +127,53 @@ def test_what_nobody_keeps_any_more_is_said_to_be_lost() -> None:
     patient = tree(said, [cut(1000, 100_000, 7)], quorum=True, council=0)
     simulation = run(patient)
     assert (simulation.engine.lost, simulation.engine.deliveries) == (0, 8 * 8)
+
+
+LONG_AWAY = [
+    *(publish(100 + node, node, "causal") for node in range(8)),
+    *(publish(5000 + 100 * number, 2, "causal") for number in range(7)),
+    *(publish(6000 + 100 * number, 3, "fifo") for number in range(5)),
+    *(publish(60_000 + 100 * node, node, "total", node % 3) for node in range(8)),
+    *(publish(150_000 + node, node, "causal") for node in range(8)),
+    *(publish(170_000 + node, node, "total", node % 3) for node in range(8)),
+]
+"""Both sides of a partition that lasts until 100,000 publish, and all go on afterwards."""
+
+
+def after_long_absence(parted: tuple[int, ...], **options: Any) -> Simulation:
+    """Both sides give each other up, forget what the other lacks, and meet again."""
+    return run(tree(LONG_AWAY, [cut(1000, 100_000, *parted)], quorum=True, absence=20_000, **options))
+
+
+@pytest.mark.parametrize("parted", [(7,), (0,), (3,), (3, 5, 7), (1, 4, 5)])
+@pytest.mark.parametrize("council", [0, 1000])
+def test_what_is_in_no_buffer_any_more_comes_from_logs(parted: tuple[int, ...], council: int) -> None:
+    simulation = after_long_absence(parted, council=council, log=1000)
+    engine = simulation.engine
+    assert (engine.lost, engine.deliveries, simulation.stuck()) == (0, 8 * engine.published, 0)
+
+
+@pytest.mark.parametrize("parted", [(7,), (0,), (3,), (3, 5, 7), (1, 4, 5)])
+@pytest.mark.parametrize("log", [0, 3])
+def test_every_broker_is_told_of_what_logs_do_not_reach(parted: tuple[int, ...], log: int) -> None:
+    """Not only the two at the ends of the new link; locks that are skipped count as well."""
+    simulation = after_long_absence(parted, council=1000, log=log)
+    engine = simulation.engine
+    missing = 8 * engine.published - engine.deliveries
+    assert 0 < missing <= engine.lost
+    assert simulation.stuck() == 0
+
+
+def test_a_publisher_gets_its_own_total_publication_though_its_completion_was_skipped() -> None:
+    """The root has got the proposal; the publisher is cut off before it hears that, and is given up."""
+    said = [publish(700, 7, "total", 1), publish(150_000, 7, "total", 1), publish(150_000, 2, "causal")]
+    simulation = run(tree(said, [cut(1000, 100_000, 7)], quorum=True, absence=20_000))
+    assert (simulation.engine.deliveries, simulation.stuck()) == (3 * 8, 0)
+
+
+def test_logs_keep_the_order() -> None:
+    parted = cut(1000, 100_000, *MINORITY)
+    assert kept(tree(LONG_AWAY, [parted], network=UNSTEADY, quorum=True, absence=20_000, log=1000)) == {}
 
 
 def test_crashes_during_a_partition() -> None:

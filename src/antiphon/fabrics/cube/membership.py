@@ -33,7 +33,7 @@ from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONIS
 from antiphon.fabrics.cube.topology import Cube, PartialCube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
-from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.message import TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, merged_frontiers
 
@@ -50,6 +50,7 @@ class Survey:
         self.parent: Final[i64] = parent
         self.missing: i64 = missing
         self.entries: vec[i64] = vec[i64]()
+        self.announced: vec[i64] = vec[i64]()
 
 
 class Membership(Process):
@@ -68,6 +69,8 @@ class Membership(Process):
         # The topic that was asked for last: mostly the next message is about the same one.
         self._recent: Topic | None = None
         self._surveys: dict[i64, Survey] = {}
+        # By topic, those that this node cannot answer yet.
+        self._delayed: dict[i64, list[Survey]] = {}
         self._directory: Final = Directory(cube)
         self._counter: i64 = 0
 
@@ -114,14 +117,23 @@ class Membership(Process):
 
     def state(self) -> str:
         topics = [topic.text() for _, topic in sorted(self._topics.items())]
-        surveys = [(key, survey.missing, list(survey.entries)) for key, survey in sorted(self._surveys.items())]
+        surveys = [
+            (key, survey.missing, list(survey.entries), list(survey.announced))
+            for key, survey in sorted(self._surveys.items())
+        ]
+        delayed = [
+            (name, [(survey_key(one.question), list(one.entries), list(one.announced)) for one in waiting])
+            for name, waiting in sorted(self._delayed.items())
+        ]
         nodes = [] if self._own_cube is None else self._own_cube.members()
-        return f"{self._counter} {topics} {surveys} {self._directory.state()} {nodes} {self._is_leaving}"
+        return f"{self._counter} {topics} {surveys} {delayed} {self._directory.state()} {nodes} {self._is_leaving}"
 
     def unfinished(self) -> i64:
         count: i64 = len(self._surveys)
         for topic in self._topics.values():
             count += topic.unfinished()
+        for waiting in self._delayed.values():
+            count += len(waiting)
         return count
 
     def topic(self, name: i64) -> Topic | None:
@@ -208,6 +220,27 @@ class Membership(Process):
     def before_leaving(self, topic: Topic) -> None:
         """This node is about to stop being a member: whatever it owes to others must leave now."""
 
+    # What total order adds.
+
+    def may_begin_weak(self, topic: Topic, pending: Pending) -> bool:
+        """Whether total order lets something weaker begin, or a change of membership."""
+        return True
+
+    def claim_next(self, topic: Topic) -> None:
+        """Prepare total publications that stand at the head of the queue."""
+
+    def start_total(self, topic: Topic) -> None:
+        """Start the total publication at the head of the queue, which is prepared."""
+        raise NotImplementedError
+
+    def announced(self, topic: Topic) -> vec[i64]:
+        """Own total publications that a newcomer must know of though they have not started."""
+        raise NotImplementedError
+
+    def adopt(self, topic: Topic, announced: vec[i64]) -> None:
+        """This newcomer has heard of total publications that have not started."""
+        raise NotImplementedError
+
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Question):
             self._receive_question(sender, message)
@@ -232,7 +265,10 @@ class Membership(Process):
         """Begin what the application asked for, one after the other, as far as that is possible now."""
         while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
             if topic.queue[0].payload is not None:
-                self.start_publications(topic)
+                if topic.queue[0].order == TOTAL:
+                    self.start_total(topic)
+                else:
+                    self.start_publications(topic)
                 continue
             # It is taken out first: what begins here may end at once and lead back to this place.
             del topic.queue[0]
@@ -240,12 +276,18 @@ class Membership(Process):
                 self._start_subscribing(topic)
             else:
                 self._leave_topic(topic)
+        if self.options.total:
+            self.claim_next(topic)
 
     def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+        if pending.payload is not None and pending.order == TOTAL:
+            return len(topic.own_totals) > 0 and topic.own_totals[0].is_closed
+        if self.options.total and not self.may_begin_weak(topic, pending):
+            return False
         if pending.payload is not None:
             return topic.state == MEMBER and topic.in_flight < self.options.window
         # Open waves may still need the old view, which subscribing throws away.
-        return topic.state == MEMBER or (topic.state == OUTSIDE and len(topic.waves) == 0)
+        return topic.state == MEMBER or (topic.state == OUTSIDE and not topic.has_open_waves())
 
     # Becoming a member.
 
@@ -334,6 +376,7 @@ class Membership(Process):
             raise ProtocolError(f"an answer about {answer} came to node {self.me}, which did not ask")
         if isinstance(survey.question, Synchronise):
             survey.entries = merged_frontiers(survey.entries, answer.entries)
+            survey.announced = append_all(survey.announced, answer.announced)
         else:
             survey.entries = append_all(survey.entries, answer.entries)
         survey.missing -= 1
@@ -348,19 +391,32 @@ class Membership(Process):
         if survey.parent == NO_NODE:
             assert topic is not None, "who asks about a topic knows it"
             if isinstance(question, Synchronise):
-                self._become_member(topic, survey.entries)
+                self._become_member(topic, survey)
             else:
                 self._become_active(topic, survey.entries)
             return
         entries = survey.entries
+        announced = survey.announced
         if topic is not None:
             if isinstance(question, Synchronise):
+                if topic.undelivered_totals > 0:
+                    # Not past here, and it will not reach the newcomer: it is to be past there, with all it names.
+                    self._delayed.setdefault(topic.name, []).append(survey)
+                    return
+                if self.options.total:
+                    announced = append_all(announced, self.announced(topic))
                 # Whoever does not ask a node that has left speaks for it.
                 past = merged_frontiers(topic.inherited, topic.order.frontier())
                 entries = merged_frontiers(entries, past)
             elif topic.state != OUTSIDE:
                 entries = append(entries, member_entry(self.me, topic.joined_counter, topic.is_active()))
-        self.environment.send(survey.parent, Answer(question.source, question.sequence, question.topic, entries))
+        answer = Answer(question.source, question.sequence, question.topic, entries, announced)
+        self.environment.send(survey.parent, answer)
+
+    def answer_delayed(self, topic: Topic) -> None:
+        """What kept this node from answering is over."""
+        for survey in self._delayed.pop(topic.name, []):
+            self._finish_survey(survey)
 
     def _become_active(self, topic: Topic, members: vec[i64]) -> None:
         """Everybody has heard of this node, and every member has spoken for itself: the view is complete."""
@@ -379,9 +435,11 @@ class Membership(Process):
         heard = vec[i64]([node for node in topic.heard if node != self.me])
         self._ask(Synchronise(self.me, topic.joined_counter, topic.name, heard))
 
-    def _become_member(self, topic: Topic, frontier: vec[i64]) -> None:
+    def _become_member(self, topic: Topic, survey: Survey) -> None:
         """All that began before anybody answered counts as past; all that begins later will come."""
-        topic.order.start_from(merged_frontiers(topic.inherited, frontier))
+        if len(survey.announced) > 0:
+            self.adopt(topic, survey.announced)
+        topic.order.start_from(merged_frontiers(topic.inherited, survey.entries))
         topic.heard.clear()
         topic.state = MEMBER
         self.environment.subscribed(topic.name)
@@ -402,7 +460,7 @@ class Membership(Process):
         if self.options.directory:
             self._unregister(topic)
         self.environment.unsubscribed(topic.name)
-        if len(topic.waves) == 0:
+        if not topic.has_open_waves():
             self.close_outside(topic)
 
     def _unregister(self, topic: Topic) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import NO_KEYS, Message
 from antiphon.orders.order import Ordered
 
 
@@ -64,7 +64,7 @@ class LeafCopy(Message):
         self.packet: Final[Message] = packet
 
     def is_control(self) -> bool:
-        return False
+        return self.packet.is_control()
 
     def publications_carried(self) -> i64:
         return self.packet.publications_carried()
@@ -135,15 +135,19 @@ class Synchronise(Question):
 class Answer(Message):
     """The subtree of the sender has handled a question; ``entries`` is what it has to say.
 
-    To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier.
+    To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier, and
+    ``announced`` total publications that have not started: name, place, count of keys and keys of each.
     """
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64]) -> None:
+    def __init__(
+        self, source: i64, sequence: i64, topic: i64, entries: vec[i64], announced: vec[i64] = NO_KEYS
+    ) -> None:
         super().__init__(source, sequence, topic)
         self.entries: Final[vec[i64]] = entries
+        self.announced: Final[vec[i64]] = announced
 
     def entries_carried(self) -> i64:
-        return len(self.entries)
+        return len(self.entries) + len(self.announced)
 
 
 @mypyc_attr(acyclic=True)

@@ -10,11 +10,12 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, ORDER_NAMES, Message
+from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
+from antiphon.orders.total import TotalOrder
 
 OUTSIDE: Final[i64] = 0
 SUBSCRIBING: Final[i64] = 1
@@ -32,6 +33,7 @@ class Options:
     """How a VCube-PS process behaves; shared by all nodes of a system.
 
     ``order`` is that of every publication; with ``mixed`` it is only the default, and each may choose its own.
+    ``total`` lets them choose total order too, and name keys; if it is the order of all, that goes without saying.
     ``window`` bounds the waves of own publications that are open per topic; the printed protocol has 1.
     ``bundle`` bounds the publications that travel together when they had to queue for the window; 1 bundles nothing.
     ``largest_first`` serves the cluster with the deepest subtree first, which shortens the longest path; the printed
@@ -48,16 +50,18 @@ class Options:
         bundle: i64 = DEFAULT_BUNDLE,
         directory: bool = False,
         mixed: bool = False,
+        total: bool = False,
     ) -> None:
-        if order not in ORDERS:
-            raise UsageError(f"VCube-PS orders by {', '.join(ORDERS)}, not {order!r}; choose one of these")
+        if order not in ORDER_NAMES:
+            raise UsageError(f"VCube-PS orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
         if window < 1:
             raise UsageError(f"the window of open publications must be at least 1, not {window}")
         if bundle < 1:
             raise UsageError(f"a bundle holds at least 1 publication, not {bundle}")
         self.order: Final[str] = order
-        self.strength: Final[i64] = ORDERS.index(order)
+        self.strength: Final[i64] = ORDER_NAMES.index(order)
         self.mixed: Final[bool] = mixed
+        self.total: Final[bool] = total or order == "total"
         self.window: Final[i64] = window
         self.largest_first: Final[bool] = largest_first
         self.bundle: Final[i64] = bundle
@@ -65,6 +69,8 @@ class Options:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
+        if self.total:
+            return TotalOrder(me, self.strength)
         if self.mixed:
             return MixedOrder(me, self.strength)
         if self.order == "causal":
@@ -76,11 +82,32 @@ class Options:
 class Pending:
     """Something the application asked for that has not begun: a publication, or else a change of membership."""
 
-    def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64 = NONE) -> None:
+    def __init__(
+        self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64 = NONE, keys: vec[i64] = NO_KEYS
+    ) -> None:
         self.sequence: Final[i64] = sequence
         self.timestamp: Final[i64] = timestamp
         self.payload: Final[bytes | None] = payload
         self.order: Final[i64] = order
+        self.keys: Final[vec[i64]] = keys
+
+
+@final
+class OwnTotal:
+    """A total publication at the head of the queue, from its claim to its start."""
+
+    def __init__(self, sequence: i64, keys: vec[i64]) -> None:
+        self.sequence: Final[i64] = sequence
+        self.keys: Final[vec[i64]] = keys
+        self.place: i64 = 0
+        self.is_granted: bool = False
+        self.is_closed: bool = False
+        # The last publications of all members when they closed.
+        self.entries: vec[i64] = vec[i64]()
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        return f"{self.sequence} {self.place} {self.is_granted} {self.is_closed} {list(self.entries)}"
 
 
 @final
@@ -107,22 +134,39 @@ class Topic:
         self.inherited: vec[i64] = vec[i64]()
         # Who unsubscribed while this node was subscribing: their word for themselves may still be on its way.
         self.departed: dict[i64, i64] = {}
+        # The last own publication that has begun.
+        self.begun: i64 = 0
+        # The first of the queue, as far as they are total and claimed.
+        self.own_totals: list[OwnTotal] = []
+        # Own total publications that have begun and were not delivered here.
+        self.undelivered_totals: i64 = 0
+        # Locks of others, or own ones, for which not all below this node are closed.
+        self.closing_count: i64 = 0
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
-        queued = [(pending.sequence, pending.order, pending.payload) for pending in self.queue]
+        queued = [(pending.sequence, pending.order, pending.payload, list(pending.keys)) for pending in self.queue]
+        totals = ([own.text() for own in self.own_totals], self.begun, self.undelivered_totals, self.closing_count)
         early = [(packet.source, packet.sequence) for packet in self.early]
         counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
         heard = (list(self.heard), list(self.inherited))
         return (
-            f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} "
+            f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} {totals} "
             f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
         )
 
     def unfinished(self) -> i64:
         """What waits: for others, for acknowledgements, for its turn, or for a subscription to take effect."""
         joining = 1 if self.state == SUBSCRIBING or self.state == SYNCHRONISING else 0
-        return self.order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining
+        locks = self.closing_count + self.undelivered_totals
+        order = self.order
+        if isinstance(order, TotalOrder) and self.state == MEMBER:
+            locks += order.open_locks()
+        return order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining + locks
+
+    def has_open_waves(self) -> bool:
+        """Whether somebody waits for this node's answer, or this node for others'."""
+        return len(self.waves) > 0 or self.closing_count > 0
 
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""

@@ -17,10 +17,11 @@ algorithms lose publications and block subscribers when membership changes
 * Publications are numbered per topic without gaps, so several can be in flight (``window``): order is restored at the
   receiver and no longer bought with one round trip per publication. Those that had to queue for the window travel
   together (``bundle``).
-* Each publication may choose its own order (``mixed``).
+* Each publication may choose its own order (``mixed``), also total order about some keys (``total``).
 * With ``directory`` a newcomer asks the topic's home node for the members instead of flooding.
 
-Membership is in :mod:`antiphon.fabrics.cube.membership`, publications are here.
+Membership is in :mod:`antiphon.fabrics.cube.membership`, total order in :mod:`antiphon.fabrics.cube.totals`,
+publications are here.
 
 ``docs/architecture.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small systems.
 Links must not lose or duplicate; they may reorder. Nodes do not fail here.
@@ -28,9 +29,9 @@ Links must not lose or duplicate; they may reorder. Nodes do not fail here.
 
 from __future__ import annotations
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.membership import Membership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
     Bundle,
@@ -40,26 +41,36 @@ from antiphon.fabrics.cube.messages import (
 )
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic
 from antiphon.fabrics.cube.topology import cluster
+from antiphon.fabrics.cube.total_messages import KeyLock
+from antiphon.fabrics.cube.totals import Totals, is_closed
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, UNSPECIFIED, Message, publication_key
-from antiphon.kernel.process import NO_NODE
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message, publication_key
+from antiphon.kernel.process import NO_NODE, order_name
+from antiphon.orders.order import KeyedOrdered, Ordered
 
 __all__ = ["Options", "Topic", "VCubePs"]
 
 
-class VCubePs(Membership):
+class VCubePs(Totals):
     """One node of the topic system."""
 
     # What the application does.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        return self._publish(NO_KEYS, payload, topic, order)
+
+    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        if not self.options.total:
+            raise UsageError("keys are for total order, which is not to be had here; publish without naming any")
+        return self._publish(vec[i64](sorted(set(keys))), payload, topic, order)
+
+    def _publish(self, keys: vec[i64], payload: bytes, topic: i64, order: i64) -> i64:
         chosen = self._chosen_order(order)
         state = self.find_topic(topic)
         if not state.wants_membership:
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
         state.published += 1
-        state.queue.append(Pending(state.published, self.environment.now(), payload, chosen))
+        state.queue.append(Pending(state.published, self.environment.now(), payload, chosen, keys))
         self.go_on(state)
         return state.published
 
@@ -75,8 +86,11 @@ class VCubePs(Membership):
             return self.options.strength
         if not self.options.mixed:
             self.check_only_order(asked, self.options.strength)
-        elif not NONE <= asked <= CAUSAL:
-            raise UsageError(f"there is no order {asked}; choose NONE ({NONE}), FIFO ({FIFO}) or CAUSAL ({CAUSAL})")
+        else:
+            strongest = TOTAL if self.options.total else CAUSAL
+            if not NONE <= asked <= strongest:
+                names = ", ".join(ORDER_NAMES[: strongest + 1])
+                raise UsageError(f"there is no order {order_name(asked)} here; choose one of {names}")
         return asked
 
     # What arrives.
@@ -92,6 +106,8 @@ class VCubePs(Membership):
             self._receive_refusal(sender, message)
         else:
             super().receive(sender, message)
+        if self.options.total:
+            self.go_on_opened()
 
     def receive_packet(self, sender: i64, packet: Message) -> None:
         """A publication or a bundle, with a cluster to serve."""
@@ -108,6 +124,10 @@ class VCubePs(Membership):
         self.take(topic, packet)
 
     def receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
+        packet = copy.packet
+        if isinstance(packet, KeyLock):
+            self.receive_lock_copy(sender, packet)
+            return
         topic = self.find_topic(copy.topic)
         if topic.state == OUTSIDE:
             self.environment.unwanted(copy)
@@ -126,13 +146,21 @@ class VCubePs(Membership):
                 self.arrived(topic, publication)
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
+        totals: list[Ordered] = []
         for released in topic.order.arrived(publication):
             self.environment.deliver(released)
+            if released.order == TOTAL:
+                totals.append(released)
+        if len(totals) > 0:
+            self.totals_delivered(topic, totals)
 
     def _receive_refusal(self, sender: i64, refusal: Refusal) -> None:
         """Forget a stale member; if it was to serve a cluster, somebody else must."""
         topic = self.find_topic(refusal.topic)
         topic.view.remove(sender, refusal.counter)
+        if isinstance(refusal.packet, KeyLock):
+            self.lock_refused(topic, sender, refusal)
+            return
         if not refusal.was_leaf:
             key = publication_key(refusal.source, refusal.sequence)
             count = self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))
@@ -149,7 +177,7 @@ class VCubePs(Membership):
         elif parent == NO_NODE:
             topic.in_flight -= 1
             self.go_on(topic)
-        if topic.state == OUTSIDE and len(topic.waves) == 0:
+        if topic.state == OUTSIDE and not topic.has_open_waves():
             self.close_outside(topic)
 
     def answer(self, parent: i64, message: Message) -> None:
@@ -186,21 +214,27 @@ class VCubePs(Membership):
     def started(self, packet: Message, copies: i64) -> None:
         """An own packet has left in so many copies; for those who measure."""
 
+    def _stamped(self, topic: Topic, pending: Pending, payload: bytes) -> Ordered:
+        """A publication that begins now, with what it names."""
+        sequence, order = pending.sequence, pending.order
+        names = topic.order.stamp(sequence, order)
+        if len(pending.keys) == 0:
+            return Ordered(self.me, sequence, pending.timestamp, payload, names, topic.name, order)
+        return KeyedOrdered(self.me, sequence, pending.timestamp, payload, names, topic.name, order, pending.keys)
+
     def start_publications(self, topic: Topic) -> None:
         """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
         started: list[Ordered] = []
         while len(started) < self.options.bundle and len(started) < len(topic.queue):
             pending = topic.queue[len(started)]
             payload = pending.payload
-            if payload is None:
+            if payload is None or pending.order == TOTAL or (self.options.total and is_closed(topic, pending.keys)):
                 break
-            dependencies = topic.order.stamp(pending.sequence, pending.order)
-            publication = Ordered(
-                self.me, pending.sequence, pending.timestamp, payload, dependencies, topic.name, pending.order
-            )
+            publication = self._stamped(topic, pending, payload)
             self.environment.deliver(publication)
             started.append(publication)
         del topic.queue[: len(started)]
+        topic.begun = started[-1].sequence
         packet: Message = started[0] if len(started) == 1 else Bundle(started)
         count = self.send_down(topic, packet, self.cube.dimension)
         self.started(packet, count)

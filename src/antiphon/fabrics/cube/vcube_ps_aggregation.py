@@ -47,7 +47,7 @@ from antiphon.fabrics.cube.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topic import MEMBER, Options, Topic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.vcube_ps import VCubePs
-from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.causal import CausalOrder
 from antiphon.orders.order import Ordered
@@ -169,8 +169,10 @@ class AggregatingVCubePs(VCubePs):
             self._receive_parcel(sender, message)
         else:
             super().receive(sender, message)
-            if isinstance(message, LeafCopy):
+            if isinstance(message, LeafCopy) and not message.is_control():
                 self._after_leaf_copy(message)
+        if self.options.total:
+            self.go_on_opened()
         if len(self._answers) > 0:
             self._send_answers()
 
@@ -215,11 +217,14 @@ class AggregatingVCubePs(VCubePs):
             self._note(topic, holding, copy.packet)
             self._look_again(topic, holding, copy.packet, freed)
             self._send_freed(topic, freed)
-            order = topic.order
-            if isinstance(order, CausalOrder):
-                # The superclass delivers such a copy, and whatever it releases; it comes to newcomers only.
-                for key in [key for key in holding.undelivered if order.counts(key)]:
-                    del holding.undelivered[key]
+            # The superclass delivers such a copy, and whatever it releases; it comes to newcomers only.
+            self._forget_delivered(topic, holding)
+
+    def _forget_delivered(self, topic: Topic, holding: Holding) -> None:
+        order = topic.order
+        if isinstance(order, CausalOrder):
+            for key in [key for key in holding.undelivered if order.counts(key)]:
+                del holding.undelivered[key]
 
     def after_joining(self, topic: Topic, early: list[Message]) -> None:
         for packet in early:
@@ -228,11 +233,16 @@ class AggregatingVCubePs(VCubePs):
     def _deliver_after(self, topic: Topic, publication: Ordered) -> None:
         """A publication has arrived: deliver all that may be."""
         undelivered = self._holding(topic).undelivered
+        totals: list[Ordered] = []
         for released in topic.order.arrived(publication):
             undelivered.pop(publication_key(released.source, released.sequence), None)
             if self._traffic is not None:
                 self._traffic.delivered(self.me, released, self.environment.now())
             self.environment.deliver(released)
+            if released.order == TOTAL:
+                totals.append(released)
+        if len(totals) > 0:
+            self.totals_delivered(topic, totals)
 
     # Holding back.
 
@@ -327,6 +337,13 @@ class AggregatingVCubePs(VCubePs):
         self.environment.send(child, parts[0] if len(parts) == 1 else Parcel(parts))
 
     def started(self, packet: Message, copies: i64) -> None:
+        if isinstance(packet, Ordered) and packet.order == TOTAL:
+            # It is taken by the superclass like an arrival, with whatever it releases; others may name it before it is
+            # delivered here, and it has arrived.
+            topic = self.find_topic(packet.topic)
+            holding = self._holding(topic)
+            self._forget_delivered(topic, holding)
+            self._note(topic, holding, packet)
         if self._traffic is not None:
             for publication in publications_of(packet):
                 self._traffic.stamped(publication)

@@ -6,9 +6,9 @@ its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). What links lose is fe
 (:mod:`antiphon.fabrics.gossip.group`).
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
-trees; publications are delivered in an order (:mod:`antiphon.orders`); links may lose messages, and every node that
-stays gets everything; the races that the published rules leave open are closed
-(:class:`antiphon.fabrics.gossip.options.Rules`).
+trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
+(:mod:`antiphon.fabrics.gossip.epto_topic`); links may lose messages, and every node that stays gets everything; the
+races that the published rules leave open are closed (:class:`antiphon.fabrics.gossip.options.Rules`).
 
 With ``floods`` no link is ever deactivated: the flooding that the thesis compares with (figure 4.3).
 """
@@ -21,10 +21,12 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.contacts import Contacts
+from antiphon.fabrics.gossip.epto_rounds import Outlook
+from antiphon.fabrics.gossip.epto_topic import Memory, topic_of_rounds
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data
-from antiphon.fabrics.gossip.options import GOSSIP_ORDERS, BrisaOptions
+from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.trees import Repairs
@@ -46,6 +48,7 @@ class Brisa(Process):
         self._published: Final[dict[i64, i64]] = {}
         self._past: Final[dict[i64, vec[i64]]] = {}
         self._barriers: Final[dict[i64, vec[i64]]] = {}
+        self._memories: Final[dict[i64, Memory | None]] = {}
         self.contacts: Final = Contacts(self.me, options.contacts)
         self._held: Final[list[i64]] = []
         # Overlays of topics that this node has left, while somebody may not know that.
@@ -106,14 +109,20 @@ class Brisa(Process):
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
         if not self.options.mixed:
             self.check_only_order(order, self.options.strength)
-        elif order != UNSPECIFIED and not 0 <= order < len(GOSSIP_ORDERS):
-            raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(GOSSIP_ORDERS)}")
+        elif order != UNSPECIFIED and not 0 <= order < len(self.options.orders):
+            raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(self.options.orders)}")
         chosen = self.options.strength if order == UNSPECIFIED else order
         own = group.streams.get(self.me)
         sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
         self._published[topic] = sequence
         group.ask(Asked(sequence, self.environment.now(), payload, chosen))
         return sequence
+
+    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        """There is one total order for all keys of a topic, so whatever keys are named, theirs is in it."""
+        if self.options.total is None:
+            return super().publish_about(keys, payload, topic, order)
+        return self.publish(payload, topic, order)
 
     def subscribe(self, topic: i64) -> None:
         group = self._groups.get(topic)
@@ -139,7 +148,7 @@ class Brisa(Process):
 
     def _is_wanted(self, group: Group) -> bool:
         """Whether the application is subscribed, or will be when all that it asked for has happened."""
-        wanted = group.is_member
+        wanted = group.deliveries.is_member
         for asked in group.queue:
             if asked.payload is None:
                 wanted = not wanted
@@ -151,7 +160,8 @@ class Brisa(Process):
             group = self.new_group(topic)
             self._groups[topic] = group
             if topic in self._past:
-                group.start_from(self._past.pop(topic), self._barriers.pop(topic))
+                past, barrier = self._past.pop(topic), self._barriers.pop(topic)
+                group.deliveries.start_from(past, barrier, self._memories.pop(topic, None))
         return group
 
     def new_group(self, topic: i64) -> Group:
@@ -185,6 +195,11 @@ class Brisa(Process):
         self.environment.send(sender, Disconnect(self.me, topic))
 
     def expire(self, name: i64) -> None:
+        if topic_of_rounds(name) >= 0:
+            in_order = self._groups.get(topic_of_rounds(name))
+            if in_order is not None:
+                in_order.round_passed()
+            return
         if name < 0:
             self._part_again(~name)
             return
@@ -195,6 +210,7 @@ class Brisa(Process):
         if group.is_gone:
             self._past[name] = group.order.frontier()
             self._barriers[name] = group.order.barrier()
+            self._memories[name] = group.deliveries.memory()
             del self._groups[name]
             self._parting[name] = group.sampling
             self.environment.set_timer(self.options.period, ~name)
@@ -234,6 +250,12 @@ class Brisa(Process):
     def group(self, topic: i64) -> Group:
         """One of the topics that this node takes part in."""
         return self._groups[topic]
+
+    def outlook(self, topic: i64) -> list[Outlook]:
+        """What is known on a topic in total order and not delivered, and how likely it is to be stable."""
+        group = self._groups.get(topic)
+        totals = None if group is None else group.deliveries.totals
+        return [] if totals is None else totals.outlook()
 
     def repairs(self) -> list[Repairs]:
         """What became of parents, for each topic that this node takes part in."""

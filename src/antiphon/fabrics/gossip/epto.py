@@ -21,7 +21,8 @@ Where this departs from the thesis:
   and has a logical clock asks for the time before its first event begins.
 * Balls may carry names instead of payloads (:mod:`antiphon.fabrics.gossip.epto_payloads`); period, fanout and ttl may
   follow from measurements (:mod:`antiphon.fabrics.gossip.epto_adaptation`).
-* A node to which nothing happens for a while stops its rounds, until something does.
+* A node to which nothing happens for a while stops its rounds, until something does
+  (:mod:`antiphon.fabrics.gossip.epto_rounds`).
 
 A round is, in this order: what was asked for meanwhile is in the ball; all relays are counted; the ball is sent; events
 are ordered and delivered.
@@ -29,36 +30,22 @@ are ordered and delivered.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
 from antiphon.fabrics.gossip.epto_dissemination import Dissemination, Listener
 from antiphon.fabrics.gossip.epto_messages import Ball, Greeting, Newcomer, Payloads, Probe, Stamped, Wanted
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_order import Clock
-from antiphon.fabrics.gossip.epto_spread import published_fanout
+from antiphon.fabrics.gossip.epto_payloads import PayloadStore
+from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling, SamplingMessage
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process
 
 ROUND: Final[i64] = 0
 """The name of the timer of rounds."""
-
-SMOOTHING: Final = 8.0
-"""Over about so many rounds the rate at which events begin is taken."""
-
-
-@final
-class Outlook:
-    """An event that is known and not delivered: how likely everybody knows it, and nothing can come before it."""
-
-    def __init__(self, publication: Stamped, age: i64, stable: float, deliverable: float) -> None:
-        self.publication: Final[Stamped] = publication
-        self.age: Final[i64] = age
-        self.stable: Final[float] = stable
-        self.deliverable: Final[float] = deliverable
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -81,21 +68,18 @@ class Epto(Process):
         self._sampling: PeerSampling | None = None
         self._bootstrap: list[i64] = []
         self.balls: Final[Dissemination] = Dissemination(
-            environment, topic, options, is_founder, Listener() if listener is None else listener
+            environment,
+            topic,
+            options,
+            is_founder,
+            Listener() if listener is None else listener,
+            PayloadStore(environment, topic, options),
         )
-        self.delay: Final[DelayEstimate] = DelayEstimate(options.period)
-        self.size: Final[SizeEstimate | None] = (
-            SizeEstimate(environment.random(), options.nodes) if options.adapts else None
-        )
-        self.period: i64 = options.period
-        self._is_awake: bool = False
-        self._idle_rounds: i64 = 0
+        self.rounds: Final[Rounds] = Rounds(environment, topic, options, ROUND, self.balls)
         self._published: i64 = 0
         # Who does not know the time yet keeps what it is asked to publish.
         self._is_late: bool = options.is_logical and not is_founder
-        self._adapted_epoch: i64 = 0
         self._queue: Final[list[Stamped]] = []
-        self.heard_per_round: float = 0.0
 
     # Before the start.
 
@@ -124,23 +108,8 @@ class Epto(Process):
         return event.sequence
 
     def outlook(self) -> list[Outlook]:
-        """What is known and not delivered, in order, with probabilities by which an application may go ahead.
-
-        The formulas are derived in :mod:`antiphon.fabrics.gossip.epto_spread`. Whoever uses an event early takes it
-        back, or lives with it, if another comes before it.
-        """
-        found: list[Outlook] = []
-        pace = float(self.period) / float(self.period + self.delay.median)
-        spread = self._options.spread
-        for event in self.balls.ordering.waiting():
-            publication = event.publication
-            if publication is not None:
-                age = self.balls.round - event.born
-                rounds = float(age) * pace
-                begun = self.heard_per_round / pace
-                deliverable = spread.deliverable(rounds, begun, self._options.is_logical)
-                found.append(Outlook(publication, age, spread.stable(rounds), deliverable))
-        return found
+        """What is known and not delivered, in order, with probabilities by which an application may go ahead."""
+        return self.rounds.outlook()
 
     def _broadcast(self, asked: Stamped) -> None:
         """An event begins: it gets its stamp, and is in the next ball."""
@@ -163,7 +132,7 @@ class Epto(Process):
             for publication in message.publications:
                 self.balls.fill(publication)
         elif isinstance(message, Probe):
-            self._probed(sender, message)
+            self.rounds.probed(sender, message)
         elif isinstance(message, Newcomer):
             self.environment.send(sender, Greeting(self.me, self._topic, self._clock.reading()))
         else:
@@ -179,15 +148,8 @@ class Epto(Process):
         if self._is_late:
             self._ask_the_time()
         self.balls.run_round(sampling)
-        self._adapt()
-        if self.is_idle():
-            self._idle_rounds += 1
-        else:
-            self._idle_rounds = 0
-        if self._idle_rounds >= self._options.patience:
-            self._is_awake = False
-        else:
-            self._set_timer()
+        self.rounds.adapt(sampling)
+        self.rounds.go_on(self.is_idle())
 
     def peer_lost(self, peer: i64) -> None:
         self._peers().lost(peer)
@@ -196,11 +158,8 @@ class Epto(Process):
         return self.balls.ordering.count() + len(self._queue)
 
     def wake(self) -> None:
-        """Go on with rounds, if they have stopped; the first is at a random time of a period."""
-        self._idle_rounds = 0
-        if not self._is_awake:
-            self._is_awake = True
-            self.environment.set_timer(self.environment.random().below(self.period), ROUND)
+        """Go on with rounds, if they have stopped."""
+        self.rounds.wake()
 
     def is_idle(self) -> bool:
         """Whether nothing is to be relayed, ordered or asked for."""
@@ -208,13 +167,6 @@ class Epto(Process):
 
     def round_begins(self) -> None:
         """A round is about to begin; for experiments in which nodes publish once per round."""
-
-    def _set_timer(self) -> None:
-        spread = i64(int(float(self.period) * self._options.drift))
-        delay = self.period
-        if spread > 0:
-            delay += self.environment.random().between(-spread, spread)
-        self.environment.set_timer(max(0, delay), ROUND)
 
     def _peers(self) -> PeerSampling:
         sampling = self._sampling
@@ -227,7 +179,7 @@ class Epto(Process):
             for node in self._bootstrap:
                 sampling.join(node)
 
-    # Newcomers and measurements.
+    # Newcomers.
 
     def _ask_the_time(self) -> None:
         if self.balls.round >= self._options.patience:
@@ -243,32 +195,3 @@ class Epto(Process):
         for asked in self._queue:
             self._broadcast(asked)
         self._queue.clear()
-
-    def _probed(self, sender: i64, probe: Probe) -> None:
-        size = self.size
-        if size is None:
-            return
-        size.merge(probe.epoch, probe.minima)
-        if probe.is_answer:
-            self.delay.add((self.environment.now() - probe.sent_at) // 2)
-        else:
-            answer = Probe(self.me, self._topic, probe.sent_at, size.epoch, size.minima, True)
-            self.environment.send(sender, answer)
-
-    def _adapt(self) -> None:
-        """Measure once per round, and take what follows for period, fanout and ttl."""
-        self.heard_per_round += (float(self.balls.heard_in_round) - self.heard_per_round) / SMOOTHING
-        self.balls.heard_in_round = 0
-        size = self.size
-        if size is None:
-            return
-        size.round_passed()
-        for peer in self._peers().sample(1):
-            now = self.environment.now()
-            self.environment.send(peer, Probe(self.me, self._topic, now, size.epoch, size.minima, False))
-        self.period = self.delay.median
-        if size.epoch > self._adapted_epoch:
-            self._adapted_epoch = size.epoch
-            nodes = size.cautious()
-            self.balls.fanout = published_fanout(nodes)
-            self.balls.ttl = self._options.ttl_for(nodes, self.balls.fanout)

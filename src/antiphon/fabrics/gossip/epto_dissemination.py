@@ -1,10 +1,10 @@
 """The dissemination component of EpTO: balls of events, relayed until everybody has them.
 
 Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
-often it had been relayed when it came last. A ball is built from the slots that are to be relayed, and read into them.
-Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is
-looked at for every entry and in every round lies in flat arrays by slot, and events themselves are touched only when
-something happens to them.
+often it had been relayed when it came last. An event is relayed in as many rounds as it was short of ``ttl`` relays
+when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry of a
+ball is known, and no news: looking it up is what a simulation spends its time on. So what is looked at for every entry
+and in every round lies in flat arrays by slot, and events themselves are touched only when something happens to them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 
 NOT_IN_BALL: Final[i64] = -1
+RELAYED: Final[i64] = 1 << 40
+"""The number of relays of an event that is in no ball: it comes into one again, or has been relayed often enough."""
+
 UNBORN: Final[i64] = 1 << 60
 """Of an event that the ordering component has not been told of."""
 
@@ -44,7 +47,13 @@ class Dissemination:
     """The balls of one node, and the ordering component that they feed. ``fanout`` and ``ttl`` may change."""
 
     def __init__(
-        self, environment: Environment, topic: i64, options: EptoOptions, is_founder: bool, listener: Listener
+        self,
+        environment: Environment,
+        topic: i64,
+        options: EptoOptions,
+        is_founder: bool,
+        listener: Listener,
+        payloads: PayloadStore,
     ) -> None:
         self._environment: Final[Environment] = environment
         self._me: Final[i64] = environment.identifier
@@ -52,10 +61,11 @@ class Dissemination:
         self._listener: Final[Listener] = listener
         self._persists: Final[bool] = options.persists
         self._digests: Final[bool] = options.digests
+        self._carried: Final[bool] = options.carried
         self._patience: Final[i64] = options.patience
         self._ages: Final[i64] = 2 if options.is_logical else 1
         self.ordering: Final[Ordering] = options.new_ordering(environment, topic, is_founder)
-        self.payloads: Final[PayloadStore] = PayloadStore(environment, topic, options)
+        self.payloads: Final[PayloadStore] = payloads
         self.fanout: i64 = options.fanout
         self.ttl: i64 = options.ttl
         self.round: i64 = 0
@@ -66,6 +76,7 @@ class Dissemination:
         self._names: vec[i64] = vec[i64]()
         self._stamps: vec[i64] = vec[i64]()
         self._hops: vec[i64] = vec[i64]()
+        self._left: vec[i64] = vec[i64]()
         self._born: vec[i64] = vec[i64]()
         self._is_done: vec[i64] = vec[i64]()
         self._free: Final[list[i64]] = []
@@ -103,7 +114,7 @@ class Dissemination:
             # Nearly every entry is known and no older than here.
             if slot < 0 or hops[position] > relayed[slot]:
                 if slot < 0:
-                    if hops[position] >= ttl and self.ordering.is_past(names[position], ball.stamps[position]):
+                    if self._is_past(names[position], ball.stamps[position], hops[position]):
                         position += 1
                         continue
                     whole = ball.publications[position] if ball.whole else None
@@ -113,10 +124,22 @@ class Dissemination:
                     self._put_in_ball(slot, hops[position])
                 elif self.round + 1 - hops[position] < self._born[slot]:
                     self._offer(slot, self.round + 1 - hops[position])
-                    if self._is_done[slot] != 0 and relayed[slot] == NOT_IN_BALL:
+                    if self._is_done[slot] != 0 and not self._is_in_ball(slot):
                         self._forget(slot)
             position += 1
         self.payloads.ask(sender)
+
+    def _is_past(self, name: i64, stamp: i64, hops: i64) -> bool:
+        """Whether an entry that is not known here, or not any more, need not be looked at."""
+        if hops >= self.ttl and self.ordering.is_past(name, stamp):
+            return True
+        # What was delivered here has been relayed often enough; as published it is relayed whenever it comes.
+        if self._carried:
+            return self.payloads.is_past(name)
+        return self._persists and self.ordering.has_left(name, stamp)
+
+    def _is_in_ball(self, slot: i64) -> bool:
+        return NOT_IN_BALL < self._hops[slot] < RELAYED
 
     def _learn(self, name: i64, stamp: i64, publication: Stamped | None) -> i64:
         """A slot for an event that has not been known here, or is not any more."""
@@ -131,6 +154,7 @@ class Dissemination:
             self._names[slot] = name
             self._stamps[slot] = stamp
             self._hops[slot] = NOT_IN_BALL
+            self._left[slot] = 0
             self._born[slot] = UNBORN
             self._is_done[slot] = 0
         else:
@@ -140,6 +164,7 @@ class Dissemination:
             self._names = append(self._names, name)
             self._stamps = append(self._stamps, stamp)
             self._hops = append(self._hops, NOT_IN_BALL)
+            self._left = append(self._left, 0)
             self._born = append(self._born, UNBORN)
             self._is_done = append(self._is_done, 0)
         event.place = slot
@@ -156,6 +181,8 @@ class Dissemination:
     def _put_in_ball(self, slot: i64, hops: i64) -> None:
         if self._hops[slot] == NOT_IN_BALL:
             self._in_ball.append(slot)
+            # As many rounds as are left now, also if a quicker copy comes later and shows it to be older.
+            self._left[slot] = self.ttl - hops
         self._hops[slot] = hops
 
     def _offer(self, slot: i64, born: i64) -> None:
@@ -206,7 +233,7 @@ class Dissemination:
             counts = append(counts, hops)
             latest = max(latest, self._stamps[slot])
             # Where balls name events, the payload goes with the first relay, which is the publisher's own.
-            if whole or hops == 1:
+            if whole or (hops == 1 and not self._carried):
                 publication = self._publications[slot]
                 assert publication is not None, "whole balls and own events have their payload"
                 carried.append(publication)
@@ -232,10 +259,12 @@ class Dissemination:
         latest_birth = self.round - self._ages * self.ttl - 1
         self._deliver(latest_birth)
         for slot in relayed:
-            if self._persists and self._hops[slot] < self.ttl:
+            self._left[slot] -= 1
+            if self._persists and self._left[slot] > 0:
                 self._in_ball.append(slot)
                 continue
-            self._hops[slot] = NOT_IN_BALL
+            # A copy that took longer would begin all over; as published it does.
+            self._hops[slot] = RELAYED if self._persists else NOT_IN_BALL
             if self._is_done[slot] != 0:
                 self._forget(slot)
 
@@ -256,10 +285,24 @@ class Dissemination:
         """An event has left the ordering component; unless it is in a ball its slot is free."""
         slot = event.place
         self._is_done[slot] = 1
-        if self._hops[slot] == NOT_IN_BALL:
+        if not self._is_in_ball(slot):
             self._forget(slot)
 
     # Payloads that do not travel with balls.
+
+    def arrived(self, publication: Stamped) -> None:
+        """A publication has come another way; it is relayed when a ball brings it too, and ages from now on."""
+        name = publication_key(publication.source, publication.sequence)
+        slot = self._slot_of.get(name, -1)
+        if slot >= 0:
+            self.fill(publication)
+            return
+        if self.ordering.is_past(name, publication.stamp):
+            return
+        slot = self._learn(name, publication.stamp, publication)
+        self._offer(slot, self.round + 1)
+        if self._is_done[slot] != 0:
+            self._forget(slot)
 
     def fill(self, publication: Stamped) -> None:
         """A payload has come."""

@@ -7,7 +7,9 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import TOTAL, Message, Publication
+from antiphon.kernel.message import TOTAL, Message
+from antiphon.orders.fifo import NO_DEPENDENCIES
+from antiphon.orders.order import Ordered
 
 NAME_BYTES: Final[i64] = 6
 STAMP_BYTES: Final[i64] = 8
@@ -18,14 +20,24 @@ ENTRY_BYTES: Final[i64] = NAME_BYTES + STAMP_BYTES + HOPS_BYTES
 
 @final
 @mypyc_attr(acyclic=True)
-class Stamped(Publication):
+class Stamped(Ordered):
     """A publication and its place in the total order: by ``stamp``, then source, then sequence number.
 
     ``timestamp`` is the time of the publisher's host, as everywhere; ``stamp`` is what the clock of the order said.
+    ``dependencies`` are publications of weaker orders that come before it, where there are such.
     """
 
-    def __init__(self, source: i64, sequence: i64, timestamp: i64, payload: bytes, topic: i64, stamp: i64) -> None:
-        super().__init__(source, sequence, timestamp, payload, topic, TOTAL)
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        topic: i64,
+        stamp: i64,
+        dependencies: vec[i64] = NO_DEPENDENCIES,
+    ) -> None:
+        super().__init__(source, sequence, timestamp, payload, dependencies, topic, TOTAL)
         self.stamp: Final[i64] = stamp
 
 

@@ -39,7 +39,8 @@ class EptoOptions:
     ``digests``: balls name events, and the payload of each comes once. ``keep`` is for how many rounds it is kept for
     others, ``patience`` for how many rounds a node waits for a payload when the event could be
     delivered, and after how many rounds in which nothing happens it falls silent. ``adapts``: period, fanout and ttl
-    follow from measured delays and an estimated size.
+    follow from measured delays and an estimated size; no period is shorter than ``least_period``. ``carried``: payloads
+    come another way, together with publications that are no events (:mod:`antiphon.fabrics.gossip.epto_topic`).
     """
 
     def __init__(
@@ -58,9 +59,16 @@ class EptoOptions:
         adapts: bool = False,
         loss: float = 0.0,
         agreement: float = LEAST_AGREEMENT,
+        carried: bool = False,
+        least_period: i64 = 1,
     ) -> None:
         check_words(clock, ordering)
-        for name, value in (("period", period), ("keep", keep), ("patience", patience)):
+        for name, value in (
+            ("period", period),
+            ("keep", keep),
+            ("patience", patience),
+            ("least_period", least_period),
+        ):
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
         if drift < 0:
@@ -74,12 +82,14 @@ class EptoOptions:
         self.is_logical: Final[bool] = clock == LOGICAL
         self.ordering: Final[str] = ordering
         self.persists: Final[bool] = persists
-        self.digests: Final[bool] = digests
+        self.digests: Final[bool] = digests or carried
         self.keep: Final[i64] = keep
         self.patience: Final[i64] = patience
         self.adapts: Final[bool] = adapts
         self.loss: Final[float] = loss
         self.agreement: Final[float] = agreement
+        self.carried: Final[bool] = carried
+        self.least_period: Final[i64] = least_period
         self.spread: Final[Spread] = Spread(nodes, self.fanout, loss, persists)
         check_agreement(self, agreement)
 
@@ -90,7 +100,7 @@ class EptoOptions:
     def new_ordering(self, environment: Environment, topic: i64, is_founder: bool) -> Ordering:
         """The ordering component at one node."""
         if self.ordering == KEYS:
-            return KeyOrdering(environment, topic, is_founder)
+            return KeyOrdering(environment, topic, is_founder, not self.carried)
         accepts = LATER
         if self.ordering == "printed-comparison":
             accepts = INVERTED

@@ -15,7 +15,9 @@ accepted. The published algorithm compares stamps alone, and in line 9 the wrong
 
 **Holes.** What is refused will never be delivered here. Numbers of one source have ascending keys, so when one leaves
 and an earlier number of its source has not left, that one never will: it is reported as lost at that moment, in the
-place where it would have come. What is refused after all that is known of its source is reported at once.
+place where it would have come. What is refused after all that is known of its source is reported at once. Where only
+some numbers of a source are events (``is_alone`` is false) nothing follows from numbers: what is refused is reported,
+perhaps several times, and whoever hears it knows what was delivered.
 """
 
 from __future__ import annotations
@@ -78,10 +80,14 @@ class Clock:
         """What a newcomer must not fall behind."""
         return 0
 
+    def begin_after(self, stamp: i64) -> None:
+        """Somebody else has read this; no stamp of this clock is to be below it."""
+        self.saw(stamp)
+
 
 @final
 class HostClock(Clock):
-    """The clock of the host, taken for one that all share; it need not be exact.
+    """The clock of the host that all share as far as they can; it need not be exact.
 
     ``offset`` ticks and ``parts_per_million`` are by how much it is wrong, where a simulation says so; it shows
     multiples of ``granularity``. A clock that is behind could stamp an event below one that was delivered here already,
@@ -98,11 +104,14 @@ class HostClock(Clock):
         self._latest: i64 = 0
 
     def stamp(self, last: i64) -> i64:
-        now = self._environment.now()
+        now = self._environment.shared_time()
         shown = now + self._offset + now * self._parts_per_million // 1_000_000
         shown -= shown % self._granularity
         self._latest = max(shown, last + 1, self._latest)
         return self._latest
+
+    def begin_after(self, stamp: i64) -> None:
+        self._latest = max(self._latest, stamp)
 
 
 @final
@@ -128,13 +137,15 @@ class LogicalClock(Clock):
 class Ordering:
     """What every ordering component does: take events that balls bring, and say which may be delivered.
 
-    ``is_founder`` if the node is there from the start, so that it may expect every source's numbers from 1 on.
+    ``is_founder`` if the node is there from the start, so that it may expect every source's numbers from 1 on;
+    ``is_alone`` if all publications of the topic are events.
     """
 
-    def __init__(self, environment: Environment, topic: i64, is_founder: bool) -> None:
+    def __init__(self, environment: Environment, topic: i64, is_founder: bool, is_alone: bool = True) -> None:
         self._environment: Final[Environment] = environment
         self._topic: Final[i64] = topic
         self._is_founder: Final[bool] = is_founder
+        self._is_alone: Final[bool] = is_alone
         self._last_of: Final[IntegerMap] = IntegerMap()
         self.last_stamp: i64 = -1
         self.holes: i64 = 0
@@ -165,9 +176,10 @@ class Ordering:
 
     def delivering(self, event: KnownEvent) -> None:
         """An event is delivered: what its source published before and has not been delivered never will be."""
-        source, sequence = event.source(), event.sequence()
-        self._report(source, self._last_known(source, sequence - 1) + 1, sequence - 1)
-        self._last_of.put(source, sequence)
+        if self._is_alone:
+            source, sequence = event.source(), event.sequence()
+            self._report(source, self._last_known(source, sequence - 1) + 1, sequence - 1)
+            self._last_of.put(source, sequence)
         self.last_stamp = event.stamp
         event.state = DONE
 
@@ -178,12 +190,19 @@ class Ordering:
         self._pass_over(name & SOURCE_MASK, name >> SOURCE_BITS)
         return True
 
+    def has_left(self, name: i64, stamp: i64) -> bool:
+        """Whether an event that is not known any more was delivered, or reported, here."""
+        return stamp <= self.last_stamp and (name >> SOURCE_BITS) <= self._last_known(name & SOURCE_MASK, -1)
+
     def refuse(self, event: KnownEvent) -> None:
         """An event cannot be delivered here any more; it is reported unless that was done, or it was delivered."""
         event.state = DONE
         self._pass_over(event.source(), event.sequence())
 
     def _pass_over(self, source: i64, sequence: i64) -> None:
+        if not self._is_alone:
+            self._report(source, sequence, sequence)
+            return
         last = self._last_known(source, sequence - 1)
         if sequence > last:
             self._report(source, last + 1, sequence)
@@ -203,10 +222,19 @@ class Ordering:
 class KeyOrdering(Ordering):
     """The order of whole keys."""
 
-    def __init__(self, environment: Environment, topic: i64, is_founder: bool) -> None:
-        super().__init__(environment, topic, is_founder)
+    def __init__(self, environment: Environment, topic: i64, is_founder: bool, is_alone: bool = True) -> None:
+        super().__init__(environment, topic, is_founder, is_alone)
         self._heap: Final[list[KnownEvent]] = []
         self._last: KnownEvent | None = None
+
+    def last(self) -> KnownEvent | None:
+        """What left last, if anything did."""
+        return self._last
+
+    def start_after(self, last: KnownEvent) -> None:
+        """Go on after an earlier membership of the same node: what is not above what left last is refused."""
+        self._last = last
+        self.last_stamp = last.stamp
 
     def offer(self, event: KnownEvent, born: i64) -> None:
         if event.state == WAITING:

@@ -21,7 +21,7 @@ from antiphon.fabrics.gossip.epto_messages import Payloads, Stamped, Wanted, pay
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.message import SOURCE_MASK, publication_key
-from antiphon.kernel.process import Environment
+from antiphon.kernel.process import NO_NODE, Environment
 
 ROUNDS_TO_ANSWER: Final[i64] = 3
 """After so many rounds a question is asked again: more than a period to be relayed and the way to and fro."""
@@ -29,15 +29,15 @@ ROUNDS_TO_ANSWER: Final[i64] = 3
 
 @final
 class Missing:
-    """A payload that is asked for: when next, and how often it was."""
+    """A payload that is asked for: when next, and how often it was; ``named_by`` is who has told of the event."""
 
     def __init__(self, name: i64, again_at: i64) -> None:
         self.name: Final[i64] = name
         self.again_at: i64 = again_at
         self.questions: i64 = 1
+        self.named_by: i64 = NO_NODE
 
 
-@final
 class PayloadStore:
     """The payloads at one node: those that others may ask for, and those that it asks for."""
 
@@ -59,6 +59,10 @@ class PayloadStore:
     def lookup(self, name: i64) -> Stamped | None:
         """A payload, if it is here."""
         return self._here.get(name)
+
+    def is_past(self, name: i64) -> bool:
+        """Whether an event that is not known here, or not any more, is certainly done with."""
+        return False
 
     def has(self, publication: Stamped) -> None:
         """A payload is here now; those who have asked for it get it."""
@@ -123,11 +127,12 @@ class PayloadStore:
             self._here.pop(name, None)
         for missing in self._missing.values():
             if missing.again_at <= now:
-                self._ask_again(missing, now, sampling)
+                missing.again_at = now + ROUNDS_TO_ANSWER
+                missing.questions += 1
+                self.ask_again(missing, sampling)
 
-    def _ask_again(self, missing: Missing, now: i64, sampling: PeerSampling) -> None:
-        missing.again_at = now + ROUNDS_TO_ANSWER
-        missing.questions += 1
+    def ask_again(self, missing: Missing, sampling: PeerSampling) -> None:
+        """A payload has not come."""
         peers = sampling.sample(1) if missing.questions % 2 == 1 else [missing.name & SOURCE_MASK]
         for peer in peers:
             self._environment.send(peer, Wanted(self._me, self._topic, append(vec[i64](), missing.name)))

@@ -16,7 +16,11 @@ is then about Poisson.
 **Age is not rounds.** Rounds of different nodes are not in step, and the age of an event counts the relays of the
 quickest way that it took, so others may be behind. A copy arrives ``delay`` after it was sent and is relayed at most
 one period later. So an ordinary hop takes up to ``period + delay`` where age grows by one in a period, and an event of
-age ``a`` counts as ``a * period / (period + delay)`` rounds. This is cautious: the probabilities come out too small.
+age ``a`` counts as ``a * period / (period + delay)`` rounds. Where messages take about a period this is cautious. Where
+they take a small part of it, age runs ahead of rounds: a copy may meet several nodes shortly before theirs. So nodes
+do not stop relaying by age, but after as many rounds as the event was short of ``ttl`` relays when it came first. With
+that events reach everybody nearly as often as ``S(ttl)`` says, also where rounds are not in step
+(:mod:`antiphon.simulator.epto_expectation` plays it through).
 
 **Deliverable.** An event may be delivered when no event that comes before it can still arrive. Let ``r`` events begin
 per round in the whole system. With a global clock those before it began before it: one that began ``k`` rounds earlier

@@ -20,6 +20,8 @@ stuck asks the source and the contacts too. If it is stuck for ``HOPELESS`` time
 the publication and a contact say that it is gone, and the source has not sent it, then it is passed over: the
 application is told so at its place in the order, and what comes after is delivered.
 
+**Orders**, total order among them, stand beside all this (:mod:`antiphon.fabrics.gossip.deliveries`).
+
 **Leaving.** Who unsubscribes delivers nothing more at once, but goes on relaying until it falls silent, so that what it
 published last is with others by then. Contacts stay in the overlay of every topic, subscribed or not.
 """
@@ -32,6 +34,8 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.contacts import RELAY_PERIODS, Contacts, Pulses, waiting_periods
+from antiphon.fabrics.gossip.deliveries import Deliveries
+from antiphon.fabrics.gossip.epto_messages import Ball, Probe
 from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.messages import (
     TREE_BITS,
@@ -50,11 +54,11 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.stream import Asked, Missed, Stream
+from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
+from antiphon.kernel.message import TOTAL, Message
 from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
-from antiphon.orders.order import Order, Ordered, merged_frontiers
+from antiphon.orders.order import Order, Ordered
 
 MOST_ATTEMPTS: Final = 64
 """So often a node tries to join, to fetch a publication or to compare with a contact before it gives up."""
@@ -100,8 +104,8 @@ class Group(Neighbourhood):
         self._pulses: Final = Pulses(self._me, contacts)
         self.streams: Final[dict[i64, Stream]] = {}
         self.trees: Final[Trees] = self.new_trees()
-        self.order: Final[Order] = options.new_order(self._me)
-        self.is_member: bool = False
+        self.deliveries: Final = Deliveries(environment, topic, options, self.sampling, self.streams)
+        self.order: Final[Order] = self.deliveries.order
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
@@ -114,9 +118,7 @@ class Group(Neighbourhood):
         self._compare_after: i64 = 0
         self._comparisons: i64 = 0
         self._has_compared: bool = False
-        # Publications that were passed over because nobody has kept them; copies that came again.
-        self.lost: i64 = 0
-        # Publications that went from here though a neighbour may have lacked them.
+        # Publications that went from here though a neighbour may have lacked them; copies that came again.
         self.overflow: i64 = 0
         self.duplicates: i64 = 0
 
@@ -140,11 +142,6 @@ class Group(Neighbourhood):
             self.is_ticking = True
             self._environment.set_timer(delay, self.topic)
 
-    def start_from(self, past: vec[i64], barrier: vec[i64]) -> None:
-        """Go on after an earlier membership: what was past then is past now."""
-        self._count_as_past(past)
-        self.order.adopt_barrier(barrier)
-
     def ask(self, asked: Asked) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
         self.queue.append(asked)
@@ -153,23 +150,26 @@ class Group(Neighbourhood):
             self._serve()
 
     def _serve(self) -> None:
-        """Do what the application asked for, in that order."""
+        """Do what the application asked for, in that order, as far as it may happen now."""
+        deliveries = self.deliveries
         queue = self.queue
         self.queue = []
-        for asked in queue:
+        for position, asked in enumerate(queue):
             payload = asked.payload
+            if not deliveries.may_begin(asked):
+                self.queue = queue[position:]
+                return
             if payload is not None:
                 self._publish(asked, payload)
-            elif self.is_member:
-                self.is_member = False
+            elif deliveries.is_member:
+                deliveries.is_member = False
                 self._environment.unsubscribed(self.topic)
             else:
-                self.is_member = True
+                deliveries.is_member = True
                 self._environment.subscribed(self.topic)
 
     def _publish(self, asked: Asked, payload: bytes) -> None:
-        dependencies = self.order.stamp(asked.sequence, asked.order)
-        publication = Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self.topic, asked.order)
+        publication = self.deliveries.begin(asked, payload)
         own = self.stream(self._me)
         own.take(publication)
         if self._options.window > 0:
@@ -177,16 +177,13 @@ class Group(Neighbourhood):
             for peer in self._neighbours:
                 if peer not in own.floors:
                     own.floors[peer] = asked.sequence - 1
-        self._environment.deliver(publication)
+        if asked.order != TOTAL:
+            self._environment.deliver(publication)
         self.trees.begin(publication)
 
     def stream(self, source: i64) -> Stream:
         """What this node has of a source, from the moment it first hears of it."""
-        found = self.streams.get(source)
-        if found is None:
-            found = Stream(source)
-            self.streams[source] = found
-        return found
+        return stream_of(self.streams, source)
 
     # The overlay.
 
@@ -240,13 +237,19 @@ class Group(Neighbourhood):
             self._data(sender, message)
         elif isinstance(message, Beat):
             self._beat(sender, message)
+        elif isinstance(message, (Ball, Probe)):
+            if self.is_synchronised:
+                self.deliveries.receive(sender, message)
+                self._go_on()
         elif isinstance(message, SamplingMessage):
             self.sampling.receive(sender, message)
         elif isinstance(message, Deactivate):
             self.trees.deactivated(sender, message.key)
         elif isinstance(message, Activate):
             self.trees.activated(sender, message.key)
-            self._resend(sender, message.source, message.last)
+            # A new child has all of the root up to a number.
+            for publication in self.stream(message.source).kept_after(message.last):
+                self._environment.send(sender, Resent(publication))
         elif isinstance(message, Moved):
             self.trees.moved(sender, message.key, message.position)
         else:
@@ -262,7 +265,8 @@ class Group(Neighbourhood):
             self.stream(message.source).gone_at[sender] = message.sequence
         elif isinstance(message, Hello):
             if self.is_synchronised:
-                self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier()))
+                time = self.deliveries.time_for_newcomers()
+                self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier(), time))
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):
@@ -298,29 +302,25 @@ class Group(Neighbourhood):
     def _release(self, publication: Ordered) -> None:
         """Deliver what may be delivered now."""
         self.wake()
-        for released in self.order.arrived(publication):
-            if not self.is_member:
-                continue
-            if isinstance(released, Missed):
-                self.lost += 1
-                self._environment.lost(self.topic, released.source, released.sequence)
-            else:
-                self._environment.deliver(released)
+        self.deliveries.arrived(publication)
+        self._go_on()
+
+    def round_passed(self) -> None:
+        """The timer of total order has run out."""
+        self.deliveries.round_passed()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Perhaps something was delivered for which the application's next wish had to wait."""
+        if len(self.queue) > 0 and self.is_synchronised and self.deliveries.may_begin(self.queue[0]):
+            self._serve()
 
     def _welcomed(self, message: Welcome) -> None:
         if not self.is_synchronised:
-            self._count_as_past(message.frontier)
+            self.deliveries.welcomed(message.frontier, message.stamp)
             self.is_synchronised = True
             self.wake()
             self._serve()
-
-    def _count_as_past(self, frontier: vec[i64]) -> None:
-        self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
-        for key in self.order.frontier():
-            if key >= 0:
-                self.stream(key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
-            else:
-                self.stream(~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
     # Recovery.
 
@@ -412,14 +412,8 @@ class Group(Neighbourhood):
         stream = self.stream(fetch.source)
         for publication in stream.kept_of(fetch.numbers):
             self._environment.send(sender, Resent(publication))
-        gone = stream.gone_before(fetch.numbers)
-        if gone > 0:
+        if (gone := stream.gone_before(fetch.numbers)) > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
-
-    def _resend(self, peer: i64, source: i64, after: i64) -> None:
-        """A new child has all of the root up to a number: send what came later."""
-        for publication in self.stream(source).kept_after(after):
-            self._environment.send(peer, Resent(publication))
 
     # The periodic part.
 
@@ -465,7 +459,7 @@ class Group(Neighbourhood):
                 self._enter()
         if self._may_fall_silent():
             self.is_ticking = False
-            if not self.is_member and not self._all_contacts.includes_me and len(self.queue) == 0:
+            if not self.deliveries.is_member and not self._all_contacts.includes_me and len(self.queue) == 0:
                 self.sampling.leave()
                 self.is_gone = True
         else:
@@ -544,7 +538,7 @@ class Group(Neighbourhood):
             return False
         has_asked = self._has_compared and not self._pulses.is_in_doubt
         if has_asked or len(self._contacts) == 0 or not self._options.rules.recovers:
-            return True
+            return self.deliveries.is_idle()
         if self._quiet >= self._compare_after and self._comparisons < MOST_ATTEMPTS:
             self._compare()
             return False
@@ -593,8 +587,8 @@ class Group(Neighbourhood):
         return max(0, window - ahead - len(self.queue))
 
     def unfinished(self) -> i64:
-        """What waits: in the order, in the queue, for neighbours that lack it, or for ever because it is gone."""
-        waiting: i64 = self.order.waiting() + len(self.queue)
+        """What waits: in its order, in the queue, for neighbours that lack it, or for ever because it is gone."""
+        waiting = self.deliveries.unfinished() + len(self.queue)
         own = self.streams.get(self._me)
         if own is not None and self._options.window > 0:
             for peer in self._neighbours:

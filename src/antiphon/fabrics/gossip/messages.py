@@ -179,8 +179,9 @@ class Hello(Message):
 
 @mypyc_attr(acyclic=True)
 class Welcome(Message):
-    """What counts as past at the sender: where a newcomer may start."""
+    """What counts as past at the sender: where a newcomer may start; and the time of its total order, 0 if none is."""
 
-    def __init__(self, source: i64, topic: i64, frontier: vec[i64]) -> None:
+    def __init__(self, source: i64, topic: i64, frontier: vec[i64], stamp: i64) -> None:
         super().__init__(source, 0, topic)
         self.frontier: Final[vec[i64]] = frontier
+        self.stamp: Final[i64] = stamp

@@ -7,10 +7,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from antiphon.fabrics.gossip.epto_topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import TREE_BITS
 from antiphon.fabrics.gossip.parents import strategy_number
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.mixed import MixedOrder
@@ -18,8 +20,8 @@ from antiphon.orders.order import Order
 
 MOST_TREES: Final = 1 << TREE_BITS
 
-GOSSIP_ORDERS: Final = ("none", "fifo", "causal")
-"""The orders by number that can be had without anybody who decides for all."""
+GOSSIP_ORDERS: Final = ORDER_NAMES
+"""The orders by number; the last needs EpTO beside the structures."""
 
 
 @final
@@ -71,7 +73,7 @@ class BrisaOptions:
     waits).
     ``join_window`` spreads the joins at the start over so many ticks. ``floods`` leaves every link active.
     ``bandwidths`` are those of the nodes, one after the other and from the beginning again. No node is deeper than
-    ``deepest``.
+    ``deepest``. ``total`` says how total order is made; without it there is none.
     """
 
     def __init__(
@@ -94,14 +96,16 @@ class BrisaOptions:
         deepest: i64 = 64,
         rules: Rules | None = None,
         window: i64 = 0,
+        total: TotalOptions | None = None,
     ) -> None:
         chosen = HyParViewOptions() if view is None else view
         check_structures(chosen, parents, trees, reuse_depth)
         for name, value in (("period", period), ("patience", patience), ("keep", keep), ("deepest", deepest)):
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
-        if order not in GOSSIP_ORDERS:
-            raise UsageError(f"BRISA orders by {', '.join(GOSSIP_ORDERS)}, not {order!r}; choose one of these")
+        offered = GOSSIP_ORDERS if total is not None else GOSSIP_ORDERS[:-1]
+        if order not in offered:
+            raise UsageError(f"here orders are {', '.join(offered)}, not {order!r}; choose one of these")
         if len(contacts) == 0:
             raise UsageError("nobody can join without a contact; name at least one node, for example contacts = [0]")
         if buffer < keep:
@@ -118,6 +122,9 @@ class BrisaOptions:
         self.order: Final[str] = order
         self.strength: Final[i64] = GOSSIP_ORDERS.index(order)
         self.mixed: Final[bool] = mixed
+        # Where all publications have the same weaker order there are no total ones.
+        self.total: Final[TotalOptions | None] = total if mixed or self.strength == TOTAL else None
+        self.orders: Final[list[str]] = list(GOSSIP_ORDERS if self.total is not None else GOSSIP_ORDERS[:-1])
         self.parents: Final[i64] = parents
         self.is_graph: Final[bool] = parents > 1
         self.strategy: Final[i64] = strategy_number(strategy)
@@ -136,7 +143,7 @@ class BrisaOptions:
 
     def new_order(self, me: i64) -> Order:
         """An order of the chosen kind for one topic at one node."""
-        if self.mixed:
+        if self.mixed or self.strength == TOTAL:
             return MixedOrder(me, self.strength)
         if self.order == "causal":
             return CausalBarriers(me)

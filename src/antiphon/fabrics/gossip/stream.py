@@ -228,3 +228,12 @@ class Stream:
                 overflow += 1
             self.oldest_kept += 1
         return overflow
+
+
+def stream_of(streams: dict[i64, Stream], source: i64) -> Stream:
+    """What is had of a source, from the moment it is first asked for."""
+    found = streams.get(source)
+    if found is None:
+        found = Stream(source)
+        streams[source] = found
+    return found

@@ -19,7 +19,7 @@ from antiphon.fabrics.tree.messages import DATA
 from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.totals import Totals
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed
+from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, Publication
 from antiphon.kernel.process import UNBOUNDED, order_name
 
 
@@ -85,6 +85,14 @@ class TreeBroker(Totals):
     def carried(self, topic: Topic) -> None:
         self._go_on(topic)
 
+    def recorded(self, publication: Publication) -> Message:
+        """A log holds entries of streams, so that they can go back to where they were."""
+        handled = self.handled
+        if handled is not None and handled.publication is publication:
+            return handled
+        # A publication of this broker itself whose place in the stream was skipped.
+        return publication
+
     def deliver(self, topic: Topic, publication: Keyed) -> None:
         if topic.is_subscribed:
             self.environment.deliver(publication)
@@ -115,6 +123,7 @@ class TreeBroker(Totals):
                     break
                 topic.requests.popleft()
                 topic.is_subscribed = True
+                topic.subscribed_at = dict(topic.frontier)
                 self.environment.subscribed(topic.name)
             else:
                 if topic.in_progress() > 0:

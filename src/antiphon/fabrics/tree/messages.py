@@ -20,6 +20,7 @@ Frontier = dict[int, int]
 DATA: Final[i64] = 0
 LOCK: Final[i64] = 1
 COMPLETION: Final[i64] = 2
+VOID: Final[i64] = 3
 
 
 @mypyc_attr(acyclic=True)
@@ -27,7 +28,8 @@ class Item(Message):
     """An entry of a topic's stream, the ``number``-th that the broker ``origin`` put there.
 
     ``DATA`` is a publication to be delivered at once. ``LOCK`` is a total publication that all brokers are to prepare
-    for; ``COMPLETION`` is the root's word that it is to be delivered, here, by everybody.
+    for; ``COMPLETION`` is the root's word that it is to be delivered, here, by everybody. ``VOID`` has the number of an
+    entry that nobody needs to know any more, so that others of its origin can follow.
     """
 
     def __init__(self, origin: i64, number: i64, kind: i64, publication: Keyed) -> None:
@@ -38,7 +40,7 @@ class Item(Message):
         self.publication: Final[Keyed] = publication
 
     def is_control(self) -> bool:
-        return self.kind == COMPLETION
+        return self.kind >= COMPLETION
 
 
 @mypyc_attr(acyclic=True)
@@ -124,6 +126,11 @@ class Joined(Known):
 @mypyc_attr(acyclic=True)
 class Settled(Known):
     """The parent, which had only begun to carry a topic, will not skip anything any more."""
+
+
+@mypyc_attr(acyclic=True)
+class Skip(Known):
+    """The sender cannot send what is in its ``base``, and the receiver is to go on without."""
 
 
 @mypyc_attr(acyclic=True)

@@ -30,11 +30,13 @@ from antiphon.fabrics.tree.messages import (
     Leave,
     Report,
     Settled,
+    Skip,
     Stable,
 )
 from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.recall import recall
 from antiphon.fabrics.tree.reign import Reign
-from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions
+from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions, lacks
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
@@ -77,6 +79,9 @@ class Streams(Reign):
 
     def links_changed(self, topic: Topic) -> None:
         """The links that carry a topic have changed."""
+
+    def skipped(self, topic: Topic) -> None:
+        """Some of a topic was skipped, perhaps what somebody here waited for."""
 
     # Items.
 
@@ -177,7 +182,10 @@ class Streams(Reign):
             # The child has more than this broker, which takes all that the child still keeps.
             topic.begin_at(join)
         elif join.frontier is not None:
-            self._skip_to(topic, join)
+            if not lacks(topic.frontier, join.base):
+                self._skip_to(topic, join, child)
+            # Else the child looks into its log, and says what it has not.
+            recall(self.environment, topic, join.frontier)
         topic.is_carried = True
         topic.children.add(child)
         base, completed, locks = topic.known()
@@ -201,7 +209,10 @@ class Streams(Reign):
         frontier = joined.frontier
         assert frontier is not None, "who carries a topic knows how far"
         if topic.is_carried:
-            self._skip_to(topic, joined)
+            self._skip_to(topic, joined, self.parent)
+            if lacks(frontier, topic.base):
+                recall(self.environment, topic, frontier)
+                self.environment.send(self.parent, self._skip(topic))
             for item in joined.history:
                 self._receive_item(self.parent, item)
             for item in topic.missing_at(frontier):
@@ -220,16 +231,34 @@ class Streams(Reign):
     def _receive_settled(self, settled: Settled) -> None:
         topic = self.topic(settled.topic)
         if topic.up == OPEN:
-            self._skip_to(topic, settled)
+            self._skip_to(topic, settled, self.parent)
             if not topic.is_settled:
                 self._settle(topic)
 
-    def _skip_to(self, topic: Topic, known: Known) -> None:
+    def _skip(self, topic: Topic) -> Skip:
+        base, completed, locks = topic.known()
+        return Skip(topic.name, None, base, completed, locks)
+
+    def _skip_to(self, topic: Topic, known: Known, sender: i64) -> None:
         """Go on without what another broker will not send, and say so where somebody would have got it."""
         for origin, first, last in topic.missed(known):
             for number in range(first, last + 1):
                 self.environment.lost(topic.name, origin, number)
+        is_news = lacks(topic.frontier, known.base)
         topic.skip_to(known)
+        self.skipped(topic)
+        if is_news:
+            # Those behind this broker will not get it either.
+            if topic.up == OPEN and self.parent != sender:
+                self.environment.send(self.parent, self._skip(topic))
+            for child in topic.children:
+                if child != sender:
+                    self.environment.send(child, self._skip(topic))
+
+    def _receive_skip(self, sender: i64, skip: Skip) -> None:
+        topic = self.topics.get(skip.topic)
+        if topic is not None and topic.is_carried and (sender == self.parent or sender in topic.children):
+            self._skip_to(topic, skip, sender)
 
     def settle_all(self) -> None:
         """As root, when all living brokers are there: nothing will be skipped any more."""
@@ -357,6 +386,8 @@ class Streams(Reign):
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Item):
             self._receive_item(sender, message)
+        elif isinstance(message, Skip):
+            self._receive_skip(sender, message)
         elif sender == self.parent and isinstance(message, (Joined, Settled, Collect, Stable, Carry)):
             self._receive_from_parent(message)
         elif sender in self.children and isinstance(message, (Join, Leave, Report)):

@@ -8,7 +8,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.messages import COMPLETION, LOCK, Frontier, Item, Known
+from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Frontier, Item, Known
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, Keyed, publication_key
 from antiphon.kernel.process import UNBOUNDED
@@ -78,6 +78,11 @@ class TreeOptions:
         self.nearest_first: Final[bool] = nearest_first
 
 
+def lacks(frontier: Frontier, base: Frontier) -> bool:
+    """Whether somebody with this frontier has not got all of a base."""
+    return any(frontier.get(origin, 0) < number for origin, number in base.items())
+
+
 @final
 class Lock:
     """A total publication that is prepared and not yet completed."""
@@ -116,6 +121,8 @@ class Topic:
         self.items: list[Item] = []
         self.frontier: Frontier = {}
         self.base: Frontier = {}
+        # What had come when the subscription took effect: what came later was delivered.
+        self.subscribed_at: Frontier = {}
         # What all brokers of the epoch are known to have got.
         self.agreed: Frontier = {}
         self.injected: i64 = 0
@@ -166,7 +173,7 @@ class Topic:
         """Keep a new item."""
         self.frontier[item.origin] = item.number
         self.items.append(item)
-        if item.kind != LOCK and item.source == self.owner:
+        if (item.kind == DATA or item.kind == COMPLETION) and item.source == self.owner:
             self.unsettled.append(item)
 
     def missing_at(self, frontier: Frontier) -> list[Item]:
@@ -213,6 +220,17 @@ class Topic:
         self.items = [item for item in self.items if item.number > self.base.get(item.origin, 0)]
         for item in known.locks:
             self.add_lock(item)
+
+    def take_back(self, items: list[Item], base: Frontier) -> None:
+        """Keep again what was forgotten: all that the base held beyond this lower one."""
+        self.items = items + self.items
+        self.base.update(base)
+        is_completed: set[int] = set()
+        for item in items:
+            if item.kind == COMPLETION and item.source not in is_completed:
+                # Those of one source are completed in the order of their numbers.
+                is_completed.add(int(item.source))
+                self.base_completed[item.source] = item.sequence - 1
 
     def remember(self, history: list[Item]) -> None:
         """Keep what was published before this broker began, for others who may need it."""

@@ -128,6 +128,8 @@ class Totals(Streams):
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
         super().__init__(environment, options, overlay)
         self._sequencers: dict[i64, Sequencer] = {}
+        # The item that came last.
+        self.handled: Item | None = None
 
     # What the part above adds.
 
@@ -143,13 +145,13 @@ class Totals(Streams):
 
     def handle_item(self, topic: Topic, item: Item) -> None:
         publication = item.publication
+        self.handled = item
         if item.kind == DATA:
             self.deliver(topic, publication)
         elif item.kind == LOCK:
             topic.add_lock(item)
             self._close(topic, publication_key(publication.source, publication.sequence))
-        else:
-            assert item.kind == COMPLETION, "there are three kinds of items"
+        elif item.kind == COMPLETION:
             self._complete(topic, publication)
 
     def _complete(self, topic: Topic, publication: Keyed) -> None:
@@ -214,6 +216,17 @@ class Totals(Streams):
     def _close_all(self, topic: Topic) -> None:
         for name in list(topic.locks):
             self._close(topic, name)
+
+    def skipped(self, topic: Topic) -> None:
+        """What this broker proposed may have been completed on the other side of a partition, among what is skipped.
+
+        It is known here, and behind everything that was delivered before: so it is not lost with the rest.
+        """
+        for name, publication in list(topic.proposed.items()):
+            if publication.sequence <= topic.completed.get(publication.source, 0):
+                del topic.proposed[name]
+                self.deliver(topic, publication)
+                self.let_go(topic, publication.keys)
 
     def links_changed(self, topic: Topic) -> None:
         self._close_all(topic)

@@ -1,13 +1,15 @@
-"""Antiphon itself: every process embeds one node; everything is delivered in causal order."""
+"""Antiphon itself: every process embeds one node; in each fabric, and in each order."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import antiphon
 from antiphon.lab.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
@@ -25,10 +27,12 @@ class Antiphon(Contender):
     published = "the node has accepted the message; it waits while the nodes behind it are behind"
     settings = "one node in every process, causal order, nothing on disk, uvloop"
     order: ClassVar[str] = "causal"
+    fabric: ClassVar[str] = "cube"
     on_disk: ClassVar[bool] = False
 
     def side(self, place: Place) -> Side:
-        return DurableSide(place, self.order) if self.on_disk else AntiphonSide(place, self.order)
+        make = DurableSide if self.on_disk else AntiphonSide
+        return make(place, self.order, self.fabric)
 
 
 class AntiphonFifo(Antiphon):
@@ -57,15 +61,83 @@ class AntiphonOnDisk(Antiphon):
     on_disk = True
 
 
-VARIANTS: tuple[Contender, ...] = (Antiphon(), AntiphonFifo(), AntiphonUnordered(), AntiphonOnDisk())
+class AntiphonTotal(Antiphon):
+    """One order of all messages at everybody."""
+
+    name = "antiphon-total"
+    title = "Antiphon, total order"
+    settings = "one node in every process, total order, nothing on disk, uvloop"
+    order = "total"
+
+
+class AntiphonTree(Antiphon):
+    """Brokers that survive each other's crashes, and partitions."""
+
+    name = "antiphon-tree"
+    title = "Antiphon, causal order, broker tree"
+    settings = "one broker in every process, with a quorum, causal order, nothing on disk, uvloop"
+    fabric = "tree"
+
+
+class AntiphonTreeTotal(AntiphonTree):
+    """The same with one order at everybody."""
+
+    name = "antiphon-tree-total"
+    title = "Antiphon, total order, broker tree"
+    settings = "one broker in every process, with a quorum, total order, nothing on disk, uvloop"
+    order = "total"
+
+
+class AntiphonGossip(Antiphon):
+    """Nodes that know few others, and survive loss."""
+
+    name = "antiphon-gossip"
+    title = "Antiphon, causal order, gossip"
+    settings = "one node in every process, gossip, causal order, nothing on disk, uvloop"
+    fabric = "gossip"
+
+
+class AntiphonGossipTotal(AntiphonGossip):
+    """The same with one order at everybody, which takes rounds."""
+
+    name = "antiphon-gossip-total"
+    title = "Antiphon, total order, gossip"
+    settings = "one node in every process, gossip, total order, nothing on disk, uvloop"
+    order = "total"
+
+
+class AntiphonTls(Antiphon):
+    """Nodes that show each other certificates, and encrypt."""
+
+    name = "antiphon-tls"
+    title = "Antiphon, causal order, TLS"
+    settings = "one node in every process, causal order, TLS 1.3 in both directions, nothing on disk, uvloop"
+
+    def side(self, place: Place) -> Side:
+        return TlsSide(place, self.order, self.fabric)
+
+
+VARIANTS: tuple[Contender, ...] = (
+    Antiphon(),
+    AntiphonFifo(),
+    AntiphonUnordered(),
+    AntiphonTotal(),
+    AntiphonOnDisk(),
+    AntiphonTree(),
+    AntiphonTreeTotal(),
+    AntiphonGossip(),
+    AntiphonGossipTotal(),
+    AntiphonTls(),
+)
 
 
 class AntiphonSide(Side):
     """A node that joins the one of the first publisher."""
 
-    def __init__(self, place: Place, order: str) -> None:
+    def __init__(self, place: Place, order: str, fabric: str) -> None:
         self._place = place
         self._order = order
+        self._fabric = fabric
         self._open = AsyncExitStack()
         self._node: antiphon.Node | None = None
         self._receiving: asyncio.Task[None] | None = None
@@ -76,7 +148,13 @@ class AntiphonSide(Side):
         listen = f"{HOST}:{place.own_port if first else 0}"
         join = [] if first else [f"{HOST}:{place.publisher_ports[0]}"]
         self._node = await self._open.enter_async_context(
-            antiphon.start(listen=listen, join=join, data=self.data_directory())
+            antiphon.start(
+                fabric=self._fabric,
+                listen=listen,
+                join=join,
+                data=self.data_directory(),
+                **await self.security(),
+            )
         )
         if place.receives:
             subscription = self._node.subscribe(TOPIC)
@@ -86,6 +164,10 @@ class AntiphonSide(Side):
     def data_directory(self) -> str | None:
         """Where the log is, if there is one."""
         return None
+
+    async def security(self) -> dict[str, Any]:
+        """Settings of TLS, if there is any."""
+        return {}
 
     async def _receive(self, subscription: antiphon.Subscription, arrived: Arrived) -> None:
         async for message in subscription:
@@ -106,8 +188,8 @@ class AntiphonSide(Side):
 class DurableSide(AntiphonSide):
     """The same with a log in a directory of its own, which goes with it."""
 
-    def __init__(self, place: Place, order: str) -> None:
-        super().__init__(place, order)
+    def __init__(self, place: Place, order: str, fabric: str) -> None:
+        super().__init__(place, order, fabric)
         self._receipts: deque[Awaitable[None]] = deque()
 
     def data_directory(self) -> str | None:
@@ -120,3 +202,33 @@ class DurableSide(AntiphonSide):
         self._receipts.append(receipt)
         if len(self._receipts) > IN_FLIGHT_CHUNKS:
             await self._receipts.popleft()
+
+
+class TlsSide(AntiphonSide):
+    """The same with certificates that the first publisher makes for all."""
+
+    async def security(self) -> dict[str, Any]:
+        # All processes of a run know this port, and no other run has it.
+        port = self._place.publisher_ports[0]
+        directory = Path(tempfile.gettempdir()) / f"antiphon-bench-certificates-{port}"
+        if self._place.index == 0:
+            self._make(directory)
+        while not directory.exists():
+            await asyncio.sleep(0.01)
+        name = f"{directory}/node"
+        return {
+            "tls_certificate": f"{name}.pem",
+            "tls_key": f"{name}.key",
+            "tls_authority": f"{directory}/authority.pem",
+        }
+
+    def _make(self, directory: Path) -> None:
+        from antiphon.live.certificates import Authority
+        from antiphon.live.tls import NODE
+
+        made = self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-"))
+        Authority.make(Path(made) / "all").issue(NODE, "node")
+        shutil.rmtree(directory, ignore_errors=True)
+        # Whole from the first moment in which others can see it.
+        (Path(made) / "all").rename(directory)
+        self._open.callback(shutil.rmtree, directory, ignore_errors=True)

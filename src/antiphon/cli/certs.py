@@ -1,0 +1,126 @@
+"""``antiphon certs``: an authority for development, certificates of nodes and clients, and tokens."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from antiphon.cli import output
+from antiphon.kernel.errors import UsageError
+
+app = typer.Typer(name="certs", no_args_is_help=False, invoke_without_command=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+@app.callback()
+def certs(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", metavar="DIRECTORY", help="Where the files are written.")] = Path(
+        "certs"
+    ),
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help="A certificate for this node; repeatable.", show_default=False),
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option("--client", metavar="NAME", help="One for this client; repeatable.", show_default=False),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="HOST",
+            help="A host, by name or address, at which the nodes live; repeatable. This machine alone without it.",
+            show_default=False,
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="For how long they are valid.")] = 365,
+    json: Json = False,
+) -> None:
+    """Make an authority, and certificates of nodes and clients that it signs; or, with [bold]token[/], a token.
+
+    Without names there is one certificate for a node and one for a client, called node and client. If the directory
+    holds an authority already, that one signs. Nothing is overwritten, and only you can read the files. This is meant
+    for development and small clusters; larger ones have their own authority, which may sign the same.
+
+    Example: antiphon certs --node alpha --node beta --host 10.0.0.1 --host 10.0.0.2 --client shop
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from antiphon.live.certificates import DEFAULT_HOSTS, Authority, check_absent
+    from antiphon.live.tls import CLIENT, NODE
+
+    nodes = node if node is not None or client is not None else ["node"]
+    clients = client if node is not None or client is not None else ["client"]
+    wanted = [(NODE, name) for name in nodes or ()] + [(CLIENT, name) for name in clients or ()]
+    names = [name for _, name in wanted]
+    if len(set(names)) != len(names):
+        raise UsageError("each node and client has a name of its own, as each has files of its own; rename one")
+    # Before anything is written: all of it, or nothing.
+    for name in names:
+        check_absent(out, name)
+    is_new = not Authority.exists_in(out)
+    authority = Authority.make(out, days=days) if is_new else Authority.open(out)
+    made = [(role, *authority.issue(role, name, host or DEFAULT_HOSTS, days)) for role, name in wanted]
+    if json:
+        about = [{"role": role, "certificate": str(one), "key": str(key)} for role, one, key in made]
+        output.print_json({"authority": str(authority.certificate_file), "is_new": is_new, "certificates": about})
+        return
+    print(f"{'made' if is_new else 'used'} the authority {authority.certificate_file}")
+    for role, certificate, key in made:
+        print(f"made {certificate} and {key.name} for a {role}")
+    print_next(authority.certificate_file, made)
+
+
+def print_next(authority: Path, made: list[tuple[str, Path, Path]]) -> None:
+    """Say how the files are used."""
+    from antiphon.live.tls import NODE
+
+    trust = f"--tls-authority {shlex.quote(str(authority))}"
+    print("next:")
+    for role, certificate, key in made:
+        own = f"--tls-certificate {shlex.quote(str(certificate))} --tls-key {shlex.quote(str(key))} {trust}"
+        print(f"  antiphon node --listen HOST:PORT {own}" if role == NODE else f"  antiphon sub TOPIC {own}")
+    print(f"  keep {authority.with_suffix('.key')} away from nodes: whoever has it can be anybody")
+
+
+@app.command("token")
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the client is called.")] = "client",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the token to a file that only you can read.", show_default=False
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Make a token for a client, and the lines for the file of rights, which holds its hash alone.
+
+    Example: antiphon certs token shop --out shop.token
+    """
+    from antiphon.live.certificates import write_secret
+    from antiphon.live.rights import new_token, token_hash
+    from antiphon.live.tls import NAME_PATTERN
+
+    if not NAME_PATTERN.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a client: use letters, digits, dots, - and _, 64 at most")
+    made = new_token()
+    if out is not None:
+        write_secret(out, f"{made}\n".encode())
+    if json:
+        shown = {"token_file": str(out)} if out is not None else {"token": made}
+        output.print_json({"client": name, **shown, "hash": token_hash(made)})
+        return
+    if out is None:
+        print(f"token: {made}")
+        print("give it to the client alone: in a file for --token-file, or as ANTIPHON_TOKEN. It is not shown again.")
+    else:
+        print(f"wrote {out}; give it to the client alone, for --token-file")
+    quoted = f'"{name}"' if "." in name else name
+    print(f'for the file of rights:\n\n[clients.{quoted}]\ntoken = "{token_hash(made)}"\npublish = []\nsubscribe = []')

@@ -1,0 +1,180 @@
+"""Where publications of a topic leave for the application of one node, each in its order.
+
+What has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for its turn
+(:mod:`antiphon.fabrics.gossip.epto_topic`): those whose turn has come stand in one line, and only the first of the line
+is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later one
+overtakes it.
+
+What will never come takes its place as :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too: the
+application is told of it there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.fabrics.gossip.epto_topic import TOPICS, Memory, TopicTotals
+from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.process import Environment
+from antiphon.orders.mixed import MixedOrder
+from antiphon.orders.order import Order, Ordered, merged_frontiers
+
+
+@final
+class Deliveries:
+    """What one node delivers on one topic. Nothing is delivered to an application that is not subscribed."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        overlay: PeerSampling,
+        streams: dict[i64, Stream],
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._options: Final[BrisaOptions] = options
+        self._overlay: Final[PeerSampling] = overlay
+        self._streams: Final[dict[i64, Stream]] = streams
+        self.order: Final[Order] = options.new_order(self._me)
+        self.totals: TopicTotals | None = None
+        self._memory: Memory | None = None
+        self.is_member: bool = False
+        # Publications that were passed over: nobody has kept them, or they came after their turn.
+        self.lost: i64 = 0
+
+    # What the application publishes.
+
+    def may_begin(self, asked: Asked) -> bool:
+        """Whether what the application asks for may happen now; after a total publication all else waits for it."""
+        return asked.order == TOTAL or self.totals is None or self.totals.own == 0
+
+    def begin(self, asked: Asked, payload: bytes) -> Ordered:
+        """Make an own publication; unless it is total it counts as delivered from now on."""
+        if asked.order == TOTAL:
+            return self._ordered().publish(asked, payload, self.order.barrier())
+        dependencies = self.order.stamp(asked.sequence, asked.order)
+        return Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self._topic, asked.order)
+
+    # What comes.
+
+    def arrived(self, publication: Ordered) -> None:
+        """A publication has come, or will never come: deliver what may be delivered now."""
+        if isinstance(publication, Stamped) and self.has_total_order():
+            self._ordered().arrived(publication)
+            self._settle()
+        else:
+            self._hand_out(self.order.arrived(publication))
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """A message of EpTO."""
+        if self.has_total_order():
+            self._ordered().receive(sender, message)
+            self._settle()
+
+    def round_passed(self) -> None:
+        """The timer of rounds has run out."""
+        self._ordered().round_passed()
+        self._settle()
+
+    def _hand_out(self, released: list[Ordered]) -> None:
+        """Deliver, and what follows in the line if it may leave now."""
+        while len(released) > 0:
+            has_left = False
+            for publication in released:
+                if isinstance(publication, Stamped):
+                    has_left = True
+                    self._ordered().delivered()
+                if not self.is_member:
+                    continue
+                if isinstance(publication, Missed):
+                    self.lost += 1
+                    self._environment.lost(self._topic, publication.source, publication.sequence)
+                else:
+                    self._environment.deliver(publication)
+            released = self._next_of_line() if has_left else []
+
+    # Total order.
+
+    def has_total_order(self) -> bool:
+        """Whether there is a total order on this topic."""
+        return self._options.total is not None and self._topic < TOPICS
+
+    def _ordered(self) -> TopicTotals:
+        """Total order at this node, from the moment that there is something to order."""
+        totals = self.totals
+        if totals is None:
+            options = self._options.total
+            assert options is not None, "only where there is total order something comes that needs it"
+            totals = TopicTotals(self._environment, self._topic, options, self._overlay, self._streams, self._memory)
+            self.totals = totals
+        return totals
+
+    def _settle(self) -> None:
+        """Deliver what total order has let go, and tell of what it never will."""
+        totals, order = self._ordered(), self.order
+        assert isinstance(order, MixedOrder), "where there is total order there are others"
+        for name in totals.refused():
+            if not order.counts(name) and not totals.is_released(name):
+                self._hand_out(order.arrived(Missed(name & SOURCE_MASK, name >> SOURCE_BITS, self._topic)))
+        self._hand_out(self._next_of_line())
+
+    def _next_of_line(self) -> list[Ordered]:
+        """Hand in the first of the line; if it waits already, that changes nothing."""
+        totals, order = self._ordered(), self.order
+        assert isinstance(order, MixedOrder), "where there is total order there are others"
+        first = totals.head()
+        while first is not None and order.counts(publication_key(first.source, first.sequence)):
+            # It was passed over before its turn came.
+            totals.delivered()
+            first = totals.head()
+        return [] if first is None else order.arrived(first)
+
+    # Coming and going.
+
+    def start_from(self, past: vec[i64], barrier: vec[i64], memory: Memory | None) -> None:
+        """Go on after an earlier membership: what was past then is past now."""
+        self.count_as_past(past)
+        self.order.adopt_barrier(barrier)
+        self._memory = memory
+
+    def count_as_past(self, frontier: vec[i64]) -> None:
+        """Nothing of this will be delivered, or waited for."""
+        self.order.start_from(merged_frontiers(self.order.frontier(), frontier))
+        for key in self.order.frontier():
+            if key >= 0:
+                stream_of(self._streams, key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
+            else:
+                stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
+
+    def memory(self) -> Memory | None:
+        """What is needed of total order if this node comes back."""
+        return self._memory if self.totals is None else self.totals.memory()
+
+    def time_for_newcomers(self) -> i64:
+        """The time of total order; 0 if there is none."""
+        return 0 if self.totals is None else self.totals.reading()
+
+    def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
+        """A neighbour has said what is past, and the time of its total order."""
+        if stamp > 0 and self.has_total_order():
+            self._ordered().begin_after(stamp)
+        self.count_as_past(frontier)
+
+    def is_idle(self) -> bool:
+        """Whether total order has nothing to do; other publications wait for nothing that this node could do."""
+        return self.totals is None or self.totals.is_idle()
+
+    def unfinished(self) -> i64:
+        """How many publications wait."""
+        waiting: i64 = self.order.waiting()
+        return waiting if self.totals is None else waiting + self.totals.unfinished()

@@ -1,0 +1,128 @@
+"""The rounds of EpTO at one node: when they are, what is measured in them, and what follows from it.
+
+A node to which nothing happens for a while stops its rounds, until something does. Period, fanout and ttl are those of
+the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto_adaptation`). What
+was measured also says how far what waits has spread, and how likely nothing comes before it
+(:mod:`antiphon.fabrics.gossip.epto_spread`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
+from antiphon.fabrics.gossip.epto_dissemination import Dissemination
+from antiphon.fabrics.gossip.epto_messages import Probe, Stamped
+from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto_spread import published_fanout
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.kernel.process import Environment
+
+SMOOTHING: Final = 8.0
+"""Over about so many rounds the rate at which events begin is taken."""
+
+
+@final
+class Outlook:
+    """An event that is known and not delivered: how likely everybody knows it, and nothing can come before it."""
+
+    def __init__(self, publication: Stamped, age: i64, stable: float, deliverable: float) -> None:
+        self.publication: Final[Stamped] = publication
+        self.age: Final[i64] = age
+        self.stable: Final[float] = stable
+        self.deliverable: Final[float] = deliverable
+
+
+@final
+class Rounds:
+    """The rounds of one node in one group; ``timer`` is the name of their timer."""
+
+    def __init__(
+        self, environment: Environment, topic: i64, options: EptoOptions, timer: i64, balls: Dissemination
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._options: Final[EptoOptions] = options
+        self._timer: Final[i64] = timer
+        self._balls: Final[Dissemination] = balls
+        self.delay: Final[DelayEstimate] = DelayEstimate(options.period)
+        self.size: Final[SizeEstimate | None] = (
+            SizeEstimate(environment.random(), options.nodes) if options.adapts else None
+        )
+        self.period: i64 = options.period
+        self.heard_per_round: float = 0.0
+        self.is_awake: bool = False
+        self._idle_rounds: i64 = 0
+        self._adapted_epoch: i64 = 0
+
+    def wake(self) -> None:
+        """Go on with rounds, if they have stopped; the first is at a random time of a period."""
+        self._idle_rounds = 0
+        if not self.is_awake:
+            self.is_awake = True
+            self._environment.set_timer(self._environment.random().below(self.period), self._timer)
+
+    def go_on(self, is_idle: bool) -> None:
+        """A round is over: the next follows, unless nothing has happened for long."""
+        self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
+        if self._idle_rounds >= self._options.patience:
+            self.is_awake = False
+            return
+        spread = i64(int(float(self.period) * self._options.drift))
+        delay = self.period
+        if spread > 0:
+            delay += self._environment.random().between(-spread, spread)
+        self._environment.set_timer(max(0, delay), self._timer)
+
+    def probed(self, sender: i64, probe: Probe) -> None:
+        """Somebody measures, or answers."""
+        size = self.size
+        if size is None:
+            return
+        size.merge(probe.epoch, probe.minima)
+        if probe.is_answer:
+            self.delay.add((self._environment.now() - probe.sent_at) // 2)
+        else:
+            answer = Probe(self._me, self._topic, probe.sent_at, size.epoch, size.minima, True)
+            self._environment.send(sender, answer)
+
+    def adapt(self, sampling: PeerSampling) -> None:
+        """Measure once per round, and take what follows for period, fanout and ttl."""
+        balls = self._balls
+        self.heard_per_round += (float(balls.heard_in_round) - self.heard_per_round) / SMOOTHING
+        balls.heard_in_round = 0
+        size = self.size
+        if size is None:
+            return
+        size.round_passed()
+        for peer in sampling.sample(1):
+            now = self._environment.now()
+            self._environment.send(peer, Probe(self._me, self._topic, now, size.epoch, size.minima, False))
+        self.period = max(self._options.least_period, self.delay.median)
+        if size.epoch > self._adapted_epoch:
+            self._adapted_epoch = size.epoch
+            nodes = size.cautious()
+            balls.fanout = published_fanout(nodes)
+            balls.ttl = self._options.ttl_for(nodes, balls.fanout)
+
+    def outlook(self) -> list[Outlook]:
+        """What is known and not delivered, in order, with probabilities by which an application may go ahead.
+
+        Whoever uses an event early takes it back, or lives with it, if another comes before it.
+        """
+        found: list[Outlook] = []
+        pace = float(self.period) / float(self.period + self.delay.median)
+        spread = self._options.spread
+        for event in self._balls.ordering.waiting():
+            publication = event.publication
+            if publication is not None:
+                # What came another way than in a ball begins to age with the next round.
+                age = max(0, self._balls.round - event.born)
+                rounds = float(age) * pace
+                begun = self.heard_per_round / pace
+                deliverable = spread.deliverable(rounds, begun, self._options.is_logical)
+                found.append(Outlook(publication, age, spread.stable(rounds), deliverable))
+        return found

@@ -1,0 +1,287 @@
+"""Total order on one topic of the gossip fabric: EpTO beside the structures that carry publications.
+
+A total publication travels as all others of its topic do, through BRISA's structures, once, and is recovered as they
+are (:mod:`antiphon.fabrics.gossip.group`). Beside that EpTO orders: balls carry the names, stamps and ages of total
+publications, to nodes drawn from what the overlay of the topic knows. What has come both ways and is stable leaves in
+the order of its key. So agreement has two chances: a publication that no ball brings in time may still come through a
+structure before its turn, and the other way round.
+
+**Between total and weaker orders.** A total publication names what its publisher had delivered, as a causal one does,
+and waits for it and for its publisher's earlier ones; those that follow in total order wait with it. What its publisher
+publishes after it, in whatever order, leaves the publisher when the total one has been delivered there. So all that is
+promised for causal publications is promised for total ones. A fifo or causal one that follows a total one is delivered
+after it, or after the hole; one without order waits for nothing where it arrives. Weaker ones of different publishers
+are in no relation to total ones, unless one follows the other causally.
+
+*Why nothing waits for ever.* A publication waits for what its publisher had delivered, and in total order for smaller
+keys. Stamps are above all that their publisher had delivered or passed over. So if one total publication is before
+another because of what was delivered, directly or through others, its key is the smaller one, and there is no circle.
+
+**Holes.** What is refused, or given up because its payload does not come, is passed over: it counts as past, the
+application is told so, and what comes after goes on. Which numbers of a source are total is not known beforehand; the
+structures bring all of them in the end, so what no ball has brought is found to be too late then.
+
+**Newcomers** count as past what a neighbour has delivered, and are told its time. Who comes back to a topic goes on
+after what it had delivered itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.epto_dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto_messages import Ball, Probe, Stamped
+from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto_order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto_payloads import Missing, PayloadStore
+from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
+from antiphon.fabrics.gossip.messages import Fetch
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling, draw_some
+from antiphon.fabrics.gossip.stream import Asked, Stream
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
+from antiphon.kernel.process import Environment
+from antiphon.kernel.randomness import RandomStream
+
+TOPICS: Final[i64] = 1 << 62
+"""Topics have numbers below this one; timers of their rounds have names below all others."""
+
+
+def rounds_timer(topic: i64) -> i64:
+    """The name of the timer for the rounds of a topic."""
+    return ~topic - TOPICS
+
+
+def topic_of_rounds(name: i64) -> i64:
+    """The topic whose rounds have a timer of this name; below 0 if it is the name of another timer."""
+    return ~(name + TOPICS) if name < -TOPICS else -1
+
+
+@final
+class TotalOptions:
+    """How total order is made on topics: EpTO as in ``epto``, and by how many ticks clocks of nodes are wrong.
+
+    ``skews`` are for nodes one after the other, and from the beginning again; clocks show multiples of
+    ``granularity``.
+    """
+
+    def __init__(self, epto: EptoOptions, skews: list[i64], granularity: i64 = 1) -> None:
+        self.epto: Final[EptoOptions] = epto
+        self._skews: Final[list[i64]] = skews
+        self._granularity: Final[i64] = granularity
+
+    def new_clock(self, environment: Environment) -> Clock:
+        """The clock of one node for one topic."""
+        if self.epto.is_logical:
+            return LogicalClock()
+        skew = self._skews[environment.identifier % len(self._skews)] if len(self._skews) > 0 else 0
+        return HostClock(environment, skew, 0, self._granularity)
+
+
+@final
+class Memory:
+    """What a node that leaves a topic remembers: the clock, and what it delivered last in total order."""
+
+    def __init__(self, clock: Clock, last: KnownEvent | None) -> None:
+        self.clock: Final[Clock] = clock
+        self.last: Final[KnownEvent | None] = last
+
+
+@final
+class Relayed(Environment):
+    """The environment of EpTO on a topic: what it lets go is not delivered yet, and what it misses not lost."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment.identifier)
+        self._environment: Final[Environment] = environment
+        # In order, and by name.
+        self.released: Final[deque[Stamped]] = deque()
+        self.names: Final[set[i64]] = set()
+        self.refused: list[i64] = []
+
+    def now(self) -> i64:
+        return self._environment.now()
+
+    def shared_time(self) -> i64:
+        return self._environment.shared_time()
+
+    def send(self, destination: i64, message: Message) -> None:
+        self._environment.send(destination, message)
+
+    def set_timer(self, delay: i64, name: i64) -> i64:
+        return self._environment.set_timer(delay, name)
+
+    def random(self) -> RandomStream:
+        return self._environment.random()
+
+    def deliver(self, publication: Publication) -> None:
+        assert isinstance(publication, Stamped), "EpTO lets go what has a place in its order"
+        self.released.append(publication)
+        self.names.add(publication_key(publication.source, publication.sequence))
+
+    def lost(self, topic: i64, source: i64, sequence: i64) -> None:
+        self.refused.append(publication_key(source, sequence))
+
+
+@final
+class CarriedPayloads(PayloadStore):
+    """Payloads that come through structures; if one does not, who named it is asked, and then anybody."""
+
+    def __init__(self, environment: Environment, topic: i64, options: EptoOptions, streams: dict[i64, Stream]) -> None:
+        super().__init__(environment, topic, options)
+        self._streams: Final[dict[i64, Stream]] = streams
+
+    def lookup(self, name: i64) -> Stamped | None:
+        stream = self._streams.get(name & SOURCE_MASK)
+        found = None if stream is None else stream.kept.get(name >> SOURCE_BITS)
+        return found if isinstance(found, Stamped) else None
+
+    def is_past(self, name: i64) -> bool:
+        # What has come and is not known has left, or came too late.
+        stream = self._streams.get(name & SOURCE_MASK)
+        return stream is not None and stream.is_here(name >> SOURCE_BITS)
+
+    def has(self, publication: Stamped) -> None:
+        self._missing.pop(publication_key(publication.source, publication.sequence), None)
+
+    def ask(self, node: i64) -> None:
+        for name in self._new:
+            missing = self._missing.get(name)
+            if missing is not None:
+                missing.named_by = node
+        self._new = []
+
+    def ask_again(self, missing: Missing, sampling: PeerSampling) -> None:
+        wanted = append(vec[i64](), missing.name >> SOURCE_BITS)
+        for peer in [missing.named_by] if missing.questions % 2 == 0 else sampling.sample(1):
+            self._environment.send(peer, Fetch(missing.name & SOURCE_MASK, self._topic, wanted))
+
+
+@final
+class KnownPeers(PeerSampling):
+    """Samples of all whom the overlay of a topic knows: neighbours and others alike."""
+
+    def __init__(self, overlay: PeerSampling) -> None:
+        super().__init__(overlay.environment, overlay.topic, overlay.connections, overlay.listener)
+        self._overlay: Final[PeerSampling] = overlay
+
+    def neighbours(self) -> list[i64]:
+        return self._overlay.neighbours()
+
+    def sample(self, count: i64) -> list[i64]:
+        neighbours = self._overlay.neighbours()
+        others = self._overlay.sample(count)
+        return draw_some(self.random, [*neighbours, *[peer for peer in others if peer not in neighbours]], count)
+
+
+@final
+class TopicTotals:
+    """Total order on one topic at one node, from the moment it first hears of a total publication there."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: TotalOptions,
+        overlay: PeerSampling,
+        streams: dict[i64, Stream],
+        memory: Memory | None,
+    ) -> None:
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._peers: Final = KnownPeers(overlay)
+        self._relayed: Final = Relayed(environment)
+        self._clock: Final[Clock] = options.new_clock(environment) if memory is None else memory.clock
+        payloads = CarriedPayloads(environment, topic, options.epto, streams)
+        self.balls: Final = Dissemination(self._relayed, topic, options.epto, False, Listener(), payloads)
+        self.rounds: Final = Rounds(environment, topic, options.epto, rounds_timer(topic), self.balls)
+        ordering = self.balls.ordering
+        assert isinstance(ordering, KeyOrdering), "topics are ordered by whole keys"
+        self._ordering: Final[KeyOrdering] = ordering
+        if memory is not None and memory.last is not None:
+            ordering.start_after(memory.last)
+        # Own publications that have not been delivered here.
+        self.own: i64 = 0
+
+    def memory(self) -> Memory:
+        """What is needed if this node comes back to the topic."""
+        return Memory(self._clock, self._ordering.last())
+
+    def reading(self) -> i64:
+        """The time, for a newcomer."""
+        return max(self._clock.reading(), self._ordering.last_stamp, 0)
+
+    def begin_after(self, stamp: i64) -> None:
+        """A neighbour has said the time."""
+        self._clock.begin_after(stamp)
+
+    # What comes in.
+
+    def publish(self, asked: Asked, payload: bytes, dependencies: vec[i64]) -> Stamped:
+        """An own publication begins: it gets its stamp, and is in the next ball."""
+        stamp = self._clock.stamp(self._ordering.last_stamp)
+        event = Stamped(self._me, asked.sequence, asked.timestamp, payload, self._topic, stamp, dependencies)
+        self.own += 1
+        self.balls.broadcast(event)
+        self.rounds.wake()
+        return event
+
+    def arrived(self, publication: Stamped) -> None:
+        """A structure has brought a publication."""
+        self._clock.saw(publication.stamp)
+        self.balls.arrived(publication)
+        self.rounds.wake()
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """A message of EpTO."""
+        if isinstance(message, Ball):
+            self._clock.saw(message.latest)
+            self.balls.take(sender, message)
+            self.rounds.wake()
+        elif isinstance(message, Probe):
+            self.rounds.probed(sender, message)
+
+    def round_passed(self) -> None:
+        """The timer of rounds has run out."""
+        self.balls.run_round(self._peers)
+        self.rounds.adapt(self._peers)
+        self.rounds.go_on(self.is_idle())
+
+    # What goes out.
+
+    def refused(self) -> list[i64]:
+        """The names of what will not be let go, or was before; told once."""
+        found = self._relayed.refused
+        if len(found) > 0:
+            self._relayed.refused = []
+        return found
+
+    def is_released(self, name: i64) -> bool:
+        """Whether a publication was let go and has not been delivered."""
+        return name in self._relayed.names
+
+    def head(self) -> Stamped | None:
+        """The publication that is to be delivered next, if it has been let go."""
+        return self._relayed.released[0] if len(self._relayed.released) > 0 else None
+
+    def delivered(self) -> None:
+        """What was next has been delivered."""
+        publication = self._relayed.released.popleft()
+        self._relayed.names.remove(publication_key(publication.source, publication.sequence))
+        if publication.source == self._me:
+            self.own -= 1
+
+    def is_idle(self) -> bool:
+        """Whether nothing is to be relayed or ordered; what waits for other publications needs no rounds."""
+        return self.balls.is_idle()
+
+    def unfinished(self) -> i64:
+        """How many publications wait."""
+        return self._ordering.count() + len(self._relayed.released)
+
+    def outlook(self) -> list[Outlook]:
+        """What is known and not delivered, and how likely it is to be stable."""
+        return self.rounds.outlook()

@@ -1,0 +1,105 @@
+"""What is in no buffer any more comes from the log.
+
+Buffers are emptied of what everybody has got. Who was away for so long that it was given up does not count, and lacks
+what the others have forgotten meanwhile. The document has no answer to that (section 4.3.1: messages fall out of the
+buffer). Here a broker looks into its own log when another one comes to it that lacks something: the log holds entries
+of the stream in the order in which this broker delivered them, so what is found goes back to where it was, at the front
+of the buffer, and everything goes on as if it had never been forgotten.
+
+The log begins when the subscription takes effect, and holds all that was delivered since, but no locks. A lock that is
+not completed is known; the others are replaced by entries that mean nothing, so that numbers have no gaps. What the log
+does not reach is skipped, and that is said.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.tree.messages import VOID, Frontier, Item
+from antiphon.fabrics.tree.topic import Topic
+from antiphon.kernel.message import NONE, Keyed
+from antiphon.kernel.process import Environment
+
+ENTRIES_AT_MOST: Final[i64] = 1 << 15
+"""So many entries are read before the rest is given up: they are sent at once, and are in memory until then."""
+
+
+def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
+    """Put back into the buffer what somebody with this frontier lacks, as far as the log reaches."""
+    wanted = {origin: number for origin, number in topic.base.items() if frontier.get(origin, 0) < number}
+    left = set(wanted)
+    pieces: list[list[Item]] = []
+    count: i64 = 0
+    is_whole = False
+    while left and count < ENTRIES_AT_MOST:
+        entries = environment.kept(topic.name, len(pieces))
+        if entries is None:
+            break
+        if not entries:
+            is_whole = True
+            break
+        found: list[Item] = []
+        for entry in entries:
+            if not isinstance(entry, Item) or entry.origin not in wanted:
+                continue
+            got = frontier.get(entry.origin, 0)
+            if got < entry.number <= wanted[entry.origin]:
+                found.append(entry)
+            if entry.number <= got + 1:
+                left.discard(int(entry.origin))
+        pieces.append(found)
+        count += len(entries)
+    items = [item for piece in reversed(pieces) for item in piece]
+    base = lowest(topic, frontier, wanted, left, is_whole, items)
+    if base:
+        topic.take_back(without_gaps(topic, base, items), base)
+
+
+def lowest(
+    topic: Topic, frontier: Frontier, wanted: Frontier, left: set[int], is_whole: bool, items: list[Item]
+) -> Frontier:
+    """From where on everything of each origin is known: all that was found, or that is known not to matter."""
+    base: Frontier = {}
+    for item in items:
+        base.setdefault(int(item.origin), item.number - 1)
+    for origin, number in wanted.items():
+        reaches = frontier.get(origin, 0)
+        if origin in left:
+            # Nothing before that is in the log; if the log is whole it has all since the subscription took effect.
+            reaches = max(reaches, topic.subscribed_at.get(origin, 0)) if is_whole else base.get(origin, number)
+        if reaches < number:
+            base[origin] = reaches
+        else:
+            base.pop(origin, None)
+    return base
+
+
+def without_gaps(topic: Topic, base: Frontier, items: list[Item]) -> list[Item]:
+    """These items, and in between those that the log does not hold: locks that are open, and what is over."""
+    locks = {(int(lock.item.origin), int(lock.item.number)): lock.item for lock in topic.locks.values()}
+    reached = dict(base)
+    complete: list[Item] = []
+    for item in items:
+        fill(topic, complete, locks, int(item.origin), reached.get(item.origin, 0) + 1, item.number)
+        complete.append(item)
+        reached[item.origin] = item.number
+    for origin, number in reached.items():
+        fill(topic, complete, locks, origin, number + 1, topic.base[origin] + 1)
+    return complete
+
+
+def fill(
+    topic: Topic, complete: list[Item], locks: dict[tuple[int, int], Item], origin: int, first: i64, end: i64
+) -> None:
+    """Append what stands for the numbers from the first to the one before the end."""
+    for number in range(first, end):
+        lock = locks.get((origin, int(number)))
+        complete.append(lock if lock is not None else void(topic, origin, number))
+
+
+def void(topic: Topic, origin: i64, number: i64) -> Item:
+    """An entry that means nothing."""
+    return Item(origin, number, VOID, Keyed(origin, 0, 0, b"", topic.name, NONE, vec[i64]()))

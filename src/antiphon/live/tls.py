@@ -1,0 +1,188 @@
+"""TLS: who the other end of a connection is, as its certificate says.
+
+Certificates are signed by the authority of the cluster and name who holds them in a URI among their alternative names:
+``antiphon://node/NAME`` or ``antiphon://client/NAME``. Those of nodes also name the hosts at which they live. Both ends
+of a connection between nodes show one; a client may show one.
+
+What a node is called in the cluster begins with the name in its certificate (:func:`instance_of`). So whoever speaks
+for a node has that node's certificate: it cannot take the name of another, nor live at another's address. That nobody
+replays what was recorded is TLS's own doing: each handshake answers fresh random bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import ProtocolError, UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+
+NODE: Final = "node"
+CLIENT: Final = "client"
+ROLES: Final = (NODE, CLIENT)
+SCHEME: Final = "antiphon://"
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+HOW_TO_MAKE: Final = "antiphon certs makes certificates"
+
+
+class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files in PEM format: the certificates of the authority that is trusted, one's own certificate, and its key.
+
+    A client that identifies itself by a token needs the authority only.
+    """
+
+    authority: str
+    certificate: str | None = None
+    key: str | None = None
+
+    def server_context(self, requires_certificate: bool = False) -> ssl.SSLContext:
+        """For those who are connected to. Clients may come without a certificate, unless all need one."""
+        context = self._context(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_REQUIRED if requires_certificate else ssl.CERT_OPTIONAL
+        # Nobody resumes a session: its tickets would be one more thing that could be stolen.
+        context.num_tickets = 0
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """For those who connect: the other end must have a certificate for the host that is meant."""
+        return self._context(ssl.PROTOCOL_TLS_CLIENT)
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        if (self.certificate is None) != (self.key is None):
+            raise UsageError("a certificate and its key go together: give both or none")
+        context = ssl.SSLContext(protocol)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        loaded = self.authority
+        try:
+            context.load_verify_locations(self.authority)
+            if self.certificate is not None and self.key is not None:
+                loaded = f"{self.certificate} with the key {self.key}"
+                # Without this a key with a passphrase would ask for it at the terminal.
+                context.load_cert_chain(self.certificate, self.key, password=refuse_passphrase)
+        except ssl.SSLError as error:
+            reason = error.reason or "wrong format"
+            raise UsageError(f"cannot use {loaded} for TLS: {reason}; {HOW_TO_MAKE} that fit together") from error
+        except OSError as error:
+            raise UsageError(f"cannot read {loaded}: {error.strerror}; check the name; {HOW_TO_MAKE}") from error
+        return context
+
+
+def refuse_passphrase() -> str:
+    """Called for a key that is encrypted."""
+    raise UsageError("the key is protected by a passphrase, for which nobody can be asked; give one without")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who holds a certificate, and at which hosts it lives."""
+
+    role: str
+    name: str
+    hosts: tuple[str, ...]
+
+    def lives_at(self, host: str) -> bool:
+        """Whether the certificate is for this host; ``*.`` at the beginning of a name stands for one word."""
+        wanted = plain_host(host)
+        parent = wanted.partition(".")[2]
+        return any(own == wanted or (parent and own == f"*.{parent}") for own in self.hosts)
+
+
+def plain_host(host: str) -> str:
+    """One way of writing a host."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+def identity_of(transport: asyncio.BaseTransport) -> Identity | None:
+    """Who is at the other end; None if it has shown no certificate."""
+    found = transport.get_extra_info("ssl_object")
+    certificate: dict[str, Any] | None = None if found is None else found.getpeercert()
+    return identity_in(certificate["subjectAltName"]) if certificate and "subjectAltName" in certificate else None
+
+
+def identity_in(alternative_names: tuple[tuple[str, str], ...]) -> Identity | None:
+    """Who is meant by the alternative names of a certificate; None if it is none of ours."""
+    named = [value.removeprefix(SCHEME) for kind, value in alternative_names if kind == "URI"]
+    hosts = tuple(plain_host(value) for kind, value in alternative_names if kind in ("DNS", "IP Address"))
+    for role, separator, name in (each.partition("/") for each in named):
+        if separator and role in ROLES and NAME_PATTERN.fullmatch(name):
+            return Identity(role, name, hosts)
+    return None
+
+
+def own_identity(certificate: str) -> Identity:
+    """Who one is oneself."""
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except OSError as error:
+        raise UsageError(f"cannot read {certificate}: {error.strerror}; check the name") from error
+    except (ValueError, x509.ExtensionNotFound) as error:
+        raise UsageError(f"{certificate} is no certificate with alternative names; {HOW_TO_MAKE}") from error
+    plain = [("URI", each) for each in names.get_values_for_type(x509.UniformResourceIdentifier)]
+    plain += [("DNS", each) for each in names.get_values_for_type(x509.DNSName)]
+    plain += [("IP Address", str(each)) for each in names.get_values_for_type(x509.IPAddress)]
+    identity = identity_in(tuple(plain))
+    if identity is None:
+        raise UsageError(f"{certificate} does not say whose it is ({SCHEME}node/NAME); {HOW_TO_MAKE}")
+    return identity
+
+
+def instance_of(name: str, life: str) -> str:
+    """What one life of a node is called, if it has a certificate with a name."""
+    return f"{name}/{life}"
+
+
+def check_node(identity: Identity | None, instance: str, host: str) -> None:
+    """Refuse whoever says to be a node, or at a place, that its certificate does not say."""
+    if identity is None or identity.role != NODE:
+        shown = "shows no certificate" if identity is None else f"shows a certificate of a {identity.role}"
+        raise ProtocolError(f"the other end says it is a node and {shown}; give it one of a node")
+    if instance.partition("/")[0] != identity.name or "/" not in instance:
+        raise ProtocolError(f"the holder of the certificate {identity.name!r} says that it is {instance!r}")
+    if not identity.lives_at(host):
+        hosts = ", ".join(identity.hosts) or "no host"
+        raise ProtocolError(
+            f"node {identity.name!r} says that it lives at {host}; its certificate is for {hosts}: make one for {host}"
+        )
+
+
+def check_meant(identity: Identity | None, instance: str) -> None:
+    """Refuse whoever listens where another node is meant; ``instance`` is empty if any will do."""
+    if identity is None or identity.role != NODE:
+        raise ProtocolError("whoever listens there has no certificate of a node")
+    if instance and instance.partition("/")[0] != identity.name:
+        raise ProtocolError(f"node {identity.name!r} listens where {instance.partition('/')[0]!r} is meant")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a connection was not to be had, in words."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not to be trusted: {error.verify_message}; check the authority and the address"
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":
+            return "it speaks no TLS; leave TLS out, or let it listen with a certificate"
+        return f"TLS failed: {error.reason or error}; check that both have certificates of the same authority"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on this machine can connect there."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,220 @@
+"""Total order per key, above mixed orders: a total publication is a synchronisation point for its keys.
+
+Whatever one process delivers about a key before a total publication about that key, nobody delivers after it,
+whatever order that has. So total publications about a key come in one order everywhere.
+
+The rule. The fabric sees to it that for every total publication ``m``
+
+* a **lock** with the keys of ``m`` reaches every process before ``m`` starts, and a process that has the lock begins
+  nothing about these keys until it has delivered ``m``: it is *closed*;
+* ``m`` names, per source, the last publication that this source had begun when it closed (its *dependencies*);
+* of two total publications with a common key one, that with the lower **place**, starts before the lock of the other
+  leaves, so the other names it.
+
+Here, where publications arrive, a weaker publication ``w`` about a locked key waits until ``m`` is here, which says
+on which side ``w`` belongs: if ``m`` names ``w``, or ``w`` is an earlier one of the same source, then ``w`` goes
+first, and ``m`` waits for it as for everything that it names; if not, ``w`` waits until ``m`` is delivered. Of
+several locks on a key the one with the lowest place decides: who goes before that one goes before all.
+
+*Why all agree.* On which side of ``m`` a publication belongs is written in ``m``, the same for all. If ``m`` names
+``w``, nobody delivers ``m`` first. If not, the source of ``w`` began it when it was not closed any more, so after it
+had delivered ``m``, after ``m`` had started, after everybody had the lock; whoever gets ``w`` has the lock or has
+delivered ``m``, and waits.
+
+*Why nobody waits for ever.* What ``m`` names has started before ``m``; and ``w`` waits for the delivery of ``m`` only
+if ``m`` started before ``w``. So these waits go back in time and form no circle. To wait for the arrival of ``m`` is
+to wait for the network and for the locks of ``m``, which wait for nothing here.
+
+A total publication is not delivered by its source at once, but like any other when all that it names is past: what
+counts as past stays closed under what publications wait for, and newcomers may start from it as from any order's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.kernel.counters import Counters
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
+from antiphon.orders.causal import Waiting
+from antiphon.orders.mixed import MixedOrder
+from antiphon.orders.order import Ordered, frontier_of, merged_frontiers, prefixes_of, raise_to
+
+ALL_SHARE: Final = vec[i64]([0])
+"""What names no key is about this one."""
+
+NOTHING: Final[i64] = -1
+
+
+class Lock:
+    """A total publication that will come, or has come and waits."""
+
+    def __init__(self, source: i64, sequence: i64, keys: vec[i64], place: i64) -> None:
+        self.source: Final[i64] = source
+        self.sequence: Final[i64] = sequence
+        self.keys: Final[vec[i64]] = keys
+        self.place: Final[i64] = place
+        self.publication: Ordered | None = None
+
+
+class TotalOrder(MixedOrder):
+    """Serves publications of all orders, about keys or not; ``strength`` is that of publications that name none."""
+
+    def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
+        super().__init__(me, strength)
+        # Per source the highest number that has arrived or counts as past: it has started.
+        self._seen: Final = Counters()
+        self._locks: dict[i64, Lock] = {}
+        # By key, those with lower places first.
+        self._locks_of: dict[i64, list[Lock]] = {}
+
+    # Locks.
+
+    def lock(self, source: i64, sequence: i64, keys: vec[i64], place: i64) -> None:
+        """A total publication about some keys will come, unless it has been here."""
+        name = publication_key(source, sequence)
+        if name in self._locks or sequence <= self.past(source):
+            return
+        lock = Lock(source, sequence, keys, place)
+        self._locks[name] = lock
+        for key in keys:
+            locks = self._locks_of.setdefault(key, [])
+            position = len(locks)
+            while position > 0 and locks[position - 1].place > place:
+                position -= 1
+            locks.insert(position, lock)
+
+    def is_closed(self, keys: vec[i64]) -> bool:
+        """Whether nothing may begin here about some keys."""
+        return len(self._locks) > 0 and any(key in self._locks_of for key in keys)
+
+    def open_locks(self) -> i64:
+        """How many total publications are announced and not delivered."""
+        return len(self._locks)
+
+    def _unlock(self, name: i64) -> None:
+        lock = self._locks.pop(name, None)
+        if lock is None:
+            return
+        for key in lock.keys:
+            locks = self._locks_of[key]
+            locks.remove(lock)
+            if len(locks) == 0:
+                del self._locks_of[key]
+
+    def everything_before(self, closed: vec[i64]) -> vec[i64]:
+        """What a total publication of this process names: all it has seen, and what others had when they closed."""
+        known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)
+        names = vec[i64](capacity=len(known))
+        for key in known:
+            # Its own predecessors are implied by its number.
+            if key & SOURCE_MASK != self.me:
+                names = append(names, key)
+        return names
+
+    # What every order does.
+
+    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
+        assert order != TOTAL, "a total publication is not past when it starts; it names everything_before"
+        return super().stamp(sequence, order)
+
+    def arrived(self, publication: Ordered) -> list[Ordered]:
+        self._seen.raise_to(publication.source, publication.sequence)
+        if publication.order != TOTAL:
+            return super().arrived(publication)
+        lock = self._locks.get(publication_key(publication.source, publication.sequence))
+        if lock is None:
+            return super().arrived(publication)
+        lock.publication = publication
+        released: list[Ordered] = []
+        self._release_waiting(arrival_of(lock), released)
+        self._release_after(released)
+        released.extend(super().arrived(publication))
+        return released
+
+    def start_from(self, frontier: vec[i64]) -> None:
+        super().start_from(frontier)
+        raise_to(self._seen, prefixes_of(super().frontier()))
+        for name in [name for name in self._locks if self.counts(name)]:
+            self._unlock(name)
+
+    def state(self) -> str:
+        locks = [(name, lock.place, lock.publication is not None) for name, lock in sorted(self._locks.items())]
+        return f"{super().state()} {self._seen.sorted_items()} {locks}"
+
+    def noticed(self, publication: Ordered) -> None:
+        super().noticed(publication)
+        if publication.source == self.me:
+            # Own publications are implied by their numbers and never listed.
+            self._settle()
+            self._barrier.remove(self.me)
+
+    def _count(self, publication: Ordered) -> None:
+        super()._count(publication)
+        if publication.order == TOTAL:
+            self._unlock(publication_key(publication.source, publication.sequence))
+
+    def _missing(self, publication: Ordered, start: i64) -> i64:
+        missing = super()._missing(publication, start)
+        if missing != -1 or len(self._locks) == 0 or publication.order == TOTAL:
+            return missing
+        # The position behind that of the predecessor stands for a lock.
+        return -1 if self._obstacle(publication) == NOTHING else len(publication.dependencies) + 1
+
+    def _wait(self, waiting: Waiting, missing: i64) -> None:
+        publication = waiting.publication
+        if missing <= len(publication.dependencies):
+            super()._wait(waiting, missing)
+            return
+        key = self._obstacle(publication)
+        queue = self._waiting_for.get(key)
+        if queue is None:
+            self._waiting_for[key] = [waiting]
+        else:
+            queue.append(waiting)
+
+    def _obstacle(self, publication: Ordered) -> i64:
+        """What a weaker publication waits for because of a lock, as a key of ``_waiting_for``, or ``NOTHING``."""
+        for key in keys_of(publication):
+            locks = self._locks_of.get(key)
+            if locks is None:
+                continue
+            first = locks[0]
+            if first.source == publication.source:
+                if publication.sequence < first.sequence:
+                    continue
+            elif first.publication is None:
+                return arrival_of(first)
+            elif names(first.publication, publication):
+                continue
+            return publication_key(first.source, first.sequence)
+        return NOTHING
+
+
+def keys_of(publication: Ordered) -> vec[i64]:
+    """The keys that a publication is about."""
+    keys = publication.total_order_keys()
+    return keys if len(keys) > 0 else ALL_SHARE
+
+
+def arrival_of(lock: Lock) -> i64:
+    """Stands for the arrival of total publications of a source: there is no publication 0."""
+    return publication_key(lock.source, 0)
+
+
+def names(total: Ordered, publication: Ordered) -> bool:
+    """Whether a total publication names another one; what it names is sorted by source."""
+    keys = total.dependencies
+    low: i64 = 0
+    high: i64 = len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if (keys[middle] & SOURCE_MASK) < publication.source:
+            low = middle + 1
+        else:
+            high = middle
+    if low == len(keys) or keys[low] & SOURCE_MASK != publication.source:
+        return False
+    return keys[low] >> SOURCE_BITS >= publication.sequence

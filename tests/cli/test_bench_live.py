@@ -13,12 +13,12 @@ from tests.cli.conftest import Command
 
 def test_a_small_round_of_each_durability_loses_nothing(command: Command) -> None:
     code, printed, _ = command(
-        "bench", "live", "--only", "antiphon,antiphon-disk", "--workload", "1-to-1", "--payload", "100",
+        "bench", "live", "--only", "antiphon,antiphon-disk,antiphon-tls", "--workload", "1-to-1", "--payload", "100",
         "--messages", "2000", "--rounds", "1", "--seconds", "5", "--no-latency", "--no-stages", "--json",
     )  # fmt: skip
     assert code == 0
     report = json.loads(printed)
-    assert [one["contender"] for one in report["figures"]] == ["antiphon", "antiphon-disk"]
+    assert [one["contender"] for one in report["figures"]] == ["antiphon", "antiphon-disk", "antiphon-tls"]
     for one in report["figures"]:
         assert one["throughput"]["lost"] == 0
         assert one["throughput"]["delivered_per_second"] > 0

@@ -231,7 +231,7 @@ def test_a_client_that_asks_for_what_cannot_be_is_told_and_stays_connected() -> 
                 + control(SubscribeTo(4, "room", "latest", False, "explode", 1))
                 + control(Publish(5, "room", "causal", b"no batch"))
                 + control(Publish(6, "room", "causal", empty))
-                + control(Publish(7, "room", "total", encode_columns(Columns(1, 0, [b""]))))
+                + control(Publish(7, "room", "loudest", encode_columns(Columns(1, 0, [b""]))))
                 + control(Publish(8, "a..b", "causal", encode_columns(Columns(1, 0, [b""]))))
                 + control(AskStatus(9)),
                 count=9,

@@ -29,7 +29,9 @@ def torture(
     fabric: Annotated[str, typer.Option(help="How publications travel: cube, gossip, epto or tree.")] = "cube",
     order: Annotated[
         str | None,
-        typer.Option(help="none, fifo, causal or mixed; drawn for each schedule if not given.", show_default=False),
+        typer.Option(
+            help="none, fifo, causal, total or mixed; drawn for each schedule if not given.", show_default=False
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="How many schedules are run.")] = 1000,
     seed: Annotated[
@@ -43,6 +45,10 @@ def torture(
     live: Annotated[
         bool, typer.Option("--live", help="Real nodes in processes, killed at random; with --fabric tree or gossip.")
     ] = False,
+    hostile: Annotated[
+        bool, typer.Option("--hostile", help="Real nodes that get changed recordings from strangers and clients.")
+    ] = False,
+    inputs: Annotated[int, typer.Option(min=1, metavar="N", help="With --hostile: how many inputs.")] = 20_000,
     seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: rounds begin for so long.")] = 60.0,
     nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: nodes of a round.")] = 8,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
@@ -56,6 +62,11 @@ def torture(
 
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
+    if hostile:
+        from antiphon.cli.torture_hostile import torture_hostile
+
+        torture_hostile(fabric, inputs, seed, json)
+        return
     if live:
         from antiphon.cli.torture_live import torture_live
 

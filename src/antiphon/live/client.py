@@ -182,7 +182,7 @@ class Client(Publisher):
             raise
         self.address = address
         self.orders = ORDERS_OF.get(str(status.get("fabric")), ORDERS)
-        self.mixes_keys = status.get("fabric") == "cube"
+        self.mixes_keys = status.get("fabric") != "tree"
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:

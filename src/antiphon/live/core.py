@@ -64,7 +64,7 @@ class NodeCore(Publisher):
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
         self.orders = ORDERS_OF[settings.fabric]
-        self.mixes_keys = settings.fabric == "cube"
+        self.mixes_keys = settings.fabric != "tree"
         # What this node takes for the time that all share.
         self.clock_us: Callable[[], int] = wall_clock_us
         self.with_receipts = settings.durability == "disk"

@@ -341,6 +341,7 @@ class IncomingConnection(FrameReader):
             super().refuse(error)
             return
         self._listener.note_refusal(self.where_from, error)
+        self._filled = 0
         self.close()
 
     def expel(self, reason: str) -> None:
@@ -357,7 +358,6 @@ class IncomingConnection(FrameReader):
 
     def close(self) -> None:
         """The node goes, or the other end counts as gone."""
-        self._filled = 0
         if self.transport is not None:
             self.transport.close()
 

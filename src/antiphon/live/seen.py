@@ -26,12 +26,14 @@ Ranges = list[int]
 class Seen:
     """The numbers of one author that have come: all up to the highest, except for some gaps."""
 
-    __slots__ = ("_gaps", "highest")
+    __slots__ = ("_gaps", "_ranges", "highest")
 
     def __init__(self, ranges: Ranges | None = None) -> None:
         ranges = ranges or [0]
         self.highest = ranges[0]
         self._gaps = list(zip(ranges[1::2], ranges[2::2], strict=False))
+        # As they were sent last: whoever subscribes is told of all authors, of which few have come since.
+        self._ranges: Ranges | None = None
 
     def has(self, number: int) -> bool:
         """Whether a number has come."""
@@ -39,6 +41,7 @@ class Seen:
 
     def add(self, number: int) -> bool:
         """A number comes; whether it is new."""
+        self._ranges = None
         if number == self.highest + 1:
             self.highest = number
             return True
@@ -58,6 +61,7 @@ class Seen:
 
     def merge(self, ranges: Ranges) -> None:
         """Add all that somebody else has seen."""
+        self._ranges = None
         other = Seen(ranges)
         highest = max(self.highest, other.highest)
         self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
@@ -72,7 +76,9 @@ class Seen:
 
     def ranges(self) -> Ranges:
         """The same, to be sent."""
-        return [self.highest, *(bound for gap in self._gaps for bound in gap)]
+        if self._ranges is None:
+            self._ranges = [self.highest, *(bound for gap in self._gaps for bound in gap)]
+        return self._ranges
 
 
 def first_of(gap: tuple[int, int]) -> int:

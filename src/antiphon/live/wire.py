@@ -128,7 +128,7 @@ CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.KeyLock,
     cube_totals.Closed,
     cube_totals.KeeperIs,
-    cube_totals.Handover,
+    cube_totals.Standing,
 )
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
@@ -501,5 +501,5 @@ class Codec:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
             return shape if kind is None else kind.to_message(shape, is_own)
-        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError) as error:
+        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

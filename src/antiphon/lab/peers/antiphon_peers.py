@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import antiphon
 from antiphon.lab.peers.contender import HOST, TOPIC, Arrived, Contender, Place, Side
@@ -104,6 +106,17 @@ class AntiphonGossipTotal(AntiphonGossip):
     order = "total"
 
 
+class AntiphonTls(Antiphon):
+    """Nodes that show each other certificates, and encrypt."""
+
+    name = "antiphon-tls"
+    title = "Antiphon, causal order, TLS"
+    settings = "one node in every process, causal order, TLS 1.3 in both directions, nothing on disk, uvloop"
+
+    def side(self, place: Place) -> Side:
+        return TlsSide(place, self.order, self.fabric)
+
+
 VARIANTS: tuple[Contender, ...] = (
     Antiphon(),
     AntiphonFifo(),
@@ -114,6 +127,7 @@ VARIANTS: tuple[Contender, ...] = (
     AntiphonTreeTotal(),
     AntiphonGossip(),
     AntiphonGossipTotal(),
+    AntiphonTls(),
 )
 
 
@@ -134,7 +148,13 @@ class AntiphonSide(Side):
         listen = f"{HOST}:{place.own_port if first else 0}"
         join = [] if first else [f"{HOST}:{place.publisher_ports[0]}"]
         self._node = await self._open.enter_async_context(
-            antiphon.start(fabric=self._fabric, listen=listen, join=join, data=self.data_directory())
+            antiphon.start(
+                fabric=self._fabric,
+                listen=listen,
+                join=join,
+                data=self.data_directory(),
+                **await self.security(),
+            )
         )
         if place.receives:
             subscription = self._node.subscribe(TOPIC)
@@ -144,6 +164,10 @@ class AntiphonSide(Side):
     def data_directory(self) -> str | None:
         """Where the log is, if there is one."""
         return None
+
+    async def security(self) -> dict[str, Any]:
+        """Settings of TLS, if there is any."""
+        return {}
 
     async def _receive(self, subscription: antiphon.Subscription, arrived: Arrived) -> None:
         async for message in subscription:
@@ -178,3 +202,33 @@ class DurableSide(AntiphonSide):
         self._receipts.append(receipt)
         if len(self._receipts) > IN_FLIGHT_CHUNKS:
             await self._receipts.popleft()
+
+
+class TlsSide(AntiphonSide):
+    """The same with certificates that the first publisher makes for all."""
+
+    async def security(self) -> dict[str, Any]:
+        # All processes of a run know this port, and no other run has it.
+        port = self._place.publisher_ports[0]
+        directory = Path(tempfile.gettempdir()) / f"antiphon-bench-certificates-{port}"
+        if self._place.index == 0:
+            self._make(directory)
+        while not directory.exists():
+            await asyncio.sleep(0.01)
+        name = f"{directory}/node"
+        return {
+            "tls_certificate": f"{name}.pem",
+            "tls_key": f"{name}.key",
+            "tls_authority": f"{directory}/authority.pem",
+        }
+
+    def _make(self, directory: Path) -> None:
+        from antiphon.live.certificates import Authority
+        from antiphon.live.tls import NODE
+
+        made = self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-"))
+        Authority.make(Path(made) / "all").issue(NODE, "node")
+        shutil.rmtree(directory, ignore_errors=True)
+        # Whole from the first moment in which others can see it.
+        (Path(made) / "all").rename(directory)
+        self._open.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -37,12 +37,12 @@ SourcePath = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="Raw subscriptions: an edge list (.txt), a table (.csv, .tsv), Parquet, each also as .gz, or a universe.",
+        help="Subscriptions: an edge list (.txt), communities (.cmty.txt), a table (.csv, .tsv), Parquet, a universe.",
         show_default=False,
     ),
 ]
 FormatOption = Annotated[
-    Literal["edges", "csv", "tsv", "parquet"] | None,
+    Literal["edges", "communities", "csv", "tsv", "parquet"] | None,
     typer.Option("--format", help="How the source is to be read; default by its name.", show_default=False),
 ]
 ProcessColumn = Annotated[

@@ -238,7 +238,7 @@ def test_wrong_types_are_told_to_who_uses_them_and_reach_nobody_else() -> None:
             for ttl_seconds in (0, -1, float("nan"), float("inf")):
                 with pytest.raises(UsageError):
                     here.publish("room", b"", ttl_seconds=ttl_seconds)
-            for order in ("total", "", "Causal"):
+            for order in ("best", "", "Causal"):
                 with pytest.raises(UsageError):
                     here.publish("room", b"", order=order)
             with pytest.raises(UsageError):

@@ -60,21 +60,26 @@ class World:
     def publish(self, node: int, says_so: bool) -> None:
         if node not in self.members:
             return
+        order = self.random.choice(self.orders)
+        if order not in ("none", "total") and any(p[0] == node for p in self.waiting[node]):
+            # What is in order waits for its publisher's own total ones before it.
+            return
         self.numbers[node] += 1
         publication = (node, self.numbers[node])
-        order = self.random.choice(self.orders)
-        if says_so:
+        if says_so or order == "total":
             self.add("publish", node, *publication, order)
         self.order[publication] = order
         mine = {p for p in self.past if p[0] == node}
         follows: set[tuple[int, int]] = set()
-        if order in (None, "causal"):
+        if order in (None, "causal", "total"):
             follows = self.knows[node] | mine
         elif order == "fifo":
             follows = mine.union(*(self.past[p] for p in mine))
         self.past[publication] = follows
-        self.deliver(node, publication)
-        for other in self.members - {node}:
+        if order != "total":
+            self.deliver(node, publication)
+        # A total one comes to its publisher like to others.
+        for other in self.members - ({node} if order != "total" else set()):
             self.waiting[other].append(publication)
 
     def deliver(self, node: int, publication: tuple[int, int]) -> None:

@@ -27,6 +27,8 @@ ORDERS: list[list[str | None]] = [
     ["none", "fifo", "causal"],
     ["fifo"],
     ["none"],
+    ["total", "fifo"],
+    ["none", "fifo", "causal", "total"],
 ]
 
 

@@ -106,10 +106,10 @@ def test_nothing_left_says_what_to_do_and_leaves_nothing(spark: SparkSession, tm
     source = tmp_path / "edges.txt"
     source.write_text("a x\nb x\n")
     with pytest.raises(UsageError, match=r"--seeds.*--prune"):
-        make(spark, Source(str(source)), Method(1), tmp_path / "u", quiet)
+        make(spark, Source(str(source)), Method(1, candidates=2), tmp_path / "u", quiet)
     assert not (tmp_path / "u").exists()
     with pytest.raises(UsageError, match="--enlarge random"):
-        make(spark, Source(str(source)), Method(1, "own", fewest_subscribers=1), tmp_path / "u", quiet)
+        make(spark, Source(str(source)), Method(1, "own", candidates=2), tmp_path / "u", quiet)
 
 
 @pytest.mark.parametrize("packed", [False, True])

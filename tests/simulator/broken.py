@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
 from antiphon.fabrics.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
+from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, Release
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_MASK
@@ -63,6 +64,9 @@ class Broken(Environment):
     def publish(self, payload: bytes, topic: int, order: int) -> int:
         return self.inner.publish(payload, topic, order)
 
+    def publish_about(self, keys: list[int], payload: bytes, topic: int, order: int) -> int:
+        return self.inner.publish_about(keys, payload, topic, order)
+
     def state_of(self, topic: int) -> int:
         known: Topic | None = self.inner.topic(topic)
         return OUTSIDE if known is None else known.state
@@ -77,6 +81,9 @@ class Face(Process):
 
     def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         return self.broken.publish(payload, topic, order)
+
+    def publish_about(self, keys: list[int], payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
+        return self.broken.publish_about(keys, payload, topic, order)
 
     def subscribe(self, topic: int) -> None:
         self.broken.inner.subscribe(topic)
@@ -193,6 +200,35 @@ class StumblesOverLeavers(Broken):
         if isinstance(message, Unsubscribe) and self.state_of(message.topic) == OUTSIDE:
             raise ProtocolError(f"node {sender} left a topic that nobody is in")
         super().receive(sender, message)
+
+
+class ClosesWithoutNumbers(Broken):
+    """Who closes some keys does not say what it has published, so that total publications do not wait for it."""
+
+    def send(self, destination: int, message: Message) -> None:
+        if isinstance(message, Closed):
+            message = Closed(message.source, message.sequence, message.topic, vec[i64]())
+        super().send(destination, message)
+
+
+class ForgetsAnnouncements(Broken):
+    """A newcomer does not hear of total publications that were about to start."""
+
+    def send(self, destination: int, message: Message) -> None:
+        if isinstance(message, Answer):
+            message = Answer(message.source, message.sequence, message.topic, message.entries)
+        super().send(destination, message)
+
+
+class GrantsAtOnce(Broken):
+    """The keeper lets everybody begin who asks."""
+
+    def receive(self, sender: int, message: Message) -> None:
+        if isinstance(message, Claim):
+            self.place = getattr(self, "place", 0) + 1
+            self.send(message.source, Granted(message.source, message.sequence, message.topic, 1, self.place))
+        elif not isinstance(message, Release):
+            super().receive(sender, message)
 
 
 Variant = Callable[[Environment, Builder], Broken]

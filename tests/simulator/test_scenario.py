@@ -286,7 +286,7 @@ WRONG = {
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
         "vcube-ps, vcube-ps-published, srpt-s, "
         "srpt-b, brisa, broker-tree, ginger-published, flooding, plumtree, simple-gossip, simple-tree, tag, epto, "
-        'not "singletree" '
+        'stan, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (

@@ -28,6 +28,7 @@ from antiphon.cli import (
     top,
     torture,
     universe,
+    universe_links,
     up,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
@@ -76,6 +77,7 @@ app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.add_typer(bench.app)
+universe.app.command("links")(universe_links.links)
 app.add_typer(universe.app)
 app.add_typer(certs.app)
 

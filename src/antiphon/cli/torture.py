@@ -29,7 +29,9 @@ def torture(
     fabric: Annotated[str, typer.Option(help="How publications travel: cube, gossip, epto or tree.")] = "cube",
     order: Annotated[
         str | None,
-        typer.Option(help="none, fifo, causal or mixed; drawn for each schedule if not given.", show_default=False),
+        typer.Option(
+            help="none, fifo, causal, total or mixed; drawn for each schedule if not given.", show_default=False
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="How many schedules are run.")] = 1000,
     seed: Annotated[

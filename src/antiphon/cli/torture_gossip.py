@@ -18,7 +18,7 @@ from antiphon.cli.torture_live import KILL_SECONDS, QUIET, SURVIVORS, TOGETHER, 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
 
-ORDERS = ("none", "fifo", "causal", "causal")
+ORDERS = ("none", "fifo", "causal", "causal", "total", "total")
 REPLACED = 0.75
 """How often somebody new comes in the place of one who was killed."""
 
@@ -71,19 +71,26 @@ class GossipRound(Round):
         return client.publish(topic, value, order=chance.choice(ORDERS))
 
     async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Every stable node publishes last words and hears those of all; then all have delivered the same number."""
+        """Every stable node publishes last words and hears those of all; then all have delivered the same number.
+
+        Those that have passed something over in total order say so, and may have delivered less.
+        """
         for topic in TOPICS:
             heard = [client.subscribe(topic) for client in clients]
             await asyncio.gather(*(subscription.ready() for subscription in heard))
             for client, node in zip(clients, nodes, strict=True):
                 await client.publish(topic, b"last %d" % node, order="causal")
             await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
-        looks = 0
+        looks = holes = 0
         before: list[list[int]] = []
         while looks < LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
             found = [await client.status() for client in clients]
             counts = [[status["topics"][topic]["delivered_messages"] for topic in TOPICS] for status in found]
-            is_done = all(count == counts[0] for count in counts) and not any(each["unfinished"] for each in found)
+            holes = sum(status["topics"][topic]["lost_batches"] for status in found for topic in TOPICS)
+            # Who has passed something over has delivered less.
+            is_same = holes > 0 or all(count == counts[0] for count in counts)
+            is_done = is_same and not any(each["unfinished"] for each in found)
             looks = looks + 1 if is_done and counts == before else 0
             before = counts
+        self.figures.holes += holes

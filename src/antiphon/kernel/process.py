@@ -120,7 +120,7 @@ class Process:
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
-        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric tree")
+        raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric cube or tree")
 
     def refusal(self, order: i64) -> str | None:
         """Why a publication in some order cannot be accepted now, and what to do; nothing if it can.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import gamma, pi
+from math import gamma, pi, sin
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +88,7 @@ def drawn_sessions(random: np.random.Generator, share: float, seconds: float) ->
     while now < seconds:
         away = (1.0 - share) * cycle * float(random.weibull(SESSION_SHAPE)) / unit_mean
         # In the evening of the trace's first day absences are shortest.
-        now += max(1.0, away * (1.0 - DAILY_SWING * np.sin(2.0 * pi * now / DAY_SECONDS)))
+        now += max(1.0, away * (1.0 - DAILY_SWING * sin(2.0 * pi * now / DAY_SECONDS)))
         stays = max(1.0, share * cycle * float(random.weibull(SESSION_SHAPE)) / unit_mean)
         if now + stays > 0 and now < seconds:
             sessions.append((max(0.0, now), min(seconds, now + stays)))

@@ -32,7 +32,7 @@ from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_order import Clock, HostClock, LogicalClock
 from antiphon.fabrics.gossip.epto_spread import published_fanout, published_ttl
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
@@ -233,9 +233,13 @@ class EptoRun:
         payload = bytes(case.payload_bytes)
         ear = Ear(int(environment.identifier), self.seen)
         process = RoundPublisher(environment, self.options, clock, case.rate, payload, ear, is_founder)
-        process.begin(Everybody(environment, 0, Connections(environment), Neighbourhood(), self.known), [])
+        process.begin(self.peers_of(environment), [])
         self.processes.append(process)
         return process
+
+    def peers_of(self, environment: Environment) -> PeerSampling:
+        """From whom a node draws: from all that are there."""
+        return Everybody(environment, 0, Connections(environment), Neighbourhood(), self.known)
 
     def run(self) -> Outcome:
         """Run to the end."""

@@ -27,6 +27,7 @@ from antiphon.lab.brokers import FIG_5_12
 from antiphon.lab.causal_information import FIG_3_1
 from antiphon.lab.changing_members import TABLE_II
 from antiphon.lab.churn_figures import FIG_5_11A, FIG_5_11B
+from antiphon.lab.diagnosis import DIAGNOSIS
 from antiphon.lab.discussion import FIG_5_9
 from antiphon.lab.epto_better import BETTER as EPTO_BETTER
 from antiphon.lab.epto_figures import FIG_5_7 as EPTO_5_7
@@ -46,11 +47,17 @@ from antiphon.lab.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon.lab.one_tree import FIG_2_9
 from antiphon.lab.send_queues import TABLE_5_1
 from antiphon.lab.several_publishers import FIG_5_8A, FIG_5_8B
+from antiphon.lab.stan_crossposts import FIG_3_15
+from antiphon.lab.stan_dynamics import FIG_3_11, FIG_3_12, FIG_3_13
+from antiphon.lab.stan_figures import FIG_3_7, FIG_3_8, FIG_3_9
+from antiphon.lab.stan_fitness import FIG_3_10, FIG_3_14, LEAKS
+from antiphon.lab.stan_total_order import TOTAL_ORDER
 from antiphon.lab.universe_figures import FIG_3_4, FIG_3_5, FIG_3_6
 from antiphon.lab.universe_table import TABLE_3_1
 
 EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_2_9,
+    DIAGNOSIS,
     FIG_3_1,
     TABLE_4_1,
     TABLE_4_2,
@@ -99,6 +106,17 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
     FIG_4_18,
     BRISA_TABLE_4_3,
     FIG_4_19,
+    FIG_3_7,
+    FIG_3_8,
+    FIG_3_9,
+    FIG_3_10,
+    LEAKS,
+    FIG_3_11,
+    FIG_3_12,
+    FIG_3_13,
+    FIG_3_14,
+    FIG_3_15,
+    TOTAL_ORDER,
     EPTO_5_7,
     EPTO_5_8,
     EPTO_5_9,

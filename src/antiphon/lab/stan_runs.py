@@ -24,7 +24,7 @@ from antiphon.fabrics.gossip.stan_options import SOURCES, Rendezvous, StanOption
 from antiphon.kernel.process import Environment
 from antiphon.lab.universes import Universe, grid_universe, synthetic_universe
 from antiphon.pipeline.stan_links import Topics, Views, aligned_views, links_of, random_views
-from antiphon.pipeline.universe_law import Integers, Reals
+from antiphon.pipeline.universe_law import Integers
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import ConstantDelay, Network
 
@@ -245,8 +245,7 @@ def measure(case: StanCase, seed: int) -> StanOutcome:
 
 def subscribed_mean(values: Integers, universe: Universe) -> float:
     """The mean over the processes that subscribe to anything."""
-    chosen: Reals = values[universe.activity > 0]
-    return float(chosen.mean())
+    return float(values[universe.activity > 0].mean())
 
 
 def share_at_rest(world: StanWorld, at_rest: Views, owners: Integers, of: Integers) -> float:

@@ -27,6 +27,11 @@ CANDIDATES = 11
 MOST_POINTS = 60
 QUANTILES = 50
 
+LEAST_COMPARED = 1000
+"""With fewer processes rows say what was measured and nothing else; the smallest published universe has 1,381."""
+
+UNKNOWN = Fit(exponent=0.0, least=0, distance=1.0, tail=0)
+
 Numbers = list[tuple[int, int]]
 
 
@@ -106,10 +111,10 @@ def quantity(side: str, of: Callable[[Distribution], float]) -> Callable[[Curves
     return lambda curves: of(in_arrays(curves.popularity if side == "popularity" else curves.activity))
 
 
-def best_fit(distribution: Distribution, least: int | None = None) -> Fit:
-    """The power law of a distribution, which must have enough values for one."""
-    fit = distribution.fit(least)
-    return Fit(float("nan"), 0, 1.0, 0) if fit is None else fit
+def fits_of(curves: Curves) -> dict[str, Fit]:
+    """The power laws of both sides; one of which nothing is known where there are too few values."""
+    sides = {"popularity": curves.popularity, "activity": curves.activity}
+    return {side: in_arrays(pairs).fit() or UNKNOWN for side, pairs in sides.items()}
 
 
 def times_median(distribution: Distribution) -> float:
@@ -122,7 +127,6 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Distribution], float]], ...] = (
     ("topics below the mean", "popularity", "small-topics", lambda one: 100 * one.share_below_mean),
     ("most active process / median process", "activity", "active-processes", times_median),
     ("processes below the mean", "activity", "most-processes", lambda one: 100 * one.share_below_mean),
-    ("distance of popularity from a power law", "popularity", "power-law", lambda one: best_fit(one).distance),
 )
 
 
@@ -135,14 +139,18 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
         for case in cases:
             for label, side, name, of in CLAIMS:
                 measured = results.sample(case, quantity(side, of))
-                yield compared(f"{label}, {case.name}", measured, DATA.numbers[f"fig-3.4/{name}"])
+                yield compared_if_large(f"{label}, {case.name}", measured, name, results.of(case))
         for case in cases:
+            fits = [fits_of(curves) for curves in results.of(case)]
+            distance = Sample(tuple(fit["popularity"].distance for fit in fits))
+            label = f"distance of popularity from a power law, {case.name}"
+            yield compared_if_large(label, distance, "power-law", results.of(case))
             yield Row(f"processes, {case.name}", "processes", results.sample(case, lambda curves: curves.processes))
             yield Row(f"topics, {case.name}", "topics", results.sample(case, lambda curves: curves.topics))
             for side in ("popularity", "activity"):
-                fits = results.sample(case, quantity(side, lambda one: best_fit(one).exponent))
-                yield Row(f"exponent of {side}, {case.name}", "exponent", fits)
-                least = results.sample(case, quantity(side, lambda one: float(best_fit(one).least)))
+                exponent = Sample(tuple(fit[side].exponent for fit in fits))
+                yield Row(f"exponent of {side}, {case.name}", "exponent", exponent)
+                least = Sample(tuple(float(fit[side].least) for fit in fits))
                 yield Row(f"{side} is fitted from, {case.name}", "subscriptions", least)
         yield curve_figure("topics", "Subscribers per topic", "subscribers", "popularity", cases, results)
         yield curve_figure("processes", "Subscriptions per process", "subscriptions", "activity", cases, results)
@@ -152,6 +160,14 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
         )
 
     return compare
+
+
+def compared_if_large(label: str, measured: Sample, name: str, curves: list[Curves]) -> Row:
+    """A row that is compared with what the text says if the universe is about as large as the smallest published."""
+    number = DATA.numbers[f"fig-3.4/{name}"]
+    if min(one.processes for one in curves) < LEAST_COMPARED:
+        return Row(label, number.unit, measured)
+    return compared(label, measured, number)
 
 
 def curve_figure(
@@ -169,7 +185,9 @@ def curve_figure(
 def tail_series(name: str, system: str, distribution: Distribution, variant: int = 0) -> Series:
     """The share that has at least so many."""
     shares = 100 * np.cumsum(distribution.counts[::-1])[::-1] / distribution.total
-    places = np.unique(np.geomspace(1, len(shares), min(MOST_POINTS, len(shares))).astype(np.int64)) - 1
+    # As many points in every part of a logarithmic axis, the first and the last among them.
+    steps = np.geomspace(distribution.values[0], distribution.largest, MOST_POINTS)
+    places = np.unique(np.searchsorted(distribution.values, np.rint(steps)))
     points = tuple(Point(float(distribution.values[place]), float(shares[place])) for place in places)
     return Series(name, system, points, variant=variant)
 

@@ -48,10 +48,11 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
     cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
     options = Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
-    if settings.aggregate:
-        # What leaves in one turn for one peer is written at once, so no parcels are needed.
-        return AggregatingVCubePs(environment, cube, options)
-    return VCubePs(environment, cube, options)
+    # What leaves in one turn for one peer is written at once, so no parcels are needed.
+    process = (AggregatingVCubePs if settings.aggregate else VCubePs)(environment, cube, options)
+    if members:
+        process.begin_as_newcomer()
+    return process
 
 
 def new_gossip(settings: Settings, table: GossipTable, environment: Environment, contacts: list[int]) -> Brisa:

@@ -128,7 +128,7 @@ CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.KeyLock,
     cube_totals.Closed,
     cube_totals.KeeperIs,
-    cube_totals.Handover,
+    cube_totals.Standing,
 )
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {

@@ -5,16 +5,15 @@ enter in one order and nobody waits in a circle. It is granted when it is first 
 when it is released. Claims without a common key never meet. Grants are numbered: of two claims to the same key the
 one with the lower number was granted, and released, first.
 
-All there is to know fits into a list of integers, so the keeper of the claims may hand them to another node.
+Every claimant knows its own claims and which were granted. So another keeper can take over when all have told it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Final, final
 
-from librt.vecs import append, vec
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.errors import ProtocolError
@@ -37,10 +36,10 @@ class Claim:
 
 @final
 class Claims:
-    """The claims about one topic."""
+    """The claims about one topic. Its grants have places above ``place``."""
 
-    def __init__(self) -> None:
-        self._place: i64 = 0
+    def __init__(self, place: i64 = NOT_GRANTED) -> None:
+        self._place: i64 = place
         # In the order in which they came.
         self._all: dict[i64, Claim] = {}
         self._line_of: dict[i64, deque[Claim]] = {}
@@ -50,6 +49,15 @@ class Claims:
 
     def add(self, claim: Claim) -> list[Claim]:
         """A claim comes; the answer is what is granted now."""
+        self._stand_in_line(claim)
+        return self._granted([claim])
+
+    def resume(self, claim: Claim) -> None:
+        """Take over a claim that an earlier keeper has granted; before others come."""
+        assert claim.place != NOT_GRANTED, "what was granted has a place"
+        self._stand_in_line(claim)
+
+    def _stand_in_line(self, claim: Claim) -> None:
         name = publication_key(claim.source, claim.sequence)
         if name in self._all:
             raise ProtocolError(f"node {claim.source} claims its publication {claim.sequence} twice")
@@ -60,7 +68,6 @@ class Claims:
                 self._line_of[key] = deque([claim])
             else:
                 line.append(claim)
-        return self._granted([claim])
 
     def release(self, source: i64, sequence: i64) -> list[Claim]:
         """A claim that was granted is used; the answer is what is granted now."""
@@ -89,33 +96,7 @@ class Claims:
     def _is_first(self, claim: Claim) -> bool:
         return all(self._line_of[key][0] is claim for key in claim.keys)
 
-    def written(self) -> vec[i64]:
-        """Everything as integers: the last place, and for each claim source, number, place, count of keys and keys."""
-        entries = append(vec[i64](), self._place)
-        for claim in self._all.values():
-            for entry in (claim.source, claim.sequence, claim.place, len(claim.keys)):
-                entries = append(entries, entry)
-            for key in claim.keys:
-                entries = append(entries, key)
-        return entries
-
-    def read(self, entries: Sequence[int]) -> None:
-        """Go on from what another node had written."""
-        if len(entries) == 0 or len(self._all) > 0:
-            raise ProtocolError("claims that are handed over begin with the last place, and come to a new keeper")
-        self._place = entries[0]
-        position = 1
-        while position < len(entries):
-            begin = position + 4
-            if begin > len(entries) or begin + entries[position + 3] > len(entries) or entries[position + 3] < 0:
-                raise ProtocolError("claims that are handed over are cut off")
-            source, sequence, place, count = entries[position:begin]
-            claim = Claim(source, sequence, vec[i64](entries[begin : begin + count]), place)
-            self._all[publication_key(claim.source, claim.sequence)] = claim
-            for key in claim.keys:
-                self._line_of.setdefault(key, deque()).append(claim)
-            position = begin + count
-
     def state(self) -> str:
         """The content as text, for those who compare states."""
-        return str(list(self.written()))
+        claims = [(name, claim.place, list(claim.keys)) for name, claim in self._all.items()]
+        return f"{self._place} {claims}"

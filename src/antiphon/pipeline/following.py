@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from antiphon.kernel.message import CAUSAL, NONE
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
 from antiphon.pipeline.lanes import NEVER, NOBODY, Flags, Integers, Lanes, begins_of, maximum_before
 
 Numbers = npt.NDArray[np.int32]
@@ -37,7 +37,7 @@ class Followers:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         names, publications = lanes.names, lanes.publications
-        is_causal = (publications.order == CAUSAL) & (publications.start != NEVER)
+        is_causal = (publications.order >= CAUSAL) & (publications.start != NEVER)
         self.source_lanes = np.unique(publications.source_lane[is_causal])
         """The sources that have followers at all, as lanes; each has a column among those of its topic."""
         topics = self.source_lanes // names.node_count
@@ -51,6 +51,29 @@ class Followers:
         self.rank[self._by_start] = np.arange(len(self._by_start))
         self.rank -= publications.topic_begins[publications.topic]
         self.numbers: Numbers = np.full(int(self.offset[-1]), NO_FOLLOWER, np.int32)
+        self.reach = self._reach(is_causal)
+        """What a publication follows, as the rank of a causal one that follows the same; ``NOBODY`` for nothing."""
+
+    def _reach(self, is_causal: Flags) -> Integers:
+        """One in fifo order follows what the causal one before it follows; a later one may have started earlier."""
+        publications = self._lanes.publications
+        places = np.arange(len(is_causal))
+        last = np.maximum.accumulate(np.where(is_causal, places, NOBODY)) if len(places) > 0 else places
+        last = np.append(NOBODY, last[:-1])[: len(places)]
+        last = np.where((last != NOBODY) & self._same_source(last, places), last, NOBODY)
+        is_fifo = publications.order == FIFO
+        odd = np.flatnonzero(is_fifo & (last != NOBODY) & (publications.start[last] > publications.start))
+        for place in odd:
+            before = int(last[place])
+            while before != NOBODY and publications.start[before] > publications.start[place]:
+                before = int(last[before])
+            last[place] = before
+        return np.where(is_fifo, np.where(last != NOBODY, self.rank[last], NOBODY), self.rank)
+
+    def _same_source(self, some: Integers, others: Integers) -> Flags:
+        lanes = self._lanes.publications.source_lane
+        same: Flags = lanes[some] == lanes[others]
+        return same
 
     def column_of(self, source_lanes: Integers) -> Integers:
         """The columns of sources in their topics, or ``NOBODY``."""
@@ -72,16 +95,34 @@ class Followers:
         if len(self.source_lanes) == 0 or len(lanes.delivery) == 0:
             return
         column = self.column_of(lanes.delivery_lane)
-        starts = np.flatnonzero(lanes.is_own & ~lanes.is_again & (lanes.order == CAUSAL))
+        times, starts = self._starts()
         useful = np.flatnonzero((column != NOBODY) & ~lanes.is_again & (lanes.publication != NOBODY))
         if len(starts) == 0:
             return
-        following = np.searchsorted(starts, useful, side="right")
+        stride = len(lanes.rows) + 1
+        following = np.searchsorted(times, lanes.delivery_lane[useful] * stride + lanes.delivery_time[useful], "right")
         inside = following < len(starts)
         useful, following = useful[inside], starts[following[inside]]
-        same = lanes.delivery_lane[useful] == lanes.delivery_lane[following]
+        same = lanes.delivery_lane[useful] == lanes.publications.source_lane[following]
         useful, following = useful[same], following[same]
-        self.numbers[self.offset[lanes.publication[useful]] + column[useful]] = self.rank[lanes.publication[following]]
+        self.numbers[self.offset[lanes.publication[useful]] + column[useful]] = self.rank[following]
+
+    def _starts(self) -> tuple[Integers, Integers]:
+        """When the publishers among the judged lanes started what is causal or total, and what; lane by lane."""
+        lanes, publications = self._lanes, self._lanes.publications
+        own = np.flatnonzero(lanes.is_own & ~lanes.is_again & (lanes.order == CAUSAL))
+        total = np.flatnonzero(
+            (publications.order == TOTAL)
+            & (publications.start != NEVER)
+            & np.isin(publications.source_lane, np.unique(lanes.delivery_lane))
+        )
+        stride = len(lanes.rows) + 1
+        times = np.append(
+            lanes.delivery_lane[own] * stride + lanes.delivery_time[own],
+            publications.source_lane[total] * stride + publications.start[total],
+        )
+        in_order = np.argsort(times, kind="stable")
+        return times[in_order], np.append(lanes.publication[own], total)[in_order]
 
     def columns(self) -> Iterator[tuple[int, int, bytes]]:
         """What was learnt from the judged lanes: topic, source and the column's numbers, for other parts."""
@@ -140,7 +181,7 @@ class Followers:
         publications = self._lanes.publications
         first, last = publications.topic_begins[topic : topic + 2]
         start = publications.start[first:last]
-        is_causal = (publications.order[first:last] == CAUSAL) & (start != NEVER)
+        is_causal = (publications.order[first:last] >= CAUSAL) & (start != NEVER)
         last_start = np.zeros(block.shape[1], np.int64)
         columns = self.column_of(publications.source_lane[first:last][is_causal])
         np.maximum.at(last_start, columns, start[is_causal])
@@ -193,7 +234,7 @@ def known_too_early(lanes: Lanes, followers: Followers) -> Flags:
     column = followers.column_of(lanes.source_lane[rows])
     counts = lanes.waits[rows] & ~lanes.is_early[rows] & (column != NOBODY)
     # Each lane is lifted above the ones before it, so that the running maximum begins anew.
-    rank = followers.rank[lanes.publication[rows]] + 1
+    rank = followers.reach[lanes.publication[rows]] + 1
     lift = (np.cumsum(begins_of(lanes.delivery_lane[rows])) - 1) * (len(followers.rank) + 1)
     carried = np.zeros(0, np.int64)
     begin = 0

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from antiphon.kernel.message import SOURCE_BITS, UNSPECIFIED
+from antiphon.kernel.message import SOURCE_BITS, TOTAL, UNSPECIFIED
 from antiphon.pipeline.following import Followers, known_too_early
 from antiphon.pipeline.lanes import (
     BEFORE_EVERYTHING,
@@ -114,8 +114,9 @@ class PartJudge:
         self._lanes = lanes
         self._rules = rules
         self._followers: Followers | None = None
-        is_start = lanes.is_own & ~lanes.is_again
-        self.found = Judgement(len(lanes.delivery), int(is_start.sum()))
+        is_start = lanes.is_own & ~lanes.is_again & (lanes.order != TOTAL)
+        asked = lanes.publications.start[(lanes.publications.order == TOTAL) & (lanes.publications.start != NEVER)]
+        self.found = Judgement(len(lanes.delivery), int(is_start.sum() + lanes.rows.judged[asked].sum()))
 
     def _report(self, kind: str, wrong: Flags, detail: str, witness: tuple[int, int] | None = None) -> None:
         """Violations among the deliveries; the first in the order of the trace is the example."""
@@ -192,7 +193,7 @@ class PartJudge:
         column = followers.column_of(lanes.source_lane[before])
         before, column = before[column != NOBODY], column[column != NOBODY]
         numbers = followers.numbers[followers.offset[lanes.publication[delivery]] + column]
-        follows = before[followers.rank[lanes.publication[before]] >= numbers]
+        follows = before[followers.reach[lanes.publication[before]] >= numbers]
         witness = int(follows[0])
         return int(names.nodes[lanes.source_lane[witness] % names.node_count]), int(lanes.sequence[witness])
 
@@ -298,7 +299,7 @@ class PartJudge:
             return np.zeros(len(publications), np.bool_)
         width = int(followers.width[lanes.publications.topic[publications[0]]])
         last = np.full(width, NOBODY, np.int64)
-        np.maximum.at(last, column, followers.rank[lanes.publication[deliveries]])
+        np.maximum.at(last, column, followers.reach[lanes.publication[deliveries]])
         numbers = followers.numbers[followers.offset[publications][:, None] + np.arange(width)[None, :]]
         followed: Flags = (numbers <= last[None, :]).any(axis=1)
         return followed

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.kernel.message import CAUSAL, FIFO, ORDER_NAMES, UNSPECIFIED
+from antiphon.kernel.message import NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.trace.oracle import EVENTS
 
 Integers = npt.NDArray[np.int64]
@@ -158,6 +158,8 @@ class Publications:
         # Where nothing says what was asked for, the publisher's own delivery does.
         said = np.where(self.asked_at < self.start, self.asked_order, own_order)
         self.order = np.where(said != UNSPECIFIED, said, default)
+        # What is total starts when it is asked for: it may come to its publisher later than to others.
+        self.start = np.where(self.order == TOTAL, np.minimum(self.start, self.asked_at), self.start)
         self.default = default
         self.source_lane = self.identity // names.span
         self.sequence = self.identity % names.span
@@ -265,7 +267,7 @@ class Lanes:
     @cached_property
     def waits(self) -> Flags:
         """First deliveries of publications that wait for others."""
-        waits: Flags = ((self.order == FIFO) | (self.order == CAUSAL)) & ~self.is_again
+        waits: Flags = (self.order > NONE) & ~self.is_again
         return waits
 
     @cached_property

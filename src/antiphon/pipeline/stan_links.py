@@ -130,7 +130,7 @@ class Topics:
 
     def is_large(self) -> npt.NDArray[np.bool_]:
         """Topics whose members are found faster by counting ranks than by ranking them all."""
-        counted = COUNTING_COST * self.wanted * IDENTIFIERS < self.sizes**2.0
+        counted: npt.NDArray[np.bool_] = COUNTING_COST * self.wanted * IDENTIFIERS < self.sizes**2.0
         room = MOST_TABLES // max(1, self.processes)
         if np.count_nonzero(counted) > room:
             smallest = np.partition(self.sizes, len(self.sizes) - room)[len(self.sizes) - room]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -83,7 +84,7 @@ def generate(session: SparkSession, law: Law, seed: int, out: Path, step: Step) 
         subscriptions=int(population(law, seed).popularity.sum()),
         parameters={"law": asdict(law), "seed": seed},
     )
-    with told(f"cannot draw into {out}"):
+    with removed_if_broken(out), told(f"cannot draw into {out}"):
         drawn(session, law, seed).write.mode("overwrite").parquet(str(out / SUBSCRIPTIONS))
     step("drawn")
     finish(out, about)
@@ -98,6 +99,16 @@ def claim(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise PeerError(f"cannot write to {out}: {error.strerror or error}; choose another place") from error
+
+
+@contextmanager
+def removed_if_broken(out: Path) -> Iterator[None]:
+    """Leave nothing behind that is not finished, so that the same command can be given again."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
 
 
 def finish(out: Path, about: About) -> None:
@@ -355,9 +366,6 @@ class Making:
 
 
 def make(session: SparkSession, source: Source, method: Method, out: Path, step: Step) -> About:
-    """Take a universe from raw subscriptions; what was not finished is removed."""
-    try:
+    """Take a universe from raw subscriptions and write it."""
+    with removed_if_broken(out):
         return Making(session, method, out, step).run(source)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise

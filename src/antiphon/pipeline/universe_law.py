@@ -32,7 +32,9 @@ ACTIVITY_STREAM, COMMUNITY_STREAM, POPULARITY_STREAM, TOPIC_COMMUNITY_STREAM, SU
 DENSE_SHARE = 4
 """A topic to which one process in so many subscribes is drawn by looking at every process once."""
 MOST_ROUNDS = 8
-"""After so many rounds of draws that hit somebody twice too often, the rest is drawn by looking at every process."""
+"""After so many rounds of draws that hit somebody twice too often, the rest is drawn by looking at every process,"""
+LOOKS_PER_DRAW = 32
+"""if that takes no more than so many looks for each draw that was made; else it is cheaper to draw on."""
 
 
 @dataclass(frozen=True)
@@ -173,12 +175,14 @@ class Population:
         random = stream(self._seed, SUBSCRIBER_STREAM, topic)
         wanted, community = int(self.popularity[topic]), int(self.community_of_topic[topic])
         found: Integers = np.empty(0, np.int64)
-        rounds = 0
+        rounds = draws = 0
         while len(found) < wanted:
-            if rounds == MOST_ROUNDS or wanted * DENSE_SHARE >= self.law.processes:
+            tired = rounds >= MOST_ROUNDS and draws * LOOKS_PER_DRAW >= self.law.processes
+            if tired or wanted * DENSE_SHARE >= self.law.processes:
                 found = np.concatenate((found, self._rest(random, community, found, wanted - len(found))))
                 break
             drawn = self._with_repeats(random, community, 2 * (wanted - len(found)))
+            draws += len(drawn)
             # In the order in which they were drawn: that is what makes it a draw without repetition.
             both = np.concatenate((found, drawn))
             firsts = np.unique(both, return_index=True)[1]

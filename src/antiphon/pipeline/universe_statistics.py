@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 4096
 """Of the matrix of processes and topics, of which only so much is ever made."""
 COUNTS = pa.schema([("cell", pa.int64()), ("count", pa.int64())])
-LARGEST_FACTORS = 8
+MEMORY = 0.7
+"""What the topics before count in the order of the heat map, each beside the one after it."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +126,15 @@ def pearson(together: Reals, processes: int) -> Reals:
 
 
 def grouped(matrix: Reals) -> Integers:
-    """An order in which similar topics are neighbours: by the factor that moves a topic most, and by how much."""
-    _, factors = np.linalg.eigh(matrix)
-    # The first factor is what all share, such as processes that subscribe to everything.
-    loads = factors[:, ::-1][:, 1 : LARGEST_FACTORS + 1]
-    if loads.shape[1] == 0:
-        return np.arange(len(matrix))
-    strongest = np.abs(loads).argmax(axis=1)
-    signed = loads[np.arange(len(matrix)), strongest]
-    return np.lexsort((signed, signed < 0, strongest))
+    """An order in which similar topics are neighbours: next comes who is most like those that came last."""
+    order = np.empty(len(matrix), np.int64)
+    likeness = matrix.sum(axis=1)
+    left = np.ones(len(matrix), np.bool_)
+    for place in range(len(matrix)):
+        order[place] = np.where(left, likeness, -np.inf).argmax()
+        left[order[place]] = False
+        likeness = matrix[order[place]] + (MEMORY * likeness if place else 0.0)
+    return order
 
 
 def statistics_of(pairs: DataFrame, processes: int | None, most: int) -> Statistics:

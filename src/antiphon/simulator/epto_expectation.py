@@ -1,13 +1,14 @@
 """How likely an event of EpTO reaches everybody, played through apart from the protocol.
 
-In the theory (:mod:`antiphon.fabrics.gossip.epto_spread`) all nodes have their rounds at the same moment. In truth
-rounds are at random moments of a period, and a copy that comes shortly before its receiver's round is relayed at once.
-Each relay counts one more, and the larger of two counts is kept, so on a chain of such chances the count runs ahead of
-the rounds that have passed: an event is taken for relayed ``ttl`` times while fewer rounds than that have spread it.
-Where fanout and ttl are just enough that costs some agreement, about a thirtieth in calm schedules; where they are
-the defaults it costs nothing that could be measured.
+In the theory (:mod:`antiphon.fabrics.gossip.epto_spread`) all nodes have their rounds at the same moment, and whoever
+knows an event relays it until ``ttl`` rounds have passed. In truth rounds are at random moments of a period, and a copy
+that comes shortly before its receiver's round is relayed at once. Each relay counts one more, and the larger of two
+counts is kept, so on a chain of such chances the count runs ahead of the rounds that have passed. If nodes stopped when
+the count has come to ``ttl`` (``by_count``), fewer rounds would spread the event than the theory has; where fanout and
+ttl are just enough that costs agreement. Here and in the protocol a node relays in as many rounds as the event was
+short of ``ttl`` when it came first. That copy may be a quick one too, so something of the difference is left.
 
-Here one event is played, round by round, in the order of time. Nothing of this knows the protocol's code.
+One event is played, round by round, in the order of time. Nothing of this knows the protocol's code.
 """
 
 from __future__ import annotations
@@ -42,16 +43,27 @@ class Moment(NamedTuple):
 class Play:
     """One event in a system whose rounds are not in step; messages take ``delay`` ticks."""
 
-    def __init__(self, nodes: int, fanout: int, ttl: int, loss: float, delay: int, random: RandomStream) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        fanout: int,
+        ttl: int,
+        loss: float,
+        delay: int,
+        random: RandomStream,
+        by_count: bool = False,
+    ) -> None:
         self._nodes = nodes
+        self._by_count = by_count
         self._fanout = min(fanout, nodes - 1)
         self._ttl = ttl
         self._loss = loss
         self._delay = delay
         self._random = random
         self._phases = [int(random.below(TICKS)) for _ in range(nodes)]
-        # Of those who relay the event, how often it had been relayed; who has done so often enough.
+        # Of those who relay the event, how often it had been relayed, and in how many more rounds they do so; who has.
         self._relays: dict[int, int] = {}
+        self._left: dict[int, int] = {}
         self._finished: set[int] = set()
         self.knows: set[int] = set()
         self._moments: list[Moment] = []
@@ -75,6 +87,7 @@ class Play:
         if node not in self._relays:
             waits = (self._phases[node] - now) % TICKS or TICKS
             heapq.heappush(self._moments, Moment(now + waits, ROUND, node, 0))
+            self._left[node] = self._ttl - relays
         self._relays[node] = max(relays, self._relays.get(node, 0))
 
     def _arrive(self, moment: Moment) -> None:
@@ -89,7 +102,8 @@ class Play:
         for other in self._others(node):
             if not self._random.chance(self._loss):
                 heapq.heappush(self._moments, Moment(at + self._delay, ARRIVAL, other, relays))
-        if relays < self._ttl:
+        self._left[node] = self._ttl - relays if self._by_count else self._left[node] - 1
+        if self._left[node] > 0:
             heapq.heappush(self._moments, Moment(at + TICKS, ROUND, node, 0))
         else:
             del self._relays[node]
@@ -105,9 +119,11 @@ class Play:
         return chosen
 
 
-def reaching(nodes: int, fanout: int, ttl: int, loss: float, delay: int, random: RandomStream, plays: int) -> float:
+def reaching(
+    nodes: int, fanout: int, ttl: int, loss: float, delay: int, random: RandomStream, plays: int, by_count: bool = False
+) -> float:
     """In which share of plays an event reaches everybody."""
-    return sum(Play(nodes, fanout, ttl, loss, delay, random).run() for _ in range(plays)) / plays
+    return sum(Play(nodes, fanout, ttl, loss, delay, random, by_count).run() for _ in range(plays)) / plays
 
 
 def expected_of(scenario: Scenario, delay: int, period: int) -> float:

@@ -18,14 +18,15 @@ from functools import cached_property
 
 from librt.vecs import vec
 
-from antiphon.kernel.message import ORDER_NAMES, UNSPECIFIED, Message, Publication
+from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.trace.oracle import Oracle
+from antiphon.trace.total_order import Name, circle_in, circle_text, pairs_of
 
-Operation = tuple[str, int] | tuple[str, int, int]
+Operation = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
 """What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)``, ``("publish", topic)`` or, in an order of its
-own, ``("publish", topic, order)``."""
+own, ``("publish", topic, order)``, perhaps about a key, ``("publish", topic, order, key)``."""
 
 
 FIELDS: dict[type[Message], list[str]] = {}
@@ -82,6 +83,11 @@ class World(Environment):
         self._system.oracle.topic(publication.topic).delivered(
             self.identifier, publication.source, publication.sequence, publication.order
         )
+        if self._system.is_total:
+            name = (publication.source, publication.sequence)
+            for key in list(publication.total_order_keys()) or [None]:
+                lane = self._system.lanes.setdefault((publication.topic, key), {}).setdefault(self.identifier, [])
+                lane.append((name, publication.order == TOTAL))
 
     def subscribed(self, topic: int) -> None:
         """Tell the oracle."""
@@ -105,6 +111,9 @@ class System:
 
     def __init__(self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]]) -> None:
         self.oracle = Oracle(len(scripts))
+        # By topic and key what each node delivered, for the judge of total order, where there is one.
+        self.lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
+        self.is_total = any(TOTAL in operation[2:3] for script in scripts for operation in script)
         self.in_flight: list[Copy] = []
         self._scripts = scripts
         self._done = [0] * len(scripts)
@@ -125,7 +134,8 @@ class System:
             return self.in_flight[choice].text
         node = -1 - choice
         name, topic, *order = self._scripts[node][self._done[node]]
-        return " ".join([f"node {node}: {name} {topic}", *(ORDER_NAMES[one] for one in order)])
+        about = [f"about {key}" for key in order[1:]]
+        return " ".join([f"node {node}: {name} {topic}", *(ORDER_NAMES[one] for one in order[:1]), *about])
 
     def take(self, choice: int) -> None:
         """Let it happen."""
@@ -138,17 +148,20 @@ class System:
         self._done[node] += 1
         process = self.processes[node]
         if name == "publish":
-            self._publish(process, topic, order[0] if order else UNSPECIFIED)
+            self._publish(process, topic, order[0] if order else UNSPECIFIED, order[1:])
         elif name == "subscribe":
             process.subscribe(topic)
         else:
             process.unsubscribe(topic)
 
-    def _publish(self, process: Process, topic: int, order: int) -> None:
+    def _publish(self, process: Process, topic: int, order: int, keys: list[int]) -> None:
         """The oracle hears from the application, not from the process, what was asked for."""
         sequence = self._published[process.me, topic] = self._published.get((process.me, topic), 0) + 1
         self.oracle.topic(topic).published(process.me, sequence, order)
-        process.publish(b"", topic, order)
+        if keys:
+            process.publish_about(keys, b"", topic, order)
+        else:
+            process.publish(b"", topic, order)
 
     def wrong_members(self) -> str | None:
         """Who is a member and should not be, or the other way round, when all scripts are done."""
@@ -165,7 +178,15 @@ class System:
         """The whole state as text."""
         flying = sorted(copy.text for copy in self.in_flight)
         states = [process.state() for process in self.processes]
-        return "\n".join([*states, *flying, str(self._done), self.oracle.state()])
+        return "\n".join([*states, *flying, str(self._done), self.oracle.state(), str(sorted(self.lanes.items()))])
+
+    def circle(self) -> str | None:
+        """Publications that nodes have delivered in different orders though one is total, if there are any."""
+        for (topic, key), nodes in self.lanes.items():
+            found = circle_in({pair for lane in nodes.values() for pair in pairs_of(lane)})
+            if found:
+                return circle_text(topic, key, found)
+        return None
 
 
 @dataclass(frozen=True)
@@ -246,4 +267,4 @@ def judgement(system: System, goes_on: bool) -> str | None:
     findings = system.oracle.findings if goes_on else system.oracle.finish()
     if not findings.clean:
         return str(findings)
-    return None if goes_on else system.wrong_members()
+    return None if goes_on else system.circle() or system.wrong_members()

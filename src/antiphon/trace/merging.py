@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
-from antiphon.trace.oracle import COLUMNS, ORDER
+from antiphon.trace.oracle import COLUMNS, KEYS, ORDER
 from antiphon.trace.store import about_trace
 
 Rows = npt.NDArray[np.int64]
@@ -36,7 +36,8 @@ def merge_traces(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     check_origin(tables)
-    columns = ["time", *COLUMNS, ORDER]
+    has_keys = all(KEYS in table.column_names for table in tables)
+    columns = ["time", *COLUMNS, ORDER, *([KEYS] if has_keys else [])]
     plain = [table.select(columns).set_column(1, "event", table["event"].cast(pa.string())) for table in tables]
     orders = [table.set_column(len(COLUMNS) + 1, ORDER, table[ORDER].cast(pa.string())) for table in plain]
     whole = pa.concat_tables(orders)

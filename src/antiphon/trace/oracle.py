@@ -245,9 +245,6 @@ class TopicOracle:
         causal = self._last_causal.setdefault(source, [])
         if order in (CAUSAL, TOTAL):
             past = self._followed_by[publication] = knows.copy()
-            if order == CAUSAL:
-                # What starts from now on comes after this one.
-                causal[:] = [entry for entry in causal if entry[0] > sequence]
             insort(causal, (sequence, past), key=itemgetter(0))
         elif order == FIFO:
             place = bisect_left(causal, sequence, key=itemgetter(0))

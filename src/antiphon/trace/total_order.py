@@ -92,8 +92,9 @@ def judge_total_order(table: pa.Table, apart: Collection[int] = ()) -> tuple[int
     if "total" not in pc.unique(rows["order"].cast(pa.string())).to_pylist():
         return 0, None
     lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
-    columns = (rows[name].to_pylist() for name in ("node", "topic", "source", "sequence", "order", "keys"))
-    for node, topic, source, sequence, order, keys in zip(*columns, strict=True):
+    columns = [rows[name].to_pylist() for name in ("node", "topic", "source", "sequence", "order")]
+    all_keys = rows["keys"].to_pylist() if "keys" in rows.column_names else [None] * rows.num_rows
+    for node, topic, source, sequence, order, keys in zip(*columns, all_keys, strict=True):
         if source in apart and order != "total":
             continue
         for key in keys or (None,):

@@ -6,18 +6,21 @@ Messages of processes overtake each other on a link, but not messages of admissi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from antiphon.fabrics.admission import Peer, Phase
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import Environment, Message, Publication, RandomStream
+from antiphon.kernel.message import TOTAL
 from antiphon.trace.oracle import Oracle
+from antiphon.trace.total_order import Name, circle_in, circle_text
 from tests.fabrics.admission_world import Node, Step, World
 
 Operation = tuple[str, int]
 """What the application of a node does: ``subscribe``, ``publish`` or ``unsubscribe``, and the topic."""
 
-NOT_PROMISED: dict[str, set[str]] = {"causal": set(), "fifo": {"causal"}, "none": {"causal", "fifo"}}
+NOT_PROMISED: dict[str, set[str]] = {"total": set(), "causal": set(), "fifo": {"causal"}, "none": {"causal", "fifo"}}
 """What the oracle finds and an order does not promise."""
 
 
@@ -38,6 +41,8 @@ class Surroundings(Environment):
     def deliver(self, publication: Publication) -> None:
         judge = self._oracle.topic(publication.topic)
         judge.delivered(self.identifier, publication.source, publication.sequence)
+        name = (publication.source, publication.sequence)
+        self._node.changing.lanes.setdefault(publication.topic, {}).setdefault(self.identifier, []).append(name)
 
     def subscribed(self, topic: int) -> None:
         self._oracle.topic(topic).subscribed(self.identifier)
@@ -68,6 +73,8 @@ class ChangingNode(Node):
         present = [me.identifier, *(peer.identifier for peer in members if peer.identifier is not None)]
         cube = PartialCube(dimension_for(max(present) + 1), present)
         self.process = VCubePs(Surroundings(me.identifier, self), cube, self.changing.protocol_options)
+        if members:
+            self.process.begin_as_newcomer()
 
     def joined(self, peer: Peer) -> None:
         super().joined(peer)
@@ -108,7 +115,10 @@ class ChangingWorld(World):
         self.topics = topics
         self.protocol_options = Options(order, window=2, bundle=2)
         self.oracle = Oracle(32)
+        # By topic what each node delivered.
+        self.lanes: dict[int, dict[int, list[Name]]] = {}
         self.scripts: dict[str, list[Operation]] = {}
+        self._published: dict[tuple[int, int], int] = {}
         self._without = without
 
     def inside(self, name: str) -> ChangingNode:
@@ -176,6 +186,9 @@ class ChangingWorld(World):
         self.log.append(f"{name}: {operation} {topic}")
         if operation == "publish":
             if process.is_subscribed(topic):
+                number = self._published[process.me, topic] = self._published.get((process.me, topic), 0) + 1
+                if self.protocol_options.total:
+                    self.oracle.topic(topic).published(process.me, number, TOTAL)
                 process.publish(b"", topic)
         elif process.is_subscribed(topic) == (operation == "unsubscribe"):
             process.unsubscribe(topic) if operation == "unsubscribe" else process.subscribe(topic)
@@ -189,6 +202,10 @@ class ChangingWorld(World):
         findings = self.oracle.finish()
         broken = {kind for kind, count in findings.counts.items() if count} - NOT_PROMISED[self.protocol_options.order]
         assert not broken, f"{findings}\n{self.story()}"
+        if self.protocol_options.total:
+            for topic, nodes in self.lanes.items():
+                circle = circle_in({pair for lane in nodes.values() for pair in pairwise(lane)})
+                assert not circle, f"{circle_text(topic, None, circle)}\n{self.story()}"
 
     def state(self) -> str:
         states = [node.process.state() for node in map(self.inside, self.nodes) if node.process is not None]

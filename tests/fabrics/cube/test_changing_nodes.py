@@ -226,7 +226,7 @@ def random_world(seed: int, order: str) -> ChangingWorld:
     return world
 
 
-@pytest.mark.parametrize("order", ["causal", "fifo", "none"])
+@pytest.mark.parametrize("order", ["total", "causal", "fifo", "none"])
 def test_random_schedules_of_joins_leaves_and_publications(order: str) -> None:
     worlds = [random_world(seed, order) for seed in range(100)]
     assert sum(world.oracle.findings.deliveries for world in worlds) > 500

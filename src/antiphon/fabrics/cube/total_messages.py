@@ -14,11 +14,20 @@ from antiphon.kernel.message import Message
 
 
 @mypyc_attr(acyclic=True)
-class Claim(Message):
-    """To the keeper: the source wants to publish about some keys."""
+class ToKeeper(Message):
+    """What a publisher says to the keeper; ``epoch`` counts keepers, and another one than is meant passes it over."""
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, keys: vec[i64]) -> None:
+    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64) -> None:
         super().__init__(source, sequence, topic)
+        self.epoch: Final[i64] = epoch
+
+
+@mypyc_attr(acyclic=True)
+class Claim(ToKeeper):
+    """The source wants to publish about some keys."""
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64, keys: vec[i64]) -> None:
+        super().__init__(source, sequence, topic, epoch)
         self.keys: Final[vec[i64]] = keys
 
     def entries_carried(self) -> i64:
@@ -26,17 +35,18 @@ class Claim(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Granted(Message):
-    """From the keeper: nobody else is about to; grants are counted by ``place``."""
-
-    def __init__(self, source: i64, sequence: i64, topic: i64, place: i64) -> None:
-        super().__init__(source, sequence, topic)
-        self.place: Final[i64] = place
+class Release(ToKeeper):
+    """The publication has started."""
 
 
 @mypyc_attr(acyclic=True)
-class Release(Message):
-    """To the keeper: the publication has started."""
+class Granted(Message):
+    """From the keeper of an epoch: nobody else is about to; grants are counted by ``place``."""
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64, place: i64) -> None:
+        super().__init__(source, sequence, topic)
+        self.epoch: Final[i64] = epoch
+        self.place: Final[i64] = place
 
 
 @mypyc_attr(acyclic=True)
@@ -66,7 +76,7 @@ class Closed(Message):
 
 @mypyc_attr(acyclic=True)
 class KeeperIs(Message):
-    """The keeper of the claims is ``origin``; ``sequence`` counts how often it has changed."""
+    """The keeper of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody."""
 
     def __init__(self, source: i64, sequence: i64, origin: i64) -> None:
         super().__init__(source, sequence)
@@ -74,10 +84,10 @@ class KeeperIs(Message):
 
 
 @mypyc_attr(acyclic=True)
-class Handover(Message):
-    """The receiver is the keeper from now on; ``sequence`` as above.
+class Standing(Message):
+    """To the keeper of the epoch ``sequence``: all that the source has claimed and not released.
 
-    ``entries`` holds for each topic its number, how many entries follow, and its claims.
+    ``entries`` holds for each the topic, number, place or 0, count of keys and keys.
     """
 
     def __init__(self, source: i64, sequence: i64, entries: vec[i64]) -> None:

@@ -23,9 +23,12 @@ missing among the numbers. With members that come and go:
   has a claim granted waits for nothing but its lock: claims wait for claims only, and these stand in one order.
 
 The **keeper** is a node like others, member or not: the lowest one at the beginning. When it leaves the system it
-hands the claims to the lowest that stays and tells everybody; whoever gets a claim and is not the keeper sends it on.
-A newcomer is told who it is by all. Nothing but the claims is kept there, and every publisher knows its own; so a
-keeper that crashes could be replaced by asking all. That is not done yet: nodes do not fail here.
+makes the lowest that stays the keeper of the next *epoch*. That one asks everybody what stands (claims, and grants
+that were not released), and grants nothing before all have answered. Whoever has answered passes over grants of
+earlier epochs, and keepers pass over what is meant for others: it is said anew. A newcomer has claimed nothing; who
+leaves has nothing unfinished. So at most one node grants at a time, and no claim is lost. Everybody hears of the
+keeper from itself: it tells those whom it knows when it begins, and others when they join. In the same way a keeper
+that crashed could be replaced; nobody notices crashes here yet.
 """
 
 from __future__ import annotations
@@ -38,15 +41,18 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.membership import Membership, append_all
 from antiphon.fabrics.cube.messages import Refusal
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, OwnTotal, Pending, Topic
-from antiphon.fabrics.cube.topology import Cube, PartialCube, cluster
-from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, Handover, KeeperIs, KeyLock, Release
+from antiphon.fabrics.cube.topology import Cube, cluster
+from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, KeeperIs, KeyLock, Release, Standing, ToKeeper
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.claims import NOT_GRANTED, Claims
 from antiphon.orders.claims import Claim as Wish
-from antiphon.orders.claims import Claims
 from antiphon.orders.order import KeyedOrdered, Ordered, merged_frontiers
 from antiphon.orders.total import ALL_SHARE, TotalOrder
+
+PLACE_BITS: Final = 40
+"""Places of later epochs are above those of earlier ones."""
 
 
 @final
@@ -68,9 +74,18 @@ class Totals(Membership):
         self._claims: dict[i64, Claims] = {}
         # Topics on which total publications were delivered since the last message.
         self._opened: dict[i64, Topic] = {}
-        # Founders know that they are the first; others take the lowest until they are told.
+        # Where nodes come and go the first one is alone at first, and later ones are told.
         self._keeper: i64 = 0 if cube.contains(0) else min(cube.members(), default=self.me)
-        self._keeper_term: i64 = 1 if isinstance(cube, PartialCube) and cube.count() == 1 else 0
+        self._epoch: i64 = 1
+        # As a new keeper: who has not said what stands, what was said, and what came before it was time.
+        self._awaited: dict[i64, bool] = {}
+        self._standing: list[Standing] = []
+        self._early: list[ToKeeper] = []
+
+    def begin_as_newcomer(self) -> None:
+        """Others were here first: the keeper among them says who it is (before ``start``)."""
+        self._keeper = NO_NODE
+        self._epoch = 0
 
     # What the part above adds.
 
@@ -108,7 +123,7 @@ class Totals(Membership):
             return
         keys = pending.keys if len(pending.keys) > 0 else ALL_SHARE
         topic.own_totals.append(OwnTotal(pending.sequence, keys))
-        self._tell_keeper(Claim(self.me, pending.sequence, topic.name, keys))
+        self._tell_keeper(Claim(self.me, pending.sequence, topic.name, self._epoch, keys))
 
     def start_total(self, topic: Topic) -> None:
         """Start the total publication at the head of the line, for which everybody is closed."""
@@ -129,7 +144,7 @@ class Totals(Membership):
         if count > 0:
             topic.in_flight += 1
             topic.waves.open(publication_key(self.me, pending.sequence), count, NO_NODE)
-        self._tell_keeper(Release(self.me, pending.sequence, topic.name))
+        self._tell_keeper(Release(self.me, pending.sequence, topic.name, self._epoch))
         self.arrived(topic, publication)
         self.started(publication, count)
 
@@ -151,6 +166,9 @@ class Totals(Membership):
     # Locks.
 
     def _granted(self, message: Granted) -> None:
+        if message.epoch != self._epoch:
+            # The next keeper was told, or will be, that this is not granted.
+            return
         topic = self.find_topic(message.topic)
         position: i64 = len(topic.own_totals) - 1
         if position < 0 or topic.own_totals[position].sequence != message.sequence or topic.state != MEMBER:
@@ -265,23 +283,38 @@ class Totals(Membership):
 
     # The keeper.
 
-    def _tell_keeper(self, message: Message) -> None:
+    def _tell_keeper(self, message: ToKeeper) -> None:
         if self._keeper == self.me:
             self._keep(message)
-        else:
+        elif self._keeper != NO_NODE and self.cube.contains(self._keeper):
             self.environment.send(self._keeper, message)
+        # Else nobody is known, or the keeper has gone; the next one will ask for all that stands.
 
-    def _keep(self, message: Message) -> None:
-        claims = self._claims.get(message.topic)
-        if claims is None:
-            claims = Claims()
-            self._claims[message.topic] = claims
-        if isinstance(message, Claim):
-            granted = claims.add(Wish(message.source, message.sequence, message.keys))
+    def _keep(self, message: ToKeeper) -> None:
+        """Somebody has something to say to the keeper of an epoch."""
+        if message.epoch != self._epoch or self._keeper != self.me:
+            # It is meant for another keeper, who has gone; the next one asks.
+            return
+        if len(self._awaited) > 0:
+            self._early.append(message)
         else:
-            granted = claims.release(message.source, message.sequence)
+            claims = self._claims_of(message.topic)
+            if isinstance(message, Claim):
+                granted = claims.add(Wish(message.source, message.sequence, message.keys))
+            else:
+                granted = claims.release(message.source, message.sequence)
+            self._grant(message.topic, granted)
+
+    def _claims_of(self, topic: i64) -> Claims:
+        claims = self._claims.get(topic)
+        if claims is None:
+            claims = Claims(self._epoch << PLACE_BITS)
+            self._claims[topic] = claims
+        return claims
+
+    def _grant(self, topic: i64, granted: list[Wish]) -> None:
         for wish in granted:
-            grant = Granted(wish.source, wish.sequence, message.topic, wish.place)
+            grant = Granted(wish.source, wish.sequence, topic, self._epoch, wish.place)
             if wish.source == self.me:
                 self._granted(grant)
             else:
@@ -289,52 +322,89 @@ class Totals(Membership):
 
     def joined(self, node: i64) -> None:
         super().joined(node)
-        if self.options.total and self._keeper_term > 0:
-            self.environment.send(node, KeeperIs(self.me, self._keeper_term, self._keeper))
+        if self._is_leaving and self._keeper == self.me:
+            # Nobody was there when this node began to leave.
+            self._resign()
+        elif self.options.total and self._keeper == self.me:
+            self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
+
+    def left(self, node: i64) -> None:
+        super().left(node)
+        if node in self._awaited:
+            # Who leaves has nothing unfinished.
+            del self._awaited[node]
+            self._take_standing()
 
     def leave(self) -> None:
         super().leave()
         self._resign()
 
     def _resign(self) -> None:
-        """Hand the claims to the lowest that stays, and tell everybody."""
+        """Let the lowest of those who stay be the next keeper."""
         others = [node for node in self.cube.members() if node != self.me]
-        if not self.options.total or self._keeper != self.me or len(others) == 0:
-            return
-        entries = vec[i64]()
-        for name, claims in self._claims.items():
-            written = claims.written()
-            entries = append_all(append(append(entries, name), len(written)), written)
+        if self.options.total and self._keeper == self.me and len(others) > 0:
+            self._enter_epoch(self._epoch + 1, min(others))
+            self.environment.send(self._keeper, KeeperIs(self.me, self._epoch, self._keeper))
+
+    def _enter_epoch(self, epoch: i64, keeper: i64) -> None:
+        self._epoch = epoch
+        self._keeper = keeper
         self._claims.clear()
-        self._keeper = min(others)
-        self._keeper_term = max(self._keeper_term, 1) + 1
-        self.environment.send(self._keeper, Handover(self.me, self._keeper_term, entries))
-        for node in others:
-            if node != self._keeper:
-                self.environment.send(node, KeeperIs(self.me, self._keeper_term, self._keeper))
+        self._awaited.clear()
+        self._standing.clear()
+        self._early.clear()
 
     def _receive_keeper(self, message: KeeperIs) -> None:
-        if message.sequence > self._keeper_term:
-            self._keeper_term = message.sequence
-            self._keeper = message.origin
-
-    def _receive_handover(self, message: Handover) -> None:
-        if message.sequence <= self._keeper_term:
-            raise ProtocolError(f"node {message.source} handed its claims over to one that knows of a later keeper")
-        self._keeper_term = message.sequence
-        self._keeper = self.me
-        entries = message.entries
-        position: i64 = 0
-        while position + 1 < len(entries):
-            end = position + 2 + entries[position + 1]
-            if end > len(entries) or end < position + 2:
-                raise ProtocolError(f"node {message.source} handed over claims that are cut off")
-            claims = Claims()
-            claims.read(list(entries[position + 2 : end]))
-            self._claims[entries[position]] = claims
-            position = end
-        if self._is_leaving:
+        if message.sequence <= self._epoch:
+            return
+        self._enter_epoch(message.sequence, message.origin)
+        if self._keeper != self.me:
+            if self.cube.contains(self._keeper):
+                self.environment.send(self._keeper, Standing(self.me, self._epoch, self._own_standing()))
+            # Else it has gone, and the next one will ask.
+        elif self._is_leaving:
             self._resign()
+        else:
+            self._begin_keeping()
+
+    def _own_standing(self) -> vec[i64]:
+        entries = vec[i64]()
+        for topic in self.topics():
+            for own in topic.own_totals:
+                for entry in (topic.name, own.sequence, own.place if own.is_granted else 0, len(own.keys)):
+                    entries = append(entries, entry)
+                entries = append_all(entries, own.keys)
+        return entries
+
+    def _begin_keeping(self) -> None:
+        """Ask everybody what stands, and grant nothing before all have said it."""
+        others = [node for node in self.cube.members() if node != self.me]
+        for node in others:
+            self._awaited[node] = True
+            self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
+        self._receive_standing(Standing(self.me, self._epoch, self._own_standing()))
+
+    def _receive_standing(self, message: Standing) -> None:
+        if message.sequence == self._epoch and self._keeper == self.me:
+            self._standing.append(message)
+            self._awaited.pop(message.source, None)
+            self._take_standing()
+
+    def _take_standing(self) -> None:
+        if len(self._awaited) > 0:
+            return
+        wishes = [wish for message in self._standing for wish in wishes_of(message)]
+        self._standing.clear()
+        for topic, wish in wishes:
+            if wish.place != NOT_GRANTED:
+                self._claims_of(topic).resume(wish)
+        for topic, wish in wishes:
+            if wish.place == NOT_GRANTED:
+                self._grant(topic, self._claims_of(topic).add(wish))
+        early = self._early
+        self._early = []
+        for message in early:
+            self._keep(message)
 
     # What arrives.
 
@@ -345,13 +415,12 @@ class Totals(Membership):
             self._receive_closed(message)
         elif isinstance(message, Granted):
             self._granted(message)
-        elif isinstance(message, (Claim, Release)):
-            # Whoever is not the keeper any more knows who is.
-            self._tell_keeper(message)
+        elif isinstance(message, ToKeeper):
+            self._keep(message)
         elif isinstance(message, KeeperIs):
             self._receive_keeper(message)
-        elif isinstance(message, Handover):
-            self._receive_handover(message)
+        elif isinstance(message, Standing):
+            self._receive_standing(message)
         else:
             super().receive(sender, message)
 
@@ -361,7 +430,9 @@ class Totals(Membership):
             for name, of_topic in sorted(self._closings.items())
         ]
         claims = [(name, kept.state()) for name, kept in sorted(self._claims.items())]
-        return f"{super().state()} {closings} {claims} {self._keeper} {self._keeper_term}"
+        early = [(message.source, message.sequence, message.topic, message.epoch) for message in self._early]
+        keeping = (self._keeper, self._epoch, sorted(self._awaited), len(self._standing), early)
+        return f"{super().state()} {closings} {claims} {keeping}"
 
 
 def is_closed(topic: Topic, keys: vec[i64]) -> bool:
@@ -369,3 +440,18 @@ def is_closed(topic: Topic, keys: vec[i64]) -> bool:
     order = topic.order
     assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
     return order.is_closed(keys if len(keys) > 0 else ALL_SHARE)
+
+
+def wishes_of(message: Standing) -> list[tuple[i64, Wish]]:
+    """What somebody has claimed, each with its topic."""
+    found: list[tuple[i64, Wish]] = []
+    entries = message.entries
+    position: i64 = 0
+    while position + 3 < len(entries):
+        topic, sequence, place, count = (entries[position + offset] for offset in range(4))
+        begin = position + 4
+        position = begin + count
+        if count < 0 or position > len(entries):
+            raise ProtocolError(f"node {message.source} told what it has claimed, and it is cut off")
+        found.append((topic, Wish(message.source, sequence, vec[i64](entries[begin:position]), place)))
+    return found

@@ -164,10 +164,11 @@ class Deliveries:
         """The time of total order; 0 if there is none."""
         return 0 if self.totals is None else self.totals.reading()
 
-    def begin_after(self, stamp: i64) -> None:
-        """A neighbour has said the time."""
+    def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
+        """A neighbour has said what is past, and the time of its total order."""
         if stamp > 0 and self.has_total_order():
             self._ordered().begin_after(stamp)
+        self.count_as_past(frontier)
 
     def is_idle(self) -> bool:
         """Whether total order has nothing to do; other publications wait for nothing that this node could do."""

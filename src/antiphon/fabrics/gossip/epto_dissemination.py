@@ -1,10 +1,10 @@
 """The dissemination component of EpTO: balls of events, relayed until everybody has them.
 
 Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
-often it had been relayed when it came last. A ball is built from the slots that are to be relayed, and read into them.
-Nearly every entry of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is
-looked at for every entry and in every round lies in flat arrays by slot, and events themselves are touched only when
-something happens to them.
+often it had been relayed when it came last. An event is relayed in as many rounds as it was short of ``ttl`` relays
+when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry of a
+ball is known, and no news: looking it up is what a simulation spends its time on. So what is looked at for every entry
+and in every round lies in flat arrays by slot, and events themselves are touched only when something happens to them.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Dissemination:
         self._names: vec[i64] = vec[i64]()
         self._stamps: vec[i64] = vec[i64]()
         self._hops: vec[i64] = vec[i64]()
+        self._left: vec[i64] = vec[i64]()
         self._born: vec[i64] = vec[i64]()
         self._is_done: vec[i64] = vec[i64]()
         self._free: Final[list[i64]] = []
@@ -153,6 +154,7 @@ class Dissemination:
             self._names[slot] = name
             self._stamps[slot] = stamp
             self._hops[slot] = NOT_IN_BALL
+            self._left[slot] = 0
             self._born[slot] = UNBORN
             self._is_done[slot] = 0
         else:
@@ -162,6 +164,7 @@ class Dissemination:
             self._names = append(self._names, name)
             self._stamps = append(self._stamps, stamp)
             self._hops = append(self._hops, NOT_IN_BALL)
+            self._left = append(self._left, 0)
             self._born = append(self._born, UNBORN)
             self._is_done = append(self._is_done, 0)
         event.place = slot
@@ -178,6 +181,8 @@ class Dissemination:
     def _put_in_ball(self, slot: i64, hops: i64) -> None:
         if self._hops[slot] == NOT_IN_BALL:
             self._in_ball.append(slot)
+            # As many rounds as are left now, also if a quicker copy comes later and shows it to be older.
+            self._left[slot] = self.ttl - hops
         self._hops[slot] = hops
 
     def _offer(self, slot: i64, born: i64) -> None:
@@ -254,7 +259,8 @@ class Dissemination:
         latest_birth = self.round - self._ages * self.ttl - 1
         self._deliver(latest_birth)
         for slot in relayed:
-            if self._persists and self._hops[slot] < self.ttl:
+            self._left[slot] -= 1
+            if self._persists and self._left[slot] > 0:
                 self._in_ball.append(slot)
                 continue
             # A copy that took longer would begin all over; as published it does.

@@ -118,14 +118,10 @@ def check_words(clock: str, ordering: str) -> None:
 
 
 def needed_ttl(nodes: i64, fanout: i64, loss: float, persists: bool, agreement: float) -> i64:
-    """How often events are to be relayed: as published, and more often where messages are lost.
-
-    Relays are counted along the quickest way, and rounds are not in step: the count may be ahead by a round. Where
-    messages are lost that matters, and one more is taken.
-    """
+    """How often events are to be relayed: as published, and more often where messages are lost."""
     published = published_ttl(nodes)
     needed = Spread(nodes, fanout, loss, persists).rounds_for(agreement)
-    return max(published, needed + 1 if loss > 0.0 else needed)
+    return max(published, needed)
 
 
 def check_agreement(options: EptoOptions, agreement: float) -> None:

@@ -119,7 +119,8 @@ class Rounds:
         for event in self._balls.ordering.waiting():
             publication = event.publication
             if publication is not None:
-                age = self._balls.round - event.born
+                # What came another way than in a ball begins to age with the next round.
+                age = max(0, self._balls.round - event.born)
                 rounds = float(age) * pace
                 begun = self.heard_per_round / pace
                 deliverable = spread.deliverable(rounds, begun, self._options.is_logical)

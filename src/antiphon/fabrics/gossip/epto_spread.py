@@ -17,10 +17,10 @@ is then about Poisson.
 quickest way that it took, so others may be behind. A copy arrives ``delay`` after it was sent and is relayed at most
 one period later. So an ordinary hop takes up to ``period + delay`` where age grows by one in a period, and an event of
 age ``a`` counts as ``a * period / (period + delay)`` rounds. Where messages take about a period this is cautious. Where
-they take a small part of it, it is not: a copy may meet several nodes shortly before their rounds, and its count runs
-ahead of what the slower ones have spread. With fanout and ttl that are just enough, the event then reaches everybody
-less often than ``S(ttl)`` says: 0.59 instead of 0.65 in calm schedules of torture. The defaults are far from there
-(``tests/simulator/test_epto_expectation.py``).
+they take a small part of it, age runs ahead of rounds: a copy may meet several nodes shortly before theirs. So nodes
+do not stop relaying by age, but after as many rounds as the event was short of ``ttl`` relays when it came first. With
+that events reach everybody nearly as often as ``S(ttl)`` says, also where rounds are not in step
+(:mod:`antiphon.simulator.epto_expectation` plays it through).
 
 **Deliverable.** An event may be delivered when no event that comes before it can still arrive. Let ``r`` events begin
 per round in the whole system. With a global clock those before it began before it: one that began ``k`` rounds earlier

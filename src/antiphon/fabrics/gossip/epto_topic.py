@@ -9,8 +9,9 @@ structure before its turn, and the other way round.
 **Between total and weaker orders.** A total publication names what its publisher had delivered, as a causal one does,
 and waits for it and for its publisher's earlier ones; those that follow in total order wait with it. What its publisher
 publishes after it, in whatever order, leaves the publisher when the total one has been delivered there. So all that is
-promised for causal publications is promised for total ones, and one of a weaker order that follows a total one is
-delivered after it, or after the hole. Weaker ones of different publishers are in no relation to total ones.
+promised for causal publications is promised for total ones. A fifo or causal one that follows a total one is delivered
+after it, or after the hole; one without order waits for nothing where it arrives. Weaker ones of different publishers
+are in no relation to total ones, unless one follows the other causally.
 
 *Why nothing waits for ever.* A publication waits for what its publisher had delivered, and in total order for smaller
 keys. Stamps are above all that their publisher had delivered or passed over. So if one total publication is before

@@ -247,7 +247,9 @@ class Group(Neighbourhood):
             self.trees.deactivated(sender, message.key)
         elif isinstance(message, Activate):
             self.trees.activated(sender, message.key)
-            self._resend(sender, message.source, message.last)
+            # A new child has all of the root up to a number.
+            for publication in self.stream(message.source).kept_after(message.last):
+                self._environment.send(sender, Resent(publication))
         elif isinstance(message, Moved):
             self.trees.moved(sender, message.key, message.position)
         else:
@@ -309,14 +311,13 @@ class Group(Neighbourhood):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Something was delivered, perhaps, for which the application's next wish had to wait."""
+        """Perhaps something was delivered for which the application's next wish had to wait."""
         if len(self.queue) > 0 and self.is_synchronised and self.deliveries.may_begin(self.queue[0]):
             self._serve()
 
     def _welcomed(self, message: Welcome) -> None:
         if not self.is_synchronised:
-            self.deliveries.begin_after(message.stamp)
-            self.deliveries.count_as_past(message.frontier)
+            self.deliveries.welcomed(message.frontier, message.stamp)
             self.is_synchronised = True
             self.wake()
             self._serve()
@@ -411,14 +412,8 @@ class Group(Neighbourhood):
         stream = self.stream(fetch.source)
         for publication in stream.kept_of(fetch.numbers):
             self._environment.send(sender, Resent(publication))
-        gone = stream.gone_before(fetch.numbers)
-        if gone > 0:
+        if (gone := stream.gone_before(fetch.numbers)) > 0:
             self._environment.send(sender, Gone(fetch.source, gone, self.topic))
-
-    def _resend(self, peer: i64, source: i64, after: i64) -> None:
-        """A new child has all of the root up to a number: send what came later."""
-        for publication in self.stream(source).kept_after(after):
-            self._environment.send(peer, Resent(publication))
 
     # The periodic part.
 

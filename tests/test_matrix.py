@@ -14,7 +14,6 @@ import pytest
 
 from antiphon import Message, Node, Subscription
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.live.outbox import ORDERS_OF
 from antiphon.simulator.judgement import PROMISES
 from antiphon.simulator.protocols import FABRICS, PROTOCOLS
 from antiphon.simulator.run import Result, run_scenario
@@ -90,8 +89,7 @@ def test_the_table_has_every_order_over_every_fabric() -> None:
 
 
 def test_the_table_says_what_live_nodes_offer() -> None:
-    for fabric, orders in ORDERS_OF.items():
-        assert [cell.order for cell in CELLS if cell.fabric == fabric and cell.live == "yes"] == list(orders)
+    assert all(cell.live == "yes" for cell in CELLS)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.order}-{cell.fabric}")

@@ -169,8 +169,6 @@ def test_a_client_and_patterns_as_on_other_fabrics() -> None:
                 await asyncio.sleep(0.01)
             await client.publish("orders.europe", b"two", order="fifo")
             assert (await take_values(found, 1))[-1] in (b"one", b"two")
-            with pytest.raises(UsageError, match="no total order"):
-                client.publish("orders.europe", b"three", order="total")
 
     running(test)
 
@@ -389,7 +387,6 @@ def test_nobody_there_is_said() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"fabric": "gossip", "order": "total"}, "total"),
         ({"fabric": "gossip", "aggregate": True}, "aggregation is for the cube"),
         ({"gossip": {}}, "choose that fabric"),
         ({"fabric": "gossip", "gossip": {"active": 1, "expansion": 1.0}}, "chain or a ring"),

@@ -71,9 +71,9 @@ def up(
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
     import antiphon
-    from antiphon.live.outbox import ORDERS, ORDERS_OF, check_order
+    from antiphon.live.outbox import check_order
 
-    check_order(order, ORDERS_OF.get(fabric, ORDERS))
+    check_order(order)
     if durability == "disk" and data is None:
         raise UsageError("durability 'disk' needs a place: give a data directory with --data")
     if port != 0:

@@ -42,7 +42,7 @@ from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import ORDERS, ORDERS_OF, Outbox, Publisher, Segment
+from antiphon.live.outbox import Outbox, Publisher, Segment
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import Tls, check_meant, identity_of, is_loopback, reason_of
@@ -181,7 +181,6 @@ class Client(Publisher):
             self._let_go()
             raise
         self.address = address
-        self.orders = ORDERS_OF.get(str(status.get("fabric")), ORDERS)
         self.mixes_keys = status.get("fabric") != "tree"
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 

@@ -28,7 +28,7 @@ from antiphon.live.links import FrameWriter
 from antiphon.live.log import DurableLog, Entry
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
-from antiphon.live.outbox import ORDERS_OF, Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
@@ -63,7 +63,6 @@ class NodeCore(Publisher):
         self.loop = asyncio.get_running_loop()
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
-        self.orders = ORDERS_OF[settings.fabric]
         self.mixes_keys = settings.fabric != "tree"
         # What this node takes for the time that all share.
         self.clock_us: Callable[[], int] = wall_clock_us

@@ -38,10 +38,6 @@ the log."""
 TTL_SECONDS_AT_MOST: Final = 10 * 366 * 86_400
 
 
-ORDERS: Final = ("none", "fifo", "causal")
-ORDERS_OF: Final[dict[str, tuple[str, ...]]] = {"cube": ORDER_NAMES, "tree": ORDER_NAMES, "gossip": ORDER_NAMES}
-"""What messages can be ordered by, by fabric; where nothing is known, by the first ones."""
-
 KEYS_TOGETHER: Final = 64
 """How many keys a batch may be about whose messages have different ones."""
 
@@ -350,8 +346,6 @@ class Publisher:
         self.outboxes: dict[str, Outbox] = {}
         # Whether a message is accepted only later than it is taken, as when it must be on disk.
         self.with_receipts: bool = False
-        # What messages can be ordered by; where there is total order, they can also be about keys.
-        self.orders: tuple[str, ...] = ORDERS
         # Whether messages about different keys may be in one batch, unless it is total. It then waits for all of them.
         self.mixes_keys: bool = False
 
@@ -389,7 +383,7 @@ class Publisher:
         if order == "total":
             self.check_majority()
         if order != outbox.order:
-            check_order(order, self.orders)
+            check_order(order)
             outbox.change(order, outbox.about, outbox.names)
         if key is not None or keys is not None or len(outbox.about) > 0:
             self._change_keys(outbox, key, keys)
@@ -402,10 +396,6 @@ class Publisher:
 
     def _change_keys(self, outbox: Outbox, key: bytes | None, keys: Sequence[Key] | None) -> None:
         """See to it that what follows is in a batch about these keys, where there are keys."""
-        if "total" not in self.orders:
-            if keys is not None:
-                raise UsageError(NO_KEYS_HERE)
-            return
         names = names_of_keys(keys)
         about = numbers_of_keys(key, names)
         if about == outbox.about and names == outbox.names:
@@ -416,21 +406,10 @@ class Publisher:
             outbox.change(outbox.order, about, names)
 
 
-NO_KEYS_HERE: Final = (
-    "in gossip nodes do not know what messages are about; leave out keys, or run a cube or a tree of brokers "
-    "(antiphon up --fabric cube, or tree)"
-)
-
-
-def check_order(order: str, orders: tuple[str, ...]) -> None:
-    """Refuse an order that is not to be had."""
-    if order == "total" and order not in orders:
-        raise UsageError(
-            "there is no total order in gossip; run a cube or a tree of brokers (antiphon up --fabric cube, or tree), "
-            f"or choose {', '.join(orders)}"
-        )
-    if order not in orders:
-        raise UsageError(f"a message is ordered by {', '.join(orders)}, not {order!r}; choose one of these")
+def check_order(order: str) -> None:
+    """Refuse an order that there is not."""
+    if order not in ORDER_NAMES:
+        raise UsageError(f"a message is ordered by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
 
 
 def names_of_keys(keys: Sequence[object] | None) -> tuple[bytes, ...]:

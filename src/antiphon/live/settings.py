@@ -12,7 +12,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
 from antiphon.live.names import checked_pattern
-from antiphon.live.outbox import ORDERS_OF, check_order
+from antiphon.live.outbox import check_order
 from antiphon.live.tables import read_table
 from antiphon.live.tls import HOW_TO_MAKE, Tls, is_loopback
 from antiphon.live.tree_table import TreeTable, read_tree
@@ -131,7 +131,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         choose("fabric", self.fabric, FABRICS)
         tree = self._checked_tree()
         gossip = self._checked_gossip()
-        check_order(self.order, ORDERS_OF[self.fabric])
+        check_order(self.order)
         durability = self.durability or ("disk" if self.data is not None else "memory")
         choose("durability", durability, DURABILITIES)
         if durability == "disk" and self.data is None:

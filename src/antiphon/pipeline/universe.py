@@ -84,7 +84,7 @@ def generate(session: SparkSession, law: Law, seed: int, out: Path, step: Step) 
         subscriptions=int(population(law, seed).popularity.sum()),
         parameters={"law": asdict(law), "seed": seed},
     )
-    with removed_if_broken(out), told(f"cannot draw into {out}"):
+    with told(f"cannot draw into {out}"):
         drawn(session, law, seed).write.mode("overwrite").parquet(str(out / SUBSCRIPTIONS))
     step("drawn")
     finish(out, about)
@@ -369,5 +369,4 @@ class Making:
 
 def make(session: SparkSession, source: Source, method: Method, out: Path, step: Step) -> About:
     """Take a universe from raw subscriptions and write it."""
-    with removed_if_broken(out):
-        return Making(session, method, out, step).run(source)
+    return Making(session, method, out, step).run(source)

@@ -124,8 +124,11 @@ class Deliveries:
         totals, order = self._ordered(), self.order
         assert isinstance(order, MixedOrder), "where there is total order there are others"
         for name in totals.refused():
-            if not order.counts(name) and not totals.is_released(name):
-                self._hand_out(order.arrived(Missed(name & SOURCE_MASK, name >> SOURCE_BITS, self._topic)))
+            # What has not come cannot take its place: it is passed over when structures bring it, or know it is gone.
+            late = totals.came(name)
+            if late is not None and not order.counts(name) and not totals.is_released(name):
+                missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
+                self._hand_out(order.arrived(missed))
         self._hand_out(self._next_of_line())
 
     def _next_of_line(self) -> list[Ordered]:

@@ -224,6 +224,43 @@ def in_total_order(delivered: Delivered) -> list[tuple[object, ...]]:
     ]
 
 
+def test_a_run_with_total_publications_about_keys_is_clean_and_one_exchange_in_it_is_found(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Orders are mixed, and the topic is judged in parts; a total publication starts when it is asked for."""
+    path = tmp_path / "totals.parquet"
+    scenario = msgspec.convert(
+        {
+            "protocol": "vcube-ps",
+            "order": "causal",
+            "nodes": 12,
+            "network": {"delay": {"law": "normal", "mean": 100, "deviation": 60}},
+            "topics": {"count": 1, "members": ["0-11"]},
+            "workload": {
+                "kind": "rate",
+                "mean_gap": 60,
+                "count": 300,
+                "topic": "any",
+                "orders": ["none", "fifo", "causal", "total"],
+                "keys": 3,
+            },
+        },
+        Scenario,
+    )
+    violations = run_scenario(scenario, path).violations
+    assert violations is not None and "total" in violations and not any(violations.values())
+    audit = audit_in_session(spark, [path], 2_000)
+    assert audit.verdict == CLEAN
+    assert audit.checks["total"].applies and audit.checks["causal"].applies
+    table = read_trace(path)
+    rows = [row for row in deliveries_of(table, 5) if table["order"][row].as_py() == "total"]
+    first = rows[25]
+    second = next(row for row in rows[26:] if table["keys"][row] == table["keys"][first])
+    exchanged = tmp_path / "exchanged.parquet"
+    pq.write_table(moved(table, int(first), int(second)), exchanged)
+    assert audit_in_session(spark, [exchanged], 2_000).checks["total"].violations == 1
+
+
 def test_nodes_that_disagree_on_one_key_are_found(spark: SparkSession) -> None:
     """Nodes 1 and 2 disagree on key 8; on key 7 they do not, though they have different things of it."""
     agreed: Delivered = {

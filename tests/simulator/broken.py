@@ -211,15 +211,6 @@ class ClosesWithoutNumbers(Broken):
         super().send(destination, message)
 
 
-class ForgetsAnnouncements(Broken):
-    """A newcomer does not hear of total publications that were about to start."""
-
-    def send(self, destination: int, message: Message) -> None:
-        if isinstance(message, Answer):
-            message = Answer(message.source, message.sequence, message.topic, message.entries)
-        super().send(destination, message)
-
-
 class GrantsAtOnce(Broken):
     """The keeper lets everybody begin who asks."""
 

@@ -85,7 +85,8 @@ class World(Environment):
         )
         if self._system.is_total:
             name = (publication.source, publication.sequence)
-            for key in list(publication.total_order_keys()) or [None]:
+            keys: list[int | None] = [*publication.total_order_keys()]
+            for key in keys or [None]:
                 lane = self._system.lanes.setdefault((publication.topic, key), {}).setdefault(self.identifier, [])
                 lane.append((name, publication.order == TOTAL))
 

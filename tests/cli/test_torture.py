@@ -114,8 +114,9 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (["--fabric", "ring"], "antiphon: there is no fabric 'ring'; choose from cube, gossip, tree, epto\n"),
         (
-            ["--order", "total"],
-            "antiphon: the order of a campaign is none, fifo, causal, mixed or, if none is named, drawn; not 'total'\n",
+            ["--order", "best"],
+            "antiphon: the order of a campaign is none, fifo, causal, total, mixed or, if none is named, drawn; not "
+            "'best'\n",
         ),
     ],
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
 from antiphon.fabrics.gossip.epto_messages import Stamped
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_topic import TotalOptions, rounds_timer, topic_of_rounds
+from antiphon.fabrics.gossip.messages import Resent
 from antiphon.kernel import UsageError
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine import Application, Engine
@@ -226,3 +229,24 @@ def test_timers_of_rounds_have_names_of_their_own() -> None:
 def test_a_stamped_publication_is_an_ordered_one_with_a_place() -> None:
     publication = Stamped(1, 2, 3, b"why?", 4, 5)
     assert publication.order == TOTAL and publication.stamp == 5 and len(publication.dependencies) == 0
+
+
+def test_a_total_publication_waits_for_what_died_with_its_publisher_for_a_while_only() -> None:
+    """What nobody has is passed over, and told, or all that is total on the topic would wait for it for ever."""
+    world = Topics()
+    world.publish(2, START, TOTAL)
+    world.engine.run(START + 5000)
+    deliveries = world.brisa(4).group(0).deliveries
+    stamp = deliveries.time_for_newcomers() + 1
+    # Its predecessor, number 8, reached nobody.
+    dead = NODES - 1
+    world.engine.crash(dead)
+    orphan = Stamped(dead, 9, 0, b"", 0, stamp)
+    for node in range(dead):
+        world.brisa(node).group(0).deliveries.count_as_past(vec[i64]([publication_key(dead, 7)]))
+        world.brisa(node).receive((node + 1) % dead, Resent(orphan))
+    world.publish(3, START + 6000, TOTAL)
+    world.engine.run()
+    for node in range(dead):
+        assert world.heard.total(node) == [(2, 1), (dead, 9), (3, 1)]
+    assert world.engine.lost == dead

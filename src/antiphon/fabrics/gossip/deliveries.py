@@ -51,6 +51,9 @@ class Deliveries:
         self.is_member: bool = False
         # Publications that were passed over: nobody has kept them, or they came after their turn.
         self.lost: i64 = 0
+        # What has been first in the line for some periods.
+        self._first: Stamped | None = None
+        self._first_for: i64 = 0
 
     # What the application publishes.
 
@@ -124,8 +127,11 @@ class Deliveries:
         totals, order = self._ordered(), self.order
         assert isinstance(order, MixedOrder), "where there is total order there are others"
         for name in totals.refused():
-            if not order.counts(name) and not totals.is_released(name):
-                self._hand_out(order.arrived(Missed(name & SOURCE_MASK, name >> SOURCE_BITS, self._topic)))
+            # What has not come cannot take its place: it is passed over when structures bring it, or know it is gone.
+            late = totals.came(name)
+            if late is not None and not order.counts(name) and not totals.is_released(name):
+                missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
+                self._hand_out(order.arrived(missed))
         self._hand_out(self._next_of_line())
 
     def _next_of_line(self) -> list[Ordered]:
@@ -138,6 +144,32 @@ class Deliveries:
             totals.delivered()
             first = totals.head()
         return [] if first is None else order.arrived(first)
+
+    def period_passed(self, longest: i64) -> None:
+        """The first of the line must not wait for ever for what nobody has, such as what died with its publisher."""
+        first = None if self.totals is None else self.totals.head()
+        self._first_for = self._first_for + 1 if first is not None and first is self._first else 0
+        self._first = first
+        order = self.order
+        if first is None or self._first_for <= longest or not isinstance(order, MixedOrder):
+            return
+        self._first_for = 0
+        for key in self._lacked_by(first, order):
+            self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
+
+    def _lacked_by(self, publication: Ordered, order: MixedOrder) -> list[i64]:
+        """What a publication waits for: earlier ones of its source, and those that it names with all before them."""
+        found: list[i64] = []
+        reached: dict[i64, i64] = {publication.source: publication.sequence - 1}
+        for key in publication.dependencies:
+            if key < 0:
+                found.append(~key)
+            elif key & SOURCE_MASK != publication.source:
+                reached[key & SOURCE_MASK] = key >> SOURCE_BITS
+        for source, last in reached.items():
+            numbers = range(int(order.past(source)) + 1, int(last) + 1)
+            found.extend([publication_key(source, sequence) for sequence in numbers])
+        return [key for key in found if not order.counts(key)]
 
     # Coming and going.
 

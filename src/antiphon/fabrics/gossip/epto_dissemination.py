@@ -295,7 +295,11 @@ class Dissemination:
         name = publication_key(publication.source, publication.sequence)
         slot = self._slot_of.get(name, -1)
         if slot >= 0:
+            event = self._known[slot]
             self.fill(publication)
+            if event is not None and self._is_done[slot] != 0:
+                # Its name came too late; now it is known what has to be passed over.
+                self.ordering.refuse(event)
             return
         if self.ordering.is_past(name, publication.stamp):
             return

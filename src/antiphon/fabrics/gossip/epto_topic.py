@@ -17,9 +17,9 @@ are in no relation to total ones, unless one follows the other causally.
 keys. Stamps are above all that their publisher had delivered or passed over. So if one total publication is before
 another because of what was delivered, directly or through others, its key is the smaller one, and there is no circle.
 
-**Holes.** What is refused, or given up because its payload does not come, is passed over: it counts as past, the
-application is told so, and what comes after goes on. Which numbers of a source are total is not known beforehand; the
-structures bring all of them in the end, so what no ball has brought is found to be too late then.
+**Holes.** What is refused, or given up because its payload does not come, is passed over when the structures bring it,
+which they do in the end: it takes its place in the order of the topic, after what it depends on, and the application is
+told there instead of getting it. So what follows it still comes after all that it followed.
 
 **Newcomers** count as past what a neighbour has delivered, and are told its time. Who comes back to a topic goes on
 after what it had delivered itself.
@@ -258,6 +258,10 @@ class TopicTotals:
         if len(found) > 0:
             self._relayed.refused = []
         return found
+
+    def came(self, name: i64) -> Stamped | None:
+        """A publication, if structures have brought it and it is kept."""
+        return self.balls.payloads.lookup(name)
 
     def is_released(self, name: i64) -> bool:
         """Whether a publication was let go and has not been delivered."""

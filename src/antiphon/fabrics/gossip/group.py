@@ -448,6 +448,7 @@ class Group(Neighbourhood):
             # Whoever was to found the topic did not live to do so.
             self.is_synchronised = self._unheard > 2 * self._options.patience
         if self.is_synchronised:
+            self.deliveries.period_passed(2 * (HOPELESS + 1) * self._options.patience)
             self._serve()
             self.trees.tick()
             self._tell()

@@ -27,10 +27,13 @@ MOST_FETCHED: Final = 64
 @final
 @mypyc_attr(acyclic=True)
 class Missed(Ordered):
-    """Stands in the order for a publication that nobody has kept, so that what comes after it is not held for ever."""
+    """Stands in the order for a publication that is passed over, so that what comes after it is not held for ever.
 
-    def __init__(self, source: i64, sequence: i64, topic: i64) -> None:
-        super().__init__(source, sequence, 0, b"", NO_DEPENDENCIES, topic, FIFO)
+    What follows it also follows what it depends on, where that is known.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, dependencies: vec[i64] = NO_DEPENDENCIES) -> None:
+        super().__init__(source, sequence, 0, b"", dependencies, topic, FIFO)
 
 
 @final

@@ -51,8 +51,9 @@ def test_counting_ranks_up_finds_the_same_view_as_ranking_all_members() -> None:
 def test_large_topics_are_counted_and_small_ones_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked = aligned_views(TOPICS, OWNERS[:40], OF[:40])
     monkeypatch.setattr(stan_links, "COUNTING_COST", 1e-4)
-    assert 0 < TOPICS.is_large()[OF[:40]].sum() < 40
-    both = aligned_views(TOPICS, OWNERS[:40], OF[:40])
+    topics = Topics(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)
+    assert 0 < topics.is_large[OF[:40]].sum() < 40
+    both = aligned_views(topics, OWNERS[:40], OF[:40])
     assert both.place.tolist() == ranked.place.tolist()
     assert both.neighbour.tolist() == ranked.neighbour.tolist()
 

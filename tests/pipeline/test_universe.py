@@ -121,6 +121,14 @@ def test_edge_lists_as_snap_publishes_them(spark: SparkSession, tmp_path: Path, 
     assert names_in(spark, Source(str(source), process="2", topic="1")) == [("1", "0"), ("2", "0"), ("2", "7")]
 
 
+def test_lists_of_communities(spark: SparkSession, tmp_path: Path) -> None:
+    """Every line is a topic of its own, also if another has the same members."""
+    (tmp_path / "com-lj.all.cmty.txt").write_text("1\t2\t3\n4 5\n4 5\n")
+    found = names_in(spark, Source(str(tmp_path / "com-lj.all.cmty.txt")))
+    topics = {topic: {process for process, its in found if its == topic} for _, topic in found}
+    assert sorted(map(sorted, topics.values())) == [["1", "2", "3"], ["4", "5"], ["4", "5"]]
+
+
 def test_tables_of_revisions(spark: SparkSession, tmp_path: Path) -> None:
     """Page and user of every revision; who is not registered has no name, and edits of one page count once."""
     source = tmp_path / "revisions.csv.gz"

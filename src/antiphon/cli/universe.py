@@ -14,6 +14,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.cli.jobs import Cores, Master, terminated_as_interrupted
+from antiphon.cli.metrics import as_text
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ SourcePath = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="Raw subscriptions: an edge list (.txt), a table (.csv, .tsv), Parquet, each also as .gz, or a universe.",
+        help="Subscriptions: an edge list (.txt), communities (.cmty.txt), a table (.csv, .tsv), Parquet, a universe.",
         show_default=False,
     ),
 ]
 FormatOption = Annotated[
-    Literal["edges", "csv", "tsv", "parquet"] | None,
+    Literal["edges", "communities", "csv", "tsv", "parquet"] | None,
     typer.Option("--format", help="How the source is to be read; default by its name.", show_default=False),
 ]
 ProcessColumn = Annotated[
@@ -382,7 +383,7 @@ def show_statistics(found: Statistics, page: Path | None) -> None:
         table.add_column(name, justify="right")
     for key in next(iter(columns.values())):
         values = [column[key] for column in columns.values()]
-        table.add_row(key.replace("_", " "), *("-" if value is None else f"{value:,.4g}" for value in values))
+        table.add_row(key.replace("_", " "), *(as_text(value) for value in values))
     output.console.print(table)
     if found.correlation is not None:
         output.console.print(

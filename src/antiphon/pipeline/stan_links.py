@@ -126,9 +126,10 @@ class Topics:
         self.view_sizes: Integers = np.array([view_size(int(size)) for size in sizes], np.int64)[places]
         # So many ranks are expected to be more than enough, the owner's own included.
         self.wanted = self.view_sizes + 4 * np.sqrt(self.view_sizes) + 5
+        self.is_large = self._found_by_counting()
         self._tables: dict[int, npt.NDArray[np.bool_]] = {}
 
-    def is_large(self) -> npt.NDArray[np.bool_]:
+    def _found_by_counting(self) -> npt.NDArray[np.bool_]:
         """Topics whose members are found faster by counting ranks than by ranking them all."""
         counted: npt.NDArray[np.bool_] = COUNTING_COST * self.wanted * IDENTIFIERS < self.sizes**2.0
         room = MOST_TABLES // max(1, self.processes)
@@ -157,7 +158,7 @@ class Views:
 
 def lowest(topics: Topics, owners: Integers, of: Integers, secrets: Secrets) -> Views:
     """The views of some subscriptions: for each the members of topic ``of`` that rank lowest, without the owner."""
-    large = topics.is_large()[of]
+    large = topics.is_large[of]
     found = [counted_up(topics, owners, of, secrets, place) for place in np.flatnonzero(large).tolist()]
     small = np.flatnonzero(~large)
     for start, end in slices(topics.sizes[of[small]], RANKS_AT_A_TIME):

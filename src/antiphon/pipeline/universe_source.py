@@ -1,8 +1,9 @@
 """Raw subscriptions of any kind, as rows of two names: who, and to what.
 
-What can be read: edge lists as SNAP publishes them (lines with two words, and comments that begin with ``#``), tables
-with a header such as page and user of every revision of a wiki (CSV, TSV), Parquet, and universes that were made
-before; text may be packed by gzip or bzip2. Rows without a name on either side are left out; repetitions count once.
+What can be read: edge lists as SNAP publishes them (lines with two words, and comments that begin with ``#``), and its
+lists of communities (a line has the members of one); tables with a header, such as page and user of every revision of a
+wiki (CSV, TSV); Parquet; and universes that were made before. Text may be packed by gzip or bzip2. Rows without a name
+on either side are left out, and repetitions count once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from antiphon.pipeline.universe_files import ABOUT, SUBSCRIPTIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Format = Literal["edges", "csv", "tsv", "parquet", "universe"]
+Format = Literal["edges", "communities", "csv", "tsv", "parquet", "universe"]
 
 PACKED = (".gz", ".bz2")
 SUFFIXES: dict[str, Format] = {
@@ -31,6 +32,8 @@ SUFFIXES: dict[str, Format] = {
     ".edges": "edges",
     ".tab": "edges",
 }
+COMMUNITIES = ".cmty"
+"""What names of lists of communities have before their last suffix."""
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 COMMENTS = ("#", "%")
 PROCESS_NAMES = ("process", "user", "user_id", "userid", "editor", "follower", "subscriber", "username", "contributor")
@@ -80,12 +83,15 @@ def format_of(source: Source) -> Format:
     if (path / ABOUT).is_file():
         return "universe"
     suffixes = [suffix for suffix in path.suffixes if suffix not in PACKED]
+    if COMMUNITIES in suffixes:
+        return "communities"
     if suffixes and suffixes[-1] in SUFFIXES:
         return SUFFIXES[suffixes[-1]]
     if path.is_dir() and any(path.glob("**/*.parquet")):
         return "parquet"
     raise UsageError(
-        f"the name of {path.name} does not say how it is to be read; say it with --format edges, csv, tsv or parquet"
+        f"the name of {path.name} does not say how it is to be read; say it with --format: edges, "
+        "communities, csv, tsv or parquet"
     )
 
 
@@ -112,19 +118,38 @@ def read_names(session: SparkSession, source: Source) -> DataFrame:
             frame = session.read.parquet(source.path)
         elif kind == "universe":
             frame = session.read.parquet(str(Path(source.path) / SUBSCRIPTIONS))
+        elif kind == "communities":
+            frame = communities(session, source.path)
         else:
             frame = session.read.csv(source.path, header=True, sep=SEPARATORS[kind], escape='"')
         return chosen(frame, source, PROCESS_NAMES, TOPIC_NAMES)
 
 
-def edges(session: SparkSession, path: str) -> DataFrame:
-    """The words of every line that is no comment, in columns ``1``, ``2`` and ``3``."""
+def lines_of_words(session: SparkSession, path: str) -> DataFrame:
+    """The words of every line that is no comment, as a list."""
     from pyspark.sql import functions as f
 
     line = f.trim(f.col("value"))
     lines = session.read.text(path).where(~line.rlike(f"^[{''.join(COMMENTS)}]") & (line != ""))
-    words = f.split(line, r"[\s,]+")
-    return lines.select(*(f.get(words, f.lit(place)).alias(str(place + 1)) for place in range(3)))
+    return lines.select(f.split(line, r"[\s,]+").alias("words"))
+
+
+def communities(session: SparkSession, path: str) -> DataFrame:
+    """Every line is a topic, and has its subscribers; topics are named by where their line is."""
+    from pyspark.sql import functions as f
+
+    numbered_lines = lines_of_words(session, path).withColumn("topic", f.monotonically_increasing_id())
+    return numbered_lines.select(f.explode("words").alias("process"), "topic")
+
+
+def edges(session: SparkSession, path: str) -> DataFrame:
+    """The first words of every line, in columns ``1``, ``2`` and ``3``."""
+    from pyspark.sql import functions as f
+
+    words = f.col("words")
+    return lines_of_words(session, path).select(
+        *(f.get(words, f.lit(place)).alias(str(place + 1)) for place in range(3))
+    )
 
 
 def chosen(frame: DataFrame, source: Source, processes: Sequence[str], topics: Sequence[str]) -> DataFrame:

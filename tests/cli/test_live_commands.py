@@ -238,6 +238,27 @@ def test_an_audit_of_a_live_run_finds_nothing(traces: Path, command: Command) ->
     assert (plain.code, plain.said.splitlines()[-1]) == (0, "nothing violated")
 
 
+def test_total_order_on_a_cube_of_processes_passes_the_audit(tmp_path: Path, command: Command) -> None:
+    """Two nodes publish at the same time about a key that they share, one of them also in a weaker order."""
+    with started("up", "-n", 3, "--port", 0, "--json", "--trace", tmp_path) as up:
+        servers = [node["address"] for node in first_line(up)["nodes"]]
+        with started("sub", "room", "--servers", servers[2], "--count", 300, "--quiet") as sub:
+            assert sub.stderr is not None
+            sub.stderr.readline()
+            total = ("--order", "total", "--key", "anna", "--count", 100, "--rate", 500)
+            with started("pub", "room", "--servers", servers[0], *total, "--key", "ben") as pub:
+                assert piped(b"", "pub", "room", "--servers", servers[1], *total).returncode == 0
+                weaker = piped(b"x\n" * 100, "pub", "room", "--servers", servers[1], "--order", "none", "--key", "ben")
+                assert weaker.returncode == 0
+                pub.communicate(timeout=SECONDS)
+            sub.communicate(timeout=SECONDS)
+        assert ended(up) == (0, "")
+    called = command("audit", tmp_path, "--json")
+    found = json.loads(called.said)
+    assert (called.code, found["verdict"], found["messages"]) == (0, "clean", 300)
+    assert found["checks"]["total"] == {"applies": True, "violations": 0, "example": None, "story": []}
+
+
 def test_an_audit_without_a_publisher_says_what_it_cannot_tell(traces: Path, command: Command) -> None:
     silent = [path for path in traces.iterdir() if pq.read_table(path)["node"][0].as_py() == 1]
     called = command("audit", *(path for path in traces.iterdir() if path not in silent), "--json")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from antiphon.kernel.errors import UsageError
 from antiphon.lab.universe_samples import Sampler
 from antiphon.lab.universes import Universe, read_universe, synthetic_universe, universe_of, write_universe
-from antiphon.pipeline.universe import WORK, claim, generate, make
+from antiphon.pipeline.universe import WORK, claim, generate, make, removed_if_broken
 from antiphon.pipeline.universe_files import PROCESSES, TOPICS, Candidate
 from antiphon.pipeline.universe_law import LIVEJOURNAL
 from antiphon.pipeline.universe_method import Enlarge, Members, Method, PruneBy
@@ -105,7 +105,7 @@ def test_topics_below_thirty_are_pruned_and_names_are_kept(spark: SparkSession, 
 def test_nothing_left_says_what_to_do_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "edges.txt"
     source.write_text("a x\nb x\n")
-    with pytest.raises(UsageError, match=r"--seeds.*--prune"):
+    with pytest.raises(UsageError, match=r"--seeds.*--prune"), removed_if_broken(tmp_path / "u"):
         make(spark, Source(str(source)), Method(1, candidates=2), tmp_path / "u", quiet)
     assert not (tmp_path / "u").exists()
     with pytest.raises(UsageError, match="--enlarge random"):

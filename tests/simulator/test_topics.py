@@ -31,7 +31,7 @@ NO_FAILURES = "vcube-ps needs nodes that do not fail and are there from the star
 WRONG = {
     "best effort": (
         TOPICS + 'order = "best-effort"',
-        "a.toml, line 4: order: vcube-ps can be run with order none, fifo, causal, not with best-effort; "
+        "a.toml, line 4: order: vcube-ps can be run with order none, fifo, causal, total, not with best-effort; "
         'for example: order = "none"',
     ),
     "an option of another protocol": (

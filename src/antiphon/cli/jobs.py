@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +14,8 @@ from antiphon.cli import output
 
 if TYPE_CHECKING:
     from antiphon.pipeline.jobs import Job, Watcher
+
+SECONDS_BETWEEN_LOOKS = 0.2
 
 Master = Annotated[
     str | None,
@@ -51,6 +54,29 @@ def run_with_progress(
         except KeyboardInterrupt as interrupt:
             output.complain(f"interrupted; {job.state()}; the same command does the rest")
             raise typer.Exit(130) from interrupt
+
+
+Answer = TypeVar("Answer")
+
+
+def interruptible(work: Callable[[], Answer]) -> Answer:
+    """Do work of Spark on another thread: its connection cannot be interrupted in the middle of a question."""
+    answers: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=do, name="spark-work", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(SECONDS_BETWEEN_LOOKS)
+    if errors:
+        raise errors[0]
+    return answers[0]
 
 
 @contextmanager

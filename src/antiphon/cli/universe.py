@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.cli.jobs import Cores, Master, terminated_as_interrupted
+from antiphon.cli.jobs import Cores, Master, interruptible, terminated_as_interrupted
 from antiphon.cli.metrics import as_text
 from antiphon.kernel.errors import UsageError
 
@@ -82,10 +82,14 @@ def running(
     """A session for a command, with a bar."""
     from antiphon.pipeline.session import SessionOptions, spark_session
 
-    with terminated_as_interrupted(), output.progress(title, steps) as bar:
-        bar.reach(0, "starting Spark")
-        with spark_session(f"antiphon {title}", SessionOptions(master=master, cores=cores)) as session:
-            yield session, bar
+    try:
+        with terminated_as_interrupted(), output.progress(title, steps) as bar:
+            bar.reach(0, "starting Spark")
+            with spark_session(f"antiphon {title}", SessionOptions(master=master, cores=cores)) as session:
+                yield session, bar
+    except KeyboardInterrupt as interrupt:
+        output.complain("interrupted; nothing is left behind")
+        raise typer.Exit(130) from interrupt
 
 
 @app.command()
@@ -136,7 +140,7 @@ def make(
 
     Example: [bold]antiphon universe make revisions.csv.gz wp --process user --topic page --seeds 20[/]
     """
-    from antiphon.pipeline.universe import STEPS_OF_MAKE, claim
+    from antiphon.pipeline.universe import STEPS_OF_MAKE, claim, removed_if_broken
     from antiphon.pipeline.universe import make as make_universe
     from antiphon.pipeline.universe_method import Method
 
@@ -144,8 +148,8 @@ def make(
     chosen = source_of(source, format_, process, topic, where)
     claim(out)
     begun = time.perf_counter()
-    with running("universe make", STEPS_OF_MAKE, master, cores) as (session, steps):
-        about = make_universe(session, chosen, method, out, steps.step)
+    with removed_if_broken(out), running("universe make", STEPS_OF_MAKE, master, cores) as (session, steps):
+        about = interruptible(lambda: make_universe(session, chosen, method, out, steps.step))
     show(about, out, time.perf_counter() - begun, json)
 
 
@@ -194,7 +198,7 @@ def generate(
 
     Example: [bold]antiphon universe generate livejournal lj --processes 301315 --topics 28904 --least 14[/]
     """
-    from antiphon.pipeline.universe import STEPS_OF_GENERATE, claim
+    from antiphon.pipeline.universe import STEPS_OF_GENERATE, claim, removed_if_broken
     from antiphon.pipeline.universe import generate as generate_universe
     from antiphon.pipeline.universe_law import law_named
 
@@ -207,8 +211,8 @@ def generate(
         chosen = replace(chosen, mix=mix)
     claim(out)
     begun = time.perf_counter()
-    with running("universe generate", STEPS_OF_GENERATE, master, cores) as (session, steps):
-        about = generate_universe(session, chosen, seed, out, steps.step)
+    with removed_if_broken(out), running("universe generate", STEPS_OF_GENERATE, master, cores) as (session, steps):
+        about = interruptible(lambda: generate_universe(session, chosen, seed, out, steps.step))
     show(about, out, time.perf_counter() - begun, json)
 
 
@@ -254,7 +258,7 @@ def stats(
     with running("universe stats", 1, master, cores) as (session, steps):
         names = read_names(session, chosen)
         pairs = names if known is not None else distinct_pairs(names).cache()
-        found = statistics_of(pairs, known, topics)
+        found = interruptible(lambda: statistics_of(pairs, known, topics))
         steps.step("looked at")
     if not found.subscriptions:
         raise UsageError("no row of the source has a process and a topic; check --process, --topic and --where")

@@ -41,8 +41,8 @@ LONG_FRAME_BYTES_AT_MOST: Final = 256 << 20
 SILENT_SECONDS: Final = 30.0
 """After how long a connection ends whose other machine does not answer any more."""
 
-LINES_PER_SECOND: Final = 10
-"""So many refusals are logged; of the others the next line says how many they were."""
+LINES_PER_LOOK: Final = 5
+"""So many refusals are logged between two looks; of the others the next line says how many they were."""
 
 BACKLOG: Final = 1024
 PAUSE_SECONDS: Final = 0.05
@@ -196,7 +196,7 @@ class Listener:
         """Somebody has been cut off, for this reason."""
         self.refused_connections += 1
         self._lines += 1
-        if self._lines > LINES_PER_SECOND * LOOK_SECONDS:
+        if self._lines > LINES_PER_LOOK:
             self._unlogged += 1
             return
         more = {"unlogged": self._unlogged} if self._unlogged else {}

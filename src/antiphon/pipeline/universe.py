@@ -23,7 +23,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.pipeline.universe_files import PROCESSES, SUBSCRIPTIONS, TOPICS, About, Candidate, write_about
 from antiphon.pipeline.universe_law import Law, Population
 from antiphon.pipeline.universe_method import Method, median_of, picked_positions, seed_topics
-from antiphon.pipeline.universe_source import Source, distinct_pairs, numbered, read_names, told
+from antiphon.pipeline.universe_source import Source, distinct_pairs, format_of, numbered, read_names, told
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -84,7 +84,7 @@ def generate(session: SparkSession, law: Law, seed: int, out: Path, step: Step) 
         subscriptions=int(population(law, seed).popularity.sum()),
         parameters={"law": asdict(law), "seed": seed},
     )
-    with removed_if_broken(out), told(f"cannot draw into {out}"):
+    with told(f"cannot draw into {out}"):
         drawn(session, law, seed).write.mode("overwrite").parquet(str(out / SUBSCRIPTIONS))
     step("drawn")
     finish(out, about)
@@ -218,7 +218,9 @@ class Making:
 
     def run(self, source: Source) -> About:
         """Read, make all candidates, write the median one."""
-        self._number(read_names(self._session, source))
+        names = read_names(self._session, source)
+        # A universe has every subscription once.
+        self._number(names if format_of(source) == "universe" else distinct_pairs(names))
         topics = self._topics.count()
         self._masks = Masks(self._method.distinct_candidates(topics))
         seeds = self._seeds(topics)
@@ -251,7 +253,7 @@ class Making:
         """Number processes and topics, and write subscriptions as numbers."""
         from pyspark.sql import functions as f
 
-        pairs = self._kept("pairs", distinct_pairs(names), "subscriptions read")
+        pairs = self._kept("pairs", names, "subscriptions read")
         if pairs.isEmpty():
             raise UsageError("no row of the source has a process and a topic; check --process, --topic and --where")
         with told("numbering failed"):
@@ -367,5 +369,4 @@ class Making:
 
 def make(session: SparkSession, source: Source, method: Method, out: Path, step: Step) -> About:
     """Take a universe from raw subscriptions and write it."""
-    with removed_if_broken(out):
-        return Making(session, method, out, step).run(source)
+    return Making(session, method, out, step).run(source)

@@ -237,7 +237,7 @@ def test_a_total_publication_waits_for_what_died_with_its_publisher_for_a_while_
     world.publish(2, START, TOTAL)
     world.engine.run(START + 5000)
     deliveries = world.brisa(4).group(0).deliveries
-    stamp = deliveries.time_for_newcomers() + 1
+    stamp = deliveries.welcome().stamp + 1
     # Its predecessor, number 8, reached nobody.
     dead = NODES - 1
     world.engine.crash(dead)

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto_messages import Stamped
 from antiphon.fabrics.gossip.epto_topic import TOPICS, Memory, TopicTotals
+from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
@@ -192,9 +193,10 @@ class Deliveries:
         """What is needed of total order if this node comes back."""
         return self._memory if self.totals is None else self.totals.memory()
 
-    def time_for_newcomers(self) -> i64:
-        """The time of total order; 0 if there is none."""
-        return 0 if self.totals is None else self.totals.reading()
+    def welcome(self) -> Welcome:
+        """What a newcomer must know: what is past here, and the time of total order, 0 if there is none."""
+        time: i64 = 0 if self.totals is None else self.totals.reading()
+        return Welcome(self._me, self._topic, self.order.frontier(), time)
 
     def welcomed(self, frontier: vec[i64], stamp: i64) -> None:
         """A neighbour has said what is past, and the time of its total order."""

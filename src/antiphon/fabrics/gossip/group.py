@@ -265,8 +265,7 @@ class Group(Neighbourhood):
             self.stream(message.source).gone_at[sender] = message.sequence
         elif isinstance(message, Hello):
             if self.is_synchronised:
-                time = self.deliveries.time_for_newcomers()
-                self._environment.send(sender, Welcome(self._me, self.topic, self.order.frontier(), time))
+                self._environment.send(sender, self.deliveries.welcome())
         elif isinstance(message, Welcome):
             self._welcomed(message)
         elif isinstance(message, Comparison):

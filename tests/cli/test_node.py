@@ -77,7 +77,6 @@ def test_people_read_a_sentence() -> None:
 
 
 MISUSES = {
-    "an order that only trees have": (["--order", "total"], 2, "there is no total order on a cube"),
     "an unknown order": (["--order", "sorted"], 2, "not 'sorted'"),
     "an address without a port": (["--listen", "somewhere"], 2, "somewhere"),
     "disk without a place": (["--durability", "disk"], 2, "give a data directory"),

@@ -128,7 +128,6 @@ def test_what_clients_saw_is_judged() -> None:
     ("arguments", "complaint"),
     [
         (["torture", "--live"], "nodes of a cube do not survive crashes"),
-        (["up", "--order", "total"], "no total order on a cube"),
     ],
 )
 def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:

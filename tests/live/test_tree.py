@@ -252,7 +252,6 @@ def test_a_slow_subscriber_slows_publishers_elsewhere_and_loses_nothing() -> Non
         ({"fabric": "tree", "aggregate": True}, "leave out aggregate"),
         ({"fabric": "tree", "tree": {"brokers": ["a:1"], "depth": 3}}, "unknown field"),
         ({"fabric": "tree", "tree": "no such file.toml"}, "cannot read"),
-        ({"order": "total"}, "no total order on a cube"),
     ],
 )
 def test_a_tree_that_cannot_be_is_refused(settings: dict[str, Any], wrong: str) -> None:

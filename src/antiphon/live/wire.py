@@ -259,7 +259,11 @@ LISTS: Final = frozenset({"publications", "locks", "history", "joins", "position
 
 def parameters(kind: type[Any]) -> list[str]:
     """The names of a constructor's arguments, which are the fields of the message."""
-    return list(inspect.signature(kind).parameters)
+    names = list(inspect.signature(kind).parameters)
+    assert "args" not in names, (
+        f"{kind.__name__}: in a compiled class a default that is no constant hides all arguments"
+    )
+    return names
 
 
 class Kind:

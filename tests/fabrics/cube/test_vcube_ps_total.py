@@ -12,7 +12,7 @@ from antiphon.fabrics.cube.messages import Answer
 from antiphon.fabrics.cube.total_messages import Closed, Granted
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Message, Process, ProtocolError, Publication, UsageError
-from antiphon.kernel.message import TOTAL
+from antiphon.kernel.message import NO_KEYS, TOTAL
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.explorer import Operation, explore
 from antiphon.simulator.run import run_scenario
@@ -93,7 +93,7 @@ def without_numbers(message: Message) -> Message:
 def without_announcements(message: Message) -> Message:
     """Newcomers do not hear of locks that were there before them."""
     if isinstance(message, Answer):
-        return Answer(message.source, message.sequence, message.topic, message.entries)
+        return Answer(message.source, message.sequence, message.topic, message.entries, NO_KEYS)
     return message
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import NO_KEYS, Message
+from antiphon.kernel.message import Message
 from antiphon.orders.order import Ordered
 
 
@@ -139,9 +139,7 @@ class Answer(Message):
     ``announced`` total publications that have not started: name, place, count of keys and keys of each.
     """
 
-    def __init__(
-        self, source: i64, sequence: i64, topic: i64, entries: vec[i64], announced: vec[i64] = NO_KEYS
-    ) -> None:
+    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64], announced: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
         self.entries: Final[vec[i64]] = entries
         self.announced: Final[vec[i64]] = announced

@@ -132,7 +132,7 @@ def test_the_list_for_programs(command: Command) -> None:
     assert [entry["description"] for entry in listed] == [one.description for one in registry.EXPERIMENTS]
     assert [
         entry["name"] for entry in json.loads(command("reproduce", "vcube", "--list", "--json").said)["experiments"]
-    ] == ["vcube/fig-2.9"]
+    ] == ["vcube/fig-2.9", "vcube/diagnosis"]
 
 
 def test_an_unknown_name_is_misuse_and_met_with_a_guess(command: Command) -> None:

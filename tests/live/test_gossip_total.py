@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from librt.vecs import vec
+from mypy_extensions import i64
 
 import antiphon
 from antiphon import MissedMessagesError, Node, Subscription
@@ -157,7 +159,7 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
             for each in subscriptions:
                 assert await some(each, 1) == [b"before"]
             # Something comes with a stamp below the last delivered one; neighbours get it from each other.
-            late = Stamped(STRANGER, 1, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0)
+            late = Stamped(STRANGER, 1, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
             nodes[0].received(nodes[1].identifier, Resent(late))
             nodes[0].settle()
             await until(lambda: all(node.topic("room").lost_batches == 1 for node in nodes))

@@ -71,6 +71,8 @@ class CrosspostOutcome:
 def most_correlated(universe: Universe) -> list[tuple[int, int, int]]:
     """Each topic that has subscribers with the two most correlated ones, the lower number first among equals."""
     used = np.flatnonzero(universe.popularity > 1)
+    if len(used) < 3:
+        return []
     owners, of = subscriptions_of(universe)
     subscribed = np.zeros((universe.processes, universe.topics), dtype=np.float32)
     subscribed[owners, of] = 1.0

@@ -114,7 +114,8 @@ FIG_3_10: Experiment[OverlayCase, Fitness] = Experiment(
     cases=fitness_cases,
     measure=measure,
     compare=compare_fitness,
-    meaning="Weights are as good as random, so the overlays are random graphs after StaN as they were before: nothing "
+    meaning="An epidemic needs overlays that are as good as random: short paths, little clustering, nobody left out. "
+    "Weights are as good as random, so the overlays are random graphs after StaN as they were before: nothing "
     "that matters to an epidemic changes, although half of the physical links are gone.",
 )
 

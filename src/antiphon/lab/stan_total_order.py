@@ -194,5 +194,6 @@ TOTAL_ORDER: Experiment[PeersCase, Outcome] = Experiment(
     measure=measure,
     compare=compare,
     meaning="EpTO counts on new receivers in every round, and StaN always has the same few. Whether its agreement "
-    "survives that is measured here.",
+    "survives that is measured here: how many deliveries are holes, with views as they are, with one receiver that is "
+    "drawn anew, and with two more relays.",
 )

@@ -14,7 +14,7 @@ import numpy as np
 from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
 from antiphon.lab.figures import Axis, Figure, Point, Series
 from antiphon.lab.universe_samples import Sampler
-from antiphon.lab.universe_table import DATA, KINDS, STAND_IN, TableCase, source
+from antiphon.lab.universe_table import DATA, KINDS, STAND_IN, TableCase, size_of, source
 from antiphon.lab.universes import Universe, synthetic_universe, universe_of
 from antiphon.pipeline.universe_fits import Distribution, Fit, distribution_of
 from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Population, Reals, law_named
@@ -99,7 +99,7 @@ def curve_cases(kind: str) -> Callable[[Plan], list[CurveCase]]:
     """The universes of a figure."""
 
     def cases(plan: Plan) -> list[CurveCase]:
-        size = max(plan.sizes)
+        size = size_of(plan)
         possible = [0, *TableCase(kind, size, CANDIDATES).indices()]
         return [CurveCase(kind, size, index) for index in (*INDICES, 8) if index == 8 or index in possible]
 

@@ -33,6 +33,7 @@ FEWEST_SEEDS = 10
 """A universe of fewer seeds is luck."""
 DEFAULT_PROCESSES, FULL_PROCESSES = 40_000, 301_315
 DEFAULT_CANDIDATES = 11
+LEAST_PROCESSES = 3000
 
 READINGS = {
     "enlarged": {"members": "enlarged", "prune_by": "universe"},
@@ -129,10 +130,15 @@ def measure(case: TableCase, seed: int) -> list[Made]:
     return found
 
 
+def size_of(plan: Plan) -> int:
+    """How many processes the stand-ins have; of fewer nothing is left after pruning."""
+    return max(LEAST_PROCESSES, *plan.sizes)
+
+
 def cases(plan: Plan) -> list[TableCase]:
     """Both traces."""
     candidates = CANDIDATES if plan.full else DEFAULT_CANDIDATES
-    return [TableCase(kind, max(plan.sizes), candidates) for kind in KINDS]
+    return [TableCase(kind, size_of(plan), candidates) for kind in KINDS]
 
 
 Found = Results[TableCase, list[Made]]

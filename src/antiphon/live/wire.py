@@ -260,9 +260,7 @@ LISTS: Final = frozenset({"publications", "locks", "history", "joins", "position
 def parameters(kind: type[Any]) -> list[str]:
     """The names of a constructor's arguments, which are the fields of the message."""
     names = list(inspect.signature(kind).parameters)
-    assert "args" not in names, (
-        f"{kind.__name__}: compiled, a default that is no constant hides all arguments"
-    )
+    assert "args" not in names, f"{kind.__name__}: compiled, a default that is no constant hides all arguments"
     return names
 
 

@@ -24,7 +24,7 @@ NOT_GRANTED: Final[i64] = 0
 
 
 @final
-class Claim:
+class Wish:
     """A publication that is to be ordered among others about its keys."""
 
     def __init__(self, source: i64, sequence: i64, keys: vec[i64], place: i64 = NOT_GRANTED) -> None:
@@ -41,23 +41,23 @@ class Claims:
     def __init__(self, place: i64 = NOT_GRANTED) -> None:
         self._place: i64 = place
         # In the order in which they came.
-        self._all: dict[i64, Claim] = {}
-        self._line_of: dict[i64, deque[Claim]] = {}
+        self._all: dict[i64, Wish] = {}
+        self._line_of: dict[i64, deque[Wish]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, claim: Claim) -> list[Claim]:
+    def add(self, claim: Wish) -> list[Wish]:
         """A claim comes; the answer is what is granted now."""
         self._stand_in_line(claim)
         return self._granted([claim])
 
-    def resume(self, claim: Claim) -> None:
+    def resume(self, claim: Wish) -> None:
         """Take over a claim that an earlier keeper has granted; before others come."""
         assert claim.place != NOT_GRANTED, "what was granted has a place"
         self._stand_in_line(claim)
 
-    def _stand_in_line(self, claim: Claim) -> None:
+    def _stand_in_line(self, claim: Wish) -> None:
         name = publication_key(claim.source, claim.sequence)
         if name in self._all:
             raise ProtocolError(f"node {claim.source} claims its publication {claim.sequence} twice")
@@ -69,12 +69,12 @@ class Claims:
             else:
                 line.append(claim)
 
-    def release(self, source: i64, sequence: i64) -> list[Claim]:
+    def release(self, source: i64, sequence: i64) -> list[Wish]:
         """A claim that was granted is used; the answer is what is granted now."""
         claim = self._all.pop(publication_key(source, sequence), None)
         if claim is None or claim.place == NOT_GRANTED:
             raise ProtocolError(f"node {source} releases its publication {sequence}, which was not granted")
-        first: list[Claim] = []
+        first: list[Wish] = []
         for key in claim.keys:
             line = self._line_of[key]
             line.popleft()
@@ -84,8 +84,8 @@ class Claims:
                 first.append(line[0])
         return self._granted(first)
 
-    def _granted(self, candidates: list[Claim]) -> list[Claim]:
-        granted: list[Claim] = []
+    def _granted(self, candidates: list[Wish]) -> list[Wish]:
+        granted: list[Wish] = []
         for claim in candidates:
             if claim.place == NOT_GRANTED and self._is_first(claim):
                 self._place += 1
@@ -93,7 +93,7 @@ class Claims:
                 granted.append(claim)
         return granted
 
-    def _is_first(self, claim: Claim) -> bool:
+    def _is_first(self, claim: Wish) -> bool:
         return all(self._line_of[key][0] is claim for key in claim.keys)
 
     def state(self) -> str:

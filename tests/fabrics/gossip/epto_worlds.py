@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
 from antiphon.fabrics.gossip.epto import Epto
 from antiphon.fabrics.gossip.epto_messages import Ball, Stamped
 from antiphon.fabrics.gossip.epto_options import EptoOptions
@@ -67,7 +70,7 @@ def process_at(desk: Desk, chosen: EptoOptions, clock: Clock | None = None, is_f
 
 def stamped(source: int, sequence: int, stamp: int, payload: bytes = b"") -> Stamped:
     """A publication with a place in the order."""
-    return Stamped(source, sequence, 0, payload, 0, stamp)
+    return Stamped(source, sequence, 0, payload, 0, stamp, vec[i64]())
 
 
 def known(source: int, sequence: int, stamp: int) -> KnownEvent:
@@ -77,8 +80,6 @@ def known(source: int, sequence: int, stamp: int) -> KnownEvent:
 
 def ball_of(sender: int, *entries: tuple[Stamped, int], whole: bool = True) -> Ball:
     """A ball with these events and numbers of relays; without payloads if it is not whole."""
-    from librt.vecs import vec
-    from mypy_extensions import i64
 
     events = [event for event, _ in entries]
     return Ball(

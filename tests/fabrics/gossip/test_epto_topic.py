@@ -227,7 +227,7 @@ def test_timers_of_rounds_have_names_of_their_own() -> None:
 
 
 def test_a_stamped_publication_is_an_ordered_one_with_a_place() -> None:
-    publication = Stamped(1, 2, 3, b"why?", 4, 5)
+    publication = Stamped(1, 2, 3, b"why?", 4, 5, vec[i64]())
     assert publication.order == TOTAL and publication.stamp == 5 and len(publication.dependencies) == 0
 
 
@@ -241,7 +241,7 @@ def test_a_total_publication_waits_for_what_died_with_its_publisher_for_a_while_
     # Its predecessor, number 8, reached nobody.
     dead = NODES - 1
     world.engine.crash(dead)
-    orphan = Stamped(dead, 9, 0, b"", 0, stamp)
+    orphan = Stamped(dead, 9, 0, b"", 0, stamp, vec[i64]())
     for node in range(dead):
         world.brisa(node).group(0).deliveries.count_as_past(vec[i64]([publication_key(dead, 7)]))
         world.brisa(node).receive((node + 1) % dead, Resent(orphan))

@@ -46,8 +46,7 @@ from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, KeeperI
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.claims import NOT_GRANTED, Claims
-from antiphon.orders.claims import Claim as Wish
+from antiphon.orders.claims import NOT_GRANTED, Claims, Wish
 from antiphon.orders.order import KeyedOrdered, Ordered, merged_frontiers
 from antiphon.orders.total import ALL_SHARE, TotalOrder
 

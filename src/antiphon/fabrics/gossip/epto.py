@@ -43,6 +43,7 @@ from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling, SamplingMessage
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process
+from antiphon.orders.fifo import NO_DEPENDENCIES
 
 ROUND: Final[i64] = 0
 """The name of the timer of rounds."""
@@ -99,7 +100,7 @@ class Epto(Process):
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         self.check_only_order(order, TOTAL)
         self._published += 1
-        event = Stamped(self.me, self._published, self.environment.now(), payload, self._topic, 0)
+        event = Stamped(self.me, self._published, self.environment.now(), payload, self._topic, 0, NO_DEPENDENCIES)
         if self._is_late:
             self._queue.append(event)
         else:
@@ -114,7 +115,9 @@ class Epto(Process):
     def _broadcast(self, asked: Stamped) -> None:
         """An event begins: it gets its stamp, and is in the next ball."""
         stamp = self._clock.stamp(self.balls.ordering.last_stamp)
-        self.balls.broadcast(Stamped(self.me, asked.sequence, asked.timestamp, asked.payload, self._topic, stamp))
+        self.balls.broadcast(
+            Stamped(self.me, asked.sequence, asked.timestamp, asked.payload, self._topic, stamp, NO_DEPENDENCIES)
+        )
 
     # What the host does.
 

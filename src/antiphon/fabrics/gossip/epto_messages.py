@@ -8,7 +8,6 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import TOTAL, Message
-from antiphon.orders.fifo import NO_DEPENDENCIES
 from antiphon.orders.order import Ordered
 
 NAME_BYTES: Final[i64] = 6
@@ -35,7 +34,7 @@ class Stamped(Ordered):
         payload: bytes,
         topic: i64,
         stamp: i64,
-        dependencies: vec[i64] = NO_DEPENDENCIES,
+        dependencies: vec[i64],
     ) -> None:
         super().__init__(source, sequence, timestamp, payload, dependencies, topic, TOTAL)
         self.stamp: Final[i64] = stamp

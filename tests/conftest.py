@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 # Parallel test runs set a width for their terminal; what commands print must not depend on it.
 os.environ.pop("COLUMNS", None)
+# Workers of Spark find the package `tests`, wherever the test was that started Spark.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH")))
+)
 
 from antiphon.cli.output import is_compiled
 

@@ -71,8 +71,6 @@ class CrosspostOutcome:
 def most_correlated(universe: Universe) -> list[tuple[int, int, int]]:
     """Each topic that has subscribers with the two most correlated ones, the lower number first among equals."""
     used = np.flatnonzero(universe.popularity > 1)
-    if len(used) < 3:
-        return []
     owners, of = subscriptions_of(universe)
     subscribed = np.zeros((universe.processes, universe.topics), dtype=np.float32)
     subscribed[owners, of] = 1.0
@@ -154,11 +152,17 @@ def mean_hops(hops: Integers) -> float:
     return float((hops * np.arange(len(hops))).sum() / hops.sum())
 
 
+LEAST_PROCESSES = 300
+"""Fewer have too few topics for one to be near two others."""
+
+
 def cases(plan: Plan) -> list[CrosspostCase]:
     """Before and after StaN."""
     step = 1 if plan.full else 4
     return [
-        CrosspostCase(LIVEJOURNAL, size, arrangement, step) for size in plan.sizes for arrangement in (INITIAL, STAN)
+        CrosspostCase(LIVEJOURNAL, max(size, LEAST_PROCESSES), arrangement, step)
+        for size in plan.sizes
+        for arrangement in (INITIAL, STAN)
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
 from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario_file import parse_scenario
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, run_until, tree
 from tests.fabrics.tree.test_repair import check_tree, shape, traffic
 
@@ -218,3 +219,31 @@ def test_a_newcomer_takes_the_place_of_one_that_crashed() -> None:
     """A broker that returns is a new broker."""
     simulation = newcomer(1, 4000, faults=(crash(2500, 0),))
     assert set(shape(simulation)) == set(range(1, 9))
+
+
+FORMER_PARENT_BELOW = """
+name = "a former parent that sleeps comes below its former child"
+seed = 2
+fabric = "tree"
+protocol = "broker-tree"
+nodes = 13
+protocol-options = { parents = [-1, 0, 0, 1, 2, 4, 5, 6, 7, 8, 8, 10, 9], patience = 100, quorum = true }
+network = { detection = 1, in_order = true }
+topics = { members = [[10]] }
+publish = [{ at = 1, node = 10, keys = [12] }]
+fault = [
+    { kind = "pause", at = 2, node = 4 },
+    { kind = "resume", at = 1126, node = 4 },
+    { kind = "pause", at = 3, node = 6 },
+    { kind = "resume", at = 1127, node = 6 },
+    { kind = "partition", at = 4, until = 126, groups = [[0, 1, 2, 3, 4, 7, 8, 9, 10, 11]] },
+    { kind = "crash", at = 5, node = 0 },
+]
+"""
+
+
+def test_who_has_not_noticed_that_its_child_is_the_root_makes_no_cycle() -> None:
+    """Found by the campaign: broker 4 sleeps while 5, its child, becomes the root, and takes in those above 4."""
+    simulation = run(parse_scenario(FORMER_PARENT_BELOW, "a.toml"))
+    check_tree(shape(simulation))
+    assert simulation.stuck() == 0

@@ -208,6 +208,8 @@ class Attachment(Process):
             if below is not None:
                 found[int(child)] = int(self.me)
                 found.update(below)
+        # A former parent that has not noticed yet may have come below this broker.
+        found.pop(int(self.me), None)
         return found
 
     # The search for a parent.

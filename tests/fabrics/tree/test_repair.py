@@ -137,3 +137,12 @@ def test_degrees_are_kept_where_there_is_room() -> None:
     for broker, parent in parents.items():
         neighbours = list(parents.values()).count(broker) + (parent != -1)
         assert neighbours <= 4
+
+
+def test_proposals_do_not_overtake_those_that_were_lost_on_a_way_that_broke() -> None:
+    """Found by the campaign: a broker far down a chain finds a parent near the root, which has noticed nothing yet."""
+    chain = [place - 1 for place in range(29)]
+    said = [publish(1, 17, "total", 1), publish(3, 17, "total", 1), publish(419, 17, "total", 0)]
+    network = NetworkTable(detection=1, in_order=True)
+    simulation = run(tree(said, [crash(2, 16)], chain, [[17]], network, patience=100))
+    assert (simulation.engine.deliveries, simulation.stuck()) == (3, 0)

@@ -128,6 +128,9 @@ class Totals(Streams):
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
         super().__init__(environment, options, overlay)
         self._sequencers: dict[i64, Sequencer] = {}
+        # Whether the way to the root has broken in this epoch: what is proposed over another one would overtake what
+        # was lost on it. All is proposed again, in order, when the next epoch begins.
+        self._is_cut_off: bool = False
         # The item that came last.
         self.handled: Item | None = None
 
@@ -269,7 +272,8 @@ class Totals(Streams):
 
     def _receive_proposal(self, proposal: Proposal) -> None:
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, proposal)
+            if not self._is_cut_off:
+                self.environment.send(self.parent, proposal)
         elif self.is_root and self.is_complete and self.can_order and proposal.epoch == self.epoch:
             topic = self.topic(proposal.topic)
             self._queue(topic, proposal.publication)
@@ -287,8 +291,13 @@ class Totals(Streams):
         topic.proposed[publication_key(publication.source, publication.sequence)] = publication
         self._receive_proposal(Proposal(publication, self.epoch))
 
+    def parent_gone(self) -> None:
+        super().parent_gone()
+        self._is_cut_off = True
+
     def began_epoch(self) -> None:
         super().began_epoch()
+        self._is_cut_off = False
         topics = list(self.topics.values())
         proposed = [publication for topic in topics for publication in topic.proposed.values()]
         if self.is_root:

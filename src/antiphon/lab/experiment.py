@@ -185,6 +185,11 @@ def compared(label: str, measured: Sample, published: Number, explanation: Expla
     return Row(label, published.unit, measured, published, explanation)
 
 
+def compared_from(least: int, size: int, label: str, measured: Sample, published: Number) -> Row:
+    """A row with a published number beside it, unless the system is too small to say anything about that."""
+    return compared(label, measured, published) if size >= least else Row(label, published.unit, measured)
+
+
 @dataclass(frozen=True)
 class Note:
     """A remark on the result as a whole."""

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from antiphon.lab.documents import document
-from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, compared
+from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, compared, compared_from
 from antiphon.lab.figures import Axis, Figure, Series
 from antiphon.lab.graphs import hops_from
-from antiphon.lab.stan_figures import L8
+from antiphon.lab.stan_figures import L8, LEAST_COMPARED
 from antiphon.lab.stan_fitness import cumulative
 from antiphon.lab.stan_overlays import INITIAL, STAN, OverlayCase, arranged
 from antiphon.lab.stan_runs import LIVEJOURNAL, LOST_DATA, MODEL, subscriptions_of, universe_named
@@ -171,8 +171,20 @@ def compare(plan: Plan, results: Results[CrosspostCase, CrosspostOutcome]) -> It
     every = cases(plan)
     for before, after in zip(every[::2], every[1::2], strict=True):
         label = f"processes that save over {SAVED_PERCENT} %"
-        yield compared(f"{label}, {before}", results.sample(before, savers), NUMBERS["fig-3.15/before"])
-        yield compared(f"{label}, {after}", results.sample(after, savers), NUMBERS["fig-3.15/after"])
+        yield compared_from(
+            LEAST_COMPARED,
+            min(plan.sizes),
+            f"{label}, {before}",
+            results.sample(before, savers),
+            NUMBERS["fig-3.15/before"],
+        )
+        yield compared_from(
+            LEAST_COMPARED,
+            min(plan.sizes),
+            f"{label}, {after}",
+            results.sample(after, savers),
+            NUMBERS["fig-3.15/after"],
+        )
         fewer = results.sample(after, lambda outcome: mean_hops(outcome.shared_hops)).over(
             results.sample(after, lambda outcome: mean_hops(outcome.simple_hops))
         )

@@ -9,7 +9,18 @@ import numpy as np
 
 from antiphon.fabrics.gossip.stan_options import NOTHING
 from antiphon.lab.documents import document
-from antiphon.lab.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon.lab.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+    compared_from,
+)
 from antiphon.lab.figures import Axis, Figure, Point, Series
 from antiphon.lab.stan_runs import (
     GRID,
@@ -150,6 +161,10 @@ def livejournal_size(size: int) -> int:
     return round(size * L8 / W8)
 
 
+LEAST_COMPARED = 100
+"""Fewer processes share too few topics to say anything about what was published."""
+
+
 def scatter_cases(plan: Plan) -> list[LinkCase]:
     """Both universes."""
     return [
@@ -179,20 +194,28 @@ def compare_scatter(plan: Plan, results: FoundLinks) -> Iterator[Finding]:
         wikipedia, livejournal = LinkCase(WIKIPEDIA, size), LinkCase(LIVEJOURNAL, livejournal_size(size))
         for case in (wikipedia, livejournal):
             under = results.sample(case, lambda links: float(100 * np.mean(links.aligned <= links.initial)))
-            yield compared(f"on or under the diagonal, {case}", under, NUMBERS["fig-3.8/under-diagonal"])
+            yield compared_from(
+                LEAST_COMPARED, size, f"on or under the diagonal, {case}", under, NUMBERS["fig-3.8/under-diagonal"]
+            )
             low = results.sample(case, low_links_of_losers)
             label = f"links of those who lose / of all, {case}"
-            yield compared(label, low, NUMBERS["fig-3.8/negative-only-low"])
+            yield compared_from(LEAST_COMPARED, size, label, low, NUMBERS["fig-3.8/negative-only-low"])
         gain = results.sample(wikipedia, share_above(40))
-        yield compared(f"saving over 40 %, {wikipedia}", gain, NUMBERS["fig-3.8/wikipedia-majority"])
+        yield compared_from(
+            LEAST_COMPARED, size, f"saving over 40 %, {wikipedia}", gain, NUMBERS["fig-3.8/wikipedia-majority"]
+        )
         if min(gain.values) > 0:
             fewer = results.sample(livejournal, share_above(40)).over(gain)
-            yield compared(
-                f"saving over 40 %, LiveJournal / Wikipedia, {size}", fewer, NUMBERS["fig-3.8/livejournal-fewer"]
+            yield compared_from(
+                LEAST_COMPARED,
+                size,
+                f"saving over 40 %, LiveJournal / Wikipedia, {size}",
+                fewer,
+                NUMBERS["fig-3.8/livejournal-fewer"],
             )
         most = results.sample(wikipedia, lambda links: float(np.quantile(improvement(links), 0.95)))
         label = f"saving of the best twentieth, {wikipedia}"
-        yield compared(label, most, NUMBERS["section-3.5/up-to-60-percent"])
+        yield compared_from(LEAST_COMPARED, size, label, most, NUMBERS["section-3.5/up-to-60-percent"])
         for case in (wikipedia, livejournal):
             yield Row(f"median saving, {case}", "%", results.sample(case, lambda links: median_of(improvement(links))))
             yield scatter_figure(case, results)
@@ -263,6 +286,8 @@ def compare_growth(plan: Plan, results: FoundLinks) -> Iterator[Finding]:
         sample = results.sample(case, factor)
         if case.kind == WIKIPEDIA and case.nodes == W8:
             yield compared(label, sample, number)
+        elif case.nodes < LEAST_COMPARED:
+            yield Row(label, number.unit, sample)
         else:
             yield Row(label, number.unit, sample, number, stand_in_explanation(sample))
     for case in growth_cases(plan):

@@ -128,7 +128,9 @@ def test_what_is_in_no_buffer_any_more_comes_from_the_log(tmp_path: Path) -> Non
             values = [await count_values(subscription, len(SAID) + 1) for subscription in subscriptions]
             assert all(set(each) == {*SAID, b"again"} for each in values)
             totals = {*SAID[::3], b"again"}
-            assert [value for value in values[4] if value in totals] == [value for value in values[3] if value in totals]
+            assert [value for value in values[4] if value in totals] == [
+                value for value in values[3] if value in totals
+            ]
             assert [node.topic("room").lost_batches for node in nodes] == [0] * 5
 
     running(test)

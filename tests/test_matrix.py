@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from antiphon import Message, Node, Subscription
+from antiphon import Message, Node
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.judgement import PROMISES
 from antiphon.simulator.protocols import FABRICS, PROTOCOLS
 from antiphon.simulator.run import Result, run_scenario
 from antiphon.simulator.scenario import ConstantLaw, LimitsTable, NetworkTable, PublishTable, Scenario, TopicsTable
-from tests.live.support import cluster, running, tree
+from tests.live.support import cluster, running, take_exactly, tree
 
 PAGE = Path(__file__).parent.parent / "docs" / "guarantees.md"
 TITLE = "## Every order over every fabric"
@@ -113,15 +113,6 @@ def started(fabric: str) -> AbstractAsyncContextManager[list[Node]]:
     return tree(3) if fabric == "tree" else cluster(3, fabric=fabric)
 
 
-async def taken(subscription: Subscription, count: int) -> list[Message]:
-    messages: list[Message] = []
-    async for message in subscription:
-        messages.append(message)
-        if len(messages) == count:
-            break
-    return messages
-
-
 @pytest.mark.parametrize("fabric", FABRICS)
 def test_a_live_cluster_serves_all_orders_that_the_table_gives_it(fabric: str) -> None:
     orders = [cell.order for cell in CELLS if cell.fabric == fabric and cell.live == "yes"]
@@ -138,7 +129,7 @@ def test_a_live_cluster_serves_all_orders_that_the_table_gives_it(fabric: str) -
             await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
             await asyncio.gather(*(publish(node) for node in nodes))
             wanted = EACH * len(orders) * len(nodes)
-            return list(await asyncio.gather(*(taken(subscription, wanted) for subscription in subscriptions)))
+            return list(await asyncio.gather(*(take_exactly(subscription, wanted) for subscription in subscriptions)))
 
     lists = running(test)
     seen = [[(message.publisher, message.sequence, message.order) for message in messages] for messages in lists]

@@ -73,6 +73,13 @@ async def tree(count: int, *, table: dict[str, Any] | None = None, **settings: A
         await asyncio.gather(*(node.close() for node in nodes))
 
 
+async def subscribed(nodes: list[Node], topic: str = "room") -> list[Subscription]:
+    """A subscription at each node, all of them effective."""
+    subscriptions = [node.subscribe(topic) for node in nodes]
+    await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
+    return subscriptions
+
+
 async def take(subscription: Subscription, count: int) -> list[Message]:
     """The next messages of a subscription; they may be taken in several calls, but not beyond the end of a batch."""
     taken: list[Message] = []
@@ -87,6 +94,21 @@ async def take(subscription: Subscription, count: int) -> list[Message]:
 async def take_values(subscription: Subscription, count: int) -> list[bytes]:
     """The values of the next messages."""
     return [message.value for message in await take(subscription, count)]
+
+
+async def take_exactly(subscription: Subscription, count: int) -> list[Message]:
+    """So many messages, in batches of any size."""
+    messages: list[Message] = []
+    async for message in subscription:
+        messages.append(message)
+        if len(messages) == count:
+            break
+    return messages
+
+
+async def exact_values(subscription: Subscription, count: int) -> list[bytes]:
+    """The values of so many messages, in batches of any size."""
+    return [message.value for message in await take_exactly(subscription, count)]
 
 
 async def until(condition: Callable[[], object]) -> None:

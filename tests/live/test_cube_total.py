@@ -14,17 +14,10 @@ from antiphon.trace.merging import merge_traces
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import read_trace
 from antiphon.trace.total_order import judge_total_order
-from tests.live.support import cluster, running, take
+from tests.live.support import cluster, running, subscribed, take
 
 ORDERS = ("none", "fifo", "causal", "total")
 EACH = 30
-
-
-async def subscribed(nodes: list[Node]) -> list[Subscription]:
-    """A subscription at each node, all of them effective."""
-    subscriptions = [node.subscribe("room") for node in nodes]
-    await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-    return subscriptions
 
 
 async def until_last(subscription: Subscription, last: int) -> list[Message]:

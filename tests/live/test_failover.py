@@ -22,7 +22,18 @@ from antiphon import (
 )
 from antiphon.live.columns import Columns
 from antiphon.live.names import client_number
-from tests.live.support import Child, child, cluster, free_addresses, outcome, running, take_values, tree, until
+from tests.live.support import (
+    Child,
+    child,
+    cluster,
+    free_addresses,
+    outcome,
+    running,
+    take_exactly,
+    take_values,
+    tree,
+    until,
+)
 
 ALL_ORDERS = ("none", "fifo", "causal", "total")
 ROOMS = ("red", "green", "blue")
@@ -207,16 +218,6 @@ def test_what_a_client_publishes_follows_what_it_saw_at_the_node_that_is_gone(tm
                     assert values.index(b"question %d" % number) < values.index(b"answer %d" % number)
 
     running(test)
-
-
-async def take_exactly(subscription: Subscription, count: int) -> list[Message]:
-    """So many messages, in batches of any size."""
-    messages: list[Message] = []
-    async for message in subscription:
-        messages.append(message)
-        if len(messages) == count:
-            break
-    return messages
 
 
 def test_clients_of_a_broker_that_leaves_notice_nothing() -> None:

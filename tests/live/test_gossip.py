@@ -16,7 +16,7 @@ from antiphon.fabrics.gossip import Brisa
 from antiphon.live.acquaintances import Acquaintances
 from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY
-from tests.live.support import Child, child, cluster, outcome, running, take_values, until
+from tests.live.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 
 
 @asynccontextmanager
@@ -27,23 +27,6 @@ async def gossip(count: int, **settings: Any) -> AsyncIterator[list[Node]]:
         starting = [antiphon.start(fabric="gossip", join=[first.address], **settings) for _ in range(count - 1)]
         others = await asyncio.gather(*(stack.enter_async_context(each) for each in starting))
         yield [first, *others]
-
-
-async def subscribed(nodes: list[Node], topic: str = "room") -> list[Subscription]:
-    """A subscription at each node, all of them effective."""
-    subscriptions = [node.subscribe(topic) for node in nodes]
-    await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-    return subscriptions
-
-
-async def some(subscription: Subscription, count: int) -> list[bytes]:
-    """The next values, in batches of any size."""
-    values: list[bytes] = []
-    async for message in subscription:
-        values.append(message.value)
-        if len(values) == count:
-            break
-    return values
 
 
 def acquaintances(node: Node) -> Acquaintances:
@@ -72,7 +55,7 @@ def test_all_get_what_several_publish_each_in_its_order() -> None:
             subscriptions = await subscribed(nodes)
             orders = ("none", "fifo", "causal")
             await asyncio.gather(*(publish(node, order) for node, order in zip(nodes, orders, strict=False)))
-            heard = await asyncio.gather(*(some(subscription, 3 * each) for subscription in subscriptions))
+            heard = await asyncio.gather(*(exact_values(subscription, 3 * each) for subscription in subscriptions))
             for values in heard:
                 assert sorted(values) == sorted(heard[0]) and len(set(values)) == 3 * each
                 for node in nodes[1:3]:
@@ -110,7 +93,7 @@ def test_an_answer_never_comes_before_its_question() -> None:
                 await nodes[0].publish("room", b"question %d" % number)
                 await asyncio.sleep(0)
             await asyncio.gather(*answering)
-            for values in await asyncio.gather(*(some(each, 3 * rounds) for each in subscriptions)):
+            for values in await asyncio.gather(*(exact_values(each, 3 * rounds) for each in subscriptions)):
                 for number in range(rounds):
                     places = [values.index(b"%s %d" % (word, number)) for word in (b"question", b"answer", b"thanks")]
                     assert places == sorted(places)
@@ -125,7 +108,7 @@ def test_links_are_kept_to_neighbours_only() -> None:
         async with gossip(16, gossip={"active": 3}) as nodes:
             subscriptions = await subscribed(nodes[:8])
             await nodes[0].publish("room", b"hello")
-            await asyncio.gather(*(some(each, 1) for each in subscriptions))
+            await asyncio.gather(*(exact_values(each, 1) for each in subscriptions))
             number = nodes[0].topic("room").number
 
             def wanted(node: Node) -> set[int]:
@@ -145,7 +128,7 @@ def test_round_trips_are_measured_and_shown() -> None:
         async with gossip(4) as nodes, antiphon.connect(nodes[3].address) as client:
             subscriptions = await subscribed(nodes)
             await nodes[0].publish("room", b"hello")
-            await asyncio.gather(*(some(each, 1) for each in subscriptions))
+            await asyncio.gather(*(exact_values(each, 1) for each in subscriptions))
 
             async def round_trips() -> list[int]:
                 return list((await client.status())["topics"]["room"]["neighbours"].values())
@@ -257,7 +240,7 @@ def test_who_reads_slowly_slows_publishers_and_loses_nothing() -> None:
             slow = nodes[3].subscribe("room", limit=10)
             quick = await subscribed(nodes[1:3])
             await slow.ready()
-            hearing = [asyncio.create_task(some(each, total)) for each in quick]
+            hearing = [asyncio.create_task(exact_values(each, total)) for each in quick]
             published = 0
 
             async def publish() -> None:
@@ -274,7 +257,7 @@ def test_who_reads_slowly_slows_publishers_and_loses_nothing() -> None:
                 status = published
                 await asyncio.sleep(1.0)
             assert published < total, "the publisher was not slowed"
-            assert await some(slow, total) == [b"%d" % number for number in range(total)]
+            assert await exact_values(slow, total) == [b"%d" % number for number in range(total)]
             await publishing
             await asyncio.gather(*hearing)
 
@@ -289,7 +272,7 @@ def test_what_was_delivered_is_in_the_log(tmp_path: Path) -> None:
                 subscription = await keeper.subscribe("room").ready()
                 for number in range(5):
                     await nodes[0].publish("room", b"%d" % number)
-                await some(subscription, 5)
+                await exact_values(subscription, 5)
                 before = keeper.identifier
             async with antiphon.start(fabric="gossip", join=[nodes[0].address], data=str(tmp_path)) as again:
                 assert again.identifier != before
@@ -347,7 +330,7 @@ def test_when_all_contacts_are_lost_another_node_becomes_one() -> None:
                 heard = await newcomer.subscribe("room").ready()
                 await nodes[5].publish("room", b"after")
                 assert await take_values(heard, 1) == [b"after"]
-            assert await asyncio.gather(*(some(each, 1) for each in subscriptions)) == [[b"after"]] * 5
+            assert await asyncio.gather(*(exact_values(each, 1) for each in subscriptions)) == [[b"after"]] * 5
 
     running(test)
 

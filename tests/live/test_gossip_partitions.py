@@ -12,8 +12,7 @@ import pytest
 import antiphon
 from antiphon import Node
 from tests.live.proxy import Proxy
-from tests.live.support import free_addresses, running, until
-from tests.live.test_gossip import some, subscribed
+from tests.live.support import exact_values, free_addresses, running, subscribed, until
 
 
 @asynccontextmanager
@@ -43,7 +42,7 @@ def test_who_was_cut_off_gets_what_the_others_said_and_they_what_it_said(parted:
         async with behind_proxies(5) as (nodes, proxies):
             subscriptions = await subscribed(nodes)
             await nodes[2].publish("room", b"before")
-            assert [await some(each, 1) for each in subscriptions] == [[b"before"]] * 5
+            assert [await exact_values(each, 1) for each in subscriptions] == [[b"before"]] * 5
             for place in parted:
                 proxies[place].cut()
             for node in nodes:
@@ -52,7 +51,7 @@ def test_who_was_cut_off_gets_what_the_others_said_and_they_what_it_said(parted:
             for place in parted:
                 proxies[place].mend()
             await nodes[0].publish("room", b"after", order="causal")
-            values = [await some(each, 6) for each in subscriptions]
+            values = [await exact_values(each, 6) for each in subscriptions]
             assert all(sorted(each) == sorted(values[0]) for each in values)
             own = b"alone %d" % nodes[0].identifier
             assert all(each.index(own) < each.index(b"after") for each in values)

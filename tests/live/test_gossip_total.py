@@ -22,8 +22,8 @@ from antiphon.fabrics.gossip.messages import Resent
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
 from antiphon.live.gossip_table import GossipTable
-from tests.live.support import Child, child, running, until
-from tests.live.test_gossip import gossip, some, subscribed
+from tests.live.support import Child, child, exact_values, running, subscribed, until
+from tests.live.test_gossip import gossip
 
 NODES = 16
 KILLED = 2
@@ -124,7 +124,7 @@ def test_orders_are_mixed_and_what_follows_a_total_message_comes_after_it() -> N
             subscriptions = await subscribed(nodes)
             for number, order in enumerate(("total", "fifo", "causal", "none", "total", "causal")):
                 await nodes[1].publish("room", b"%d" % number, order=order)
-            for values in await asyncio.gather(*(some(each, 6) for each in subscriptions)):
+            for values in await asyncio.gather(*(exact_values(each, 6) for each in subscriptions)):
                 # What has no order waits for nothing.
                 assert [value for value in values if value != b"3"] == [b"0", b"1", b"2", b"4", b"5"]
 
@@ -143,7 +143,7 @@ def test_keys_and_total_order_are_taken_as_on_a_tree() -> None:
                     for node in nodes
                 )
             )
-            heard = await asyncio.gather(*(some(each, 4) for each in subscriptions))
+            heard = await asyncio.gather(*(exact_values(each, 4) for each in subscriptions))
             assert all(values == heard[0] for values in heard)
 
     running(test)
@@ -157,7 +157,7 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
             subscriptions = await subscribed(nodes)
             await nodes[0].publish("room", b"before", order="total")
             for each in subscriptions:
-                assert await some(each, 1) == [b"before"]
+                assert await exact_values(each, 1) == [b"before"]
             # Something comes with a stamp below the last delivered one; neighbours get it from each other.
             late = Stamped(STRANGER, 1, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
             nodes[0].received(nodes[1].identifier, Resent(late))
@@ -166,8 +166,8 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
             await nodes[0].publish("room", b"after", order="total")
             for each in subscriptions:
                 with pytest.raises(MissedMessagesError):
-                    await some(each, 1)
-                assert await some(each, 1) == [b"after"] and each.gaps == 1
+                    await exact_values(each, 1)
+                assert await exact_values(each, 1) == [b"after"] and each.gaps == 1
 
     running(test)
 
@@ -183,7 +183,7 @@ def test_period_and_size_follow_from_measurements_and_the_application_sees_what_
             await until(lambda: len(nodes[2].outlook("room")) == 1)
             (early,) = nodes[2].outlook("room")
             assert [message.value for message in early.messages] == [b"why?"] and 0 <= early.stable <= 1
-            assert await some(subscriptions[2], 1) == [b"why?"]
+            assert await exact_values(subscriptions[2], 1) == [b"why?"]
             assert nodes[2].outlook("room") == [] and nodes[2].outlook("nowhere") == []
 
             async def talk() -> None:

@@ -13,24 +13,18 @@ import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.live.errors import JoinError
 from antiphon.live.settings import Settings
-from tests.live.support import child, free_addresses, outcome, running, take, take_values, tree, until
-
-
-async def subscribed(nodes: list[Node], topic: str = "room") -> list[Subscription]:
-    """A subscription at each node, all of them effective."""
-    subscriptions = [node.subscribe(topic) for node in nodes]
-    await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-    return subscriptions
-
-
-async def count_values(subscription: Subscription, wanted: int) -> list[bytes]:
-    """Values until so many have come, in any sizes of batches."""
-    values: list[bytes] = []
-    async for message in subscription:
-        values.append(message.value)
-        if len(values) == wanted:
-            break
-    return values
+from tests.live.support import (
+    child,
+    exact_values,
+    free_addresses,
+    outcome,
+    running,
+    subscribed,
+    take,
+    take_values,
+    tree,
+    until,
+)
 
 
 def test_all_brokers_deliver_total_messages_in_one_order() -> None:
@@ -45,7 +39,7 @@ def test_all_brokers_deliver_total_messages_in_one_order() -> None:
         async with tree(5) as nodes:
             subscriptions = await subscribed(nodes)
             await asyncio.gather(*(publish(node) for node in nodes))
-            orders = await asyncio.gather(*(count_values(each_, 5 * each) for each_ in subscriptions))
+            orders = await asyncio.gather(*(exact_values(each_, 5 * each) for each_ in subscriptions))
             assert all(order == orders[0] for order in orders)
             for node in nodes:
                 own = [value for value in orders[0] if value.startswith(b"%d " % node.identifier)]
@@ -157,7 +151,7 @@ def test_a_broker_that_is_closed_has_sent_what_it_published(order: str) -> None:
                 await nodes[1].publish("room", b"%d" % number + bytes(500), order=order)
             await nodes[1].close()
             for subscription in subscriptions:
-                assert await count_values(subscription, count) == [
+                assert await exact_values(subscription, count) == [
                     b"%d" % number + bytes(500) for number in range(count)
                 ]
 
@@ -235,7 +229,7 @@ def test_a_slow_subscriber_slows_publishers_elsewhere_and_loses_nothing() -> Non
             publisher = asyncio.create_task(publish())
             await until(lambda: nodes[2].topics["room"].is_behind and nodes[1].outboxes["room"].is_blocked)
             assert not publisher.done()
-            values = await count_values(slow, count)
+            values = await exact_values(slow, count)
             await publisher
             assert values == [b"%d" % number + bytes(1024) for number in range(count)]
 

@@ -15,8 +15,7 @@ from antiphon import Node
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.live.errors import JoinError
 from tests.live.proxy import Proxy
-from tests.live.support import free_addresses, outcome, running, take_values, tree, until
-from tests.live.test_tree import count_values, subscribed
+from tests.live.support import exact_values, free_addresses, outcome, running, subscribed, take_values, tree, until
 
 QUICK = {"patience_seconds": 0.1, "council_seconds": 0.3}
 
@@ -67,7 +66,7 @@ def test_a_connection_that_breaks_is_mended() -> None:
                 await asyncio.sleep(0.001)
             await until(lambda: in_tree(nodes))
             await nodes[1].publish("room", b"end", order="total")
-            values = [await count_values(each, 51) for each in subscriptions]
+            values = [await exact_values(each, 51) for each in subscriptions]
             assert values[0][-1] == b"end" and all(each == values[0] for each in values)
 
     running(test)
@@ -91,7 +90,7 @@ def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: i
             await until(lambda: in_tree(nodes))
             await nodes[alone].publish("room", b"again", order="total")
             for node, subscription in zip(nodes, subscriptions, strict=True):
-                values = await count_values(subscription, 3 if node is nodes[alone] else 4)
+                values = await exact_values(subscription, 3 if node is nodes[alone] else 4)
                 assert values[-1] == b"again"
                 assert {b"there", b"too"} <= set(values)
 
@@ -125,7 +124,7 @@ def test_what_is_in_no_buffer_any_more_comes_from_the_log(tmp_path: Path) -> Non
         async with behind_proxies(5, tmp_path, absence_seconds=0.5) as (nodes, proxies):
             subscriptions = await subscribed(nodes)
             await speak_while_one_is_given_up(nodes, proxies)
-            values = [await count_values(subscription, len(SAID) + 1) for subscription in subscriptions]
+            values = [await exact_values(subscription, len(SAID) + 1) for subscription in subscriptions]
             assert all(set(each) == {*SAID, b"again"} for each in values)
             totals = {*SAID[::3], b"again"}
             assert [value for value in values[4] if value in totals] == [
@@ -141,11 +140,11 @@ def test_what_nobody_has_kept_is_missed_where_it_would_have_come() -> None:
         async with behind_proxies(5, absence_seconds=0.5) as (nodes, proxies):
             subscriptions = await subscribed(nodes)
             await nodes[0].publish("room", b"before", order="total")
-            assert [await count_values(each, 1) for each in subscriptions] == [[b"before"]] * 5
+            assert [await exact_values(each, 1) for each in subscriptions] == [[b"before"]] * 5
             await speak_while_one_is_given_up(nodes, proxies)
             with pytest.raises(antiphon.MissedMessagesError, match="room"):
-                await count_values(subscriptions[4], 1)
-            assert await count_values(subscriptions[4], 1) == [b"again"]
+                await exact_values(subscriptions[4], 1)
+            assert await exact_values(subscriptions[4], 1) == [b"again"]
             assert nodes[4].topic("room").lost_batches >= len(SAID)
 
     running(test)
@@ -164,7 +163,7 @@ def test_a_tree_is_built_by_joining() -> None:
             subscriptions = await subscribed(nodes)
             for node in nodes:
                 await node.publish("room", b"%d" % node.identifier, order="total")
-            orders = [await count_values(each, 5) for each in subscriptions]
+            orders = [await exact_values(each, 5) for each in subscriptions]
             assert all(order == orders[0] for order in orders)
 
     running(test)
@@ -203,7 +202,7 @@ def test_somebody_joins_while_total_messages_pass() -> None:
                 await newcomer.publish("room", b"mine", order="total")
                 await asyncio.gather(*publishers)
                 await nodes[0].publish("room", b"end", order="total")
-                orders = [await count_values(each, 302) for each in subscriptions]
+                orders = [await exact_values(each, 302) for each in subscriptions]
                 assert all(order == orders[0] for order in orders)
                 later: list[bytes] = []
                 async for message in fourth:

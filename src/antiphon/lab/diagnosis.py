@@ -17,7 +17,8 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon.lab.figures import NODES, Axis, Figure, Series
-from antiphon.simulator.engine import Action, Engine
+from antiphon.simulator.actions import Crash
+from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import ConstantDelay, Network
 
 ROUND_TICKS = 1000
@@ -49,16 +50,6 @@ class EverybodyDiagnosis(NotingDiagnosis):
 
     def tested(self, s: int) -> list[int]:
         return [node for node in range(self.options.node_count) if node != self.me]
-
-
-class Crash(Action):
-    """One node fails."""
-
-    def __init__(self, victim: int) -> None:
-        self._victim = victim
-
-    def run(self, engine: Engine) -> None:
-        engine.crash(self._victim)
 
 
 @dataclass(frozen=True)
@@ -121,7 +112,7 @@ def cases(plan: Plan) -> list[DiagnosisCase]:
 def compare(plan: Plan, results: Results[DiagnosisCase, Found]) -> Iterator[Finding]:
     """Cost and delay, and the bounds of the text."""
     wrong = sum(found.false_alarms for case in cases(plan) for found in results.of(case))
-    yield Row("nodes that thought somebody had failed too early, all runs", "nodes", results_total(wrong))
+    yield Row("nodes that thought somebody had failed too early, all runs", "nodes", Sample((float(wrong),)))
     for nodes in plan.sizes:
         dimension = (nodes - 1).bit_length()
         for system in SYSTEMS:
@@ -138,11 +129,6 @@ def compare(plan: Plan, results: Results[DiagnosisCase, Found]) -> Iterator[Find
         "Everybody is tested once in a round, so the first to notice needs half a round on average, and the patience "
         "for an answer. By tests alone news then wait for tests on their way; told at once they need log2 N hops."
     )
-
-
-def results_total(count: int) -> Sample:
-    """A number that is no mean."""
-    return Sample((float(count),))
 
 
 def delay_figure(plan: Plan, results: Results[DiagnosisCase, Found]) -> Figure:

@@ -31,12 +31,17 @@ class SlowConsumerError(PeerError):
 
 
 class MissedMessagesError(PeerError):
-    """A client has changed its node, and messages of a topic may be missing between what came and what comes."""
+    """Messages of a topic may be missing between what came and what comes: nobody has kept them.
+
+    That happens to a client that has changed its node, and to all subscribers of a node that was away for too long, or
+    where total order by gossip has a hole.
+    """
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"messages on {topic!r} may be missing here: the client came from another node, and the new one has not "
-            "kept all that was published meanwhile; bring your state up to date, then iterate again to go on"
+            f"messages on {topic!r} may be missing here: this node, or the one that this client came from, was away "
+            "for a while, and nobody has kept all that was published; bring your state up to date, then iterate again "
+            "to go on"
         )
         self.topic = topic
 

@@ -29,9 +29,10 @@ from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto_adaptation import DRAWS
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.overlay import Overlay, astray
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
+from antiphon.kernel.process import NO_NODE
 from antiphon.orders.order import KeyedOrdered, Ordered
 
 LENGTH_BYTES: Final = 4
@@ -328,16 +329,9 @@ def check_overlay(shape: Any) -> None:
     parents: dict[int, int] = shape.parents
     if parents.get(shape.root) != -1:
         raise ValueError(f"broker {shape.root} is no root of its tree")
-    rooted = {shape.root}
-    for broker in parents:
-        path: list[int] = []
-        at = broker
-        while at not in rooted:
-            path.append(at)
-            if len(path) > len(parents) or at not in parents:
-                raise ValueError(f"broker {broker} has no way to root {shape.root}")
-            at = parents[at]
-        rooted.update(path)
+    broker = astray(parents, shape.root)
+    if broker != NO_NODE:
+        raise ValueError(f"broker {broker} has no way to root {shape.root}")
 
 
 def check_nodes(nodes: list[int]) -> None:

@@ -47,6 +47,21 @@ def wrong_parents(parents: Sequence[int], count: int) -> str | None:
     return None
 
 
+def astray(parents: dict[int, int], root: i64) -> i64:
+    """A broker from which no way leads to the root, or ``NO_NODE`` if there is none."""
+    rooted = {int(root)}
+    for broker in parents:
+        path: list[int] = []
+        at = broker
+        while at not in rooted:
+            if at not in parents or len(path) > len(parents):
+                return broker
+            path.append(at)
+            at = parents[at]
+        rooted.update(path)
+    return NO_NODE
+
+
 @final
 @mypyc_attr(acyclic=True)
 class Overlay:

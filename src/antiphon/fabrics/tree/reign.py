@@ -17,7 +17,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, Attachment
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Begun, Claim, Install
-from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay, astray
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
@@ -74,7 +74,7 @@ class Reign(Attachment):
         if self.is_complete:
             return
         missing = self._missing()
-        if not missing and self._is_one_tree(self.reached()):
+        if not missing and self._is_one_tree():
             self._begin_epoch(self._next_overlay(self.council))
             return
         for broker in missing:
@@ -84,19 +84,9 @@ class Reign(Attachment):
             self._claim_doublings = 0
             self.environment.set_timer(self.options.patience_ticks, CLAIM)
 
-    def _is_one_tree(self, parents: dict[int, int]) -> bool:
+    def _is_one_tree(self) -> bool:
         """Whether all ways lead here. What two children say of a broker that has moved may be at odds for a while."""
-        rooted = {int(self.me)}
-        for broker in parents:
-            path: list[int] = []
-            at = broker
-            while at not in rooted:
-                if at not in parents or len(path) > len(parents):
-                    return False
-                path.append(at)
-                at = parents[at]
-            rooted.update(path)
-        return True
+        return astray(self.reached(), self.me) == NO_NODE
 
     def _next_overlay(self, council: Council) -> Overlay:
         """The tree as it is now, in an epoch that nobody else begins."""
@@ -133,7 +123,7 @@ class Reign(Attachment):
 
     def _give_up_absent(self) -> None:
         """Those who have been away since the epoch began are waited for no longer."""
-        if self.is_root and self.is_complete and self.current.absent and self._is_one_tree(self.reached()):
+        if self.is_root and self.is_complete and self.current.absent and self._is_one_tree():
             self.known.difference_update(self.current.absent)
             self._given_up.update(self.current.absent)
             self._begin_epoch(self._next_overlay(self.council))

@@ -249,11 +249,12 @@ class Streams(Reign):
         self.skipped(topic)
         if is_news:
             # Those behind this broker will not get it either.
+            skip = self._skip(topic)
             if topic.up == OPEN and self.parent != sender:
-                self.environment.send(self.parent, self._skip(topic))
+                self.environment.send(self.parent, skip)
             for child in topic.children:
                 if child != sender:
-                    self.environment.send(child, self._skip(topic))
+                    self.environment.send(child, skip)
 
     def _receive_skip(self, sender: i64, skip: Skip) -> None:
         topic = self.topics.get(skip.topic)

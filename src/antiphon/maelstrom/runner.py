@@ -127,6 +127,10 @@ class Run:
             while not self._free:
                 self._is_free.clear()
                 await self._is_free.wait()
+                # What could not begin is not made up for.
+                due_us = max(due_us, self.clock())
+            if self.clock() >= until_us:
+                break
             client = self._free.pop(self._random.randrange(len(self._free)))
             task = asyncio.create_task(self._one(client))
             running.add(task)

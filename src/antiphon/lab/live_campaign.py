@@ -1,7 +1,7 @@
 """A live campaign: a cluster of real processes under load, to which faults are done, and which must recover from each.
 
 Nodes are processes behind doors (:mod:`antiphon.lab.live_proxies`), applications are clients in processes of their own
-(:mod:`antiphon.lab.live_load`). In each cycle faults (:mod:`antiphon.lab.live_faults`) are drawn, happen and are healed.
+(:mod:`antiphon.lab.live_load`). In each cycle faults are drawn, happen and heal (:mod:`antiphon.lab.live_faults`).
 Then all applications publish probes on all topics, again and again, until one round of probes has come to everybody;
 the time from the beginning of the healing until then is the recovery. At the end what the applications wrote down is
 judged (:mod:`antiphon.lab.live_judging`).

@@ -100,6 +100,10 @@ class Roster:
         del self._book[given]
         self._identifiers.pop(speaker.instance, None)
         self._appointments.pop(given, None)
+        known = self._book.get(speaker.identifier)
+        if known is not None and known.instance == speaker.instance:
+            # Others have spoken of it before it said so itself.
+            self._identifiers[speaker.instance] = speaker.identifier
         return given
 
     # Addresses.

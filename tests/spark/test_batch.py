@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from datetime import UTC, datetime
@@ -12,7 +13,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from antiphon import Node
+from antiphon import AntiphonError, Node, PeerError
+from antiphon.kernel.errors import ProtocolError
+from antiphon.live.client_messages import RangeIs, StoredBatch
+from antiphon.spark.options import read_options
+from antiphon.spark.plan import Partition, Piece
+from antiphon.spark.ranges import RangeReader
+from antiphon.spark.reader import TopicReader
+from tests.live.support import free_addresses
 from tests.spark.nodes import Nodes
 
 
@@ -146,21 +154,91 @@ def test_filters_on_topic_offset_and_time_are_left_to_the_nodes(
     assert values(frame.where("topic = 'elsewhere'")) == []
 
 
-def test_what_the_nodes_do_not_have_is_said(spark: SparkSession, nodes: Nodes, pair: list[Node]) -> None:
+def test_what_the_nodes_do_not_have_is_said(nodes: Nodes, pair: list[Node]) -> None:
     nodes.publish(pair[0], "room", [b"here"])
-    partition = number_of(pair[0])
+    beyond = json.dumps({"room": {str(number_of(pair[0])): 2}})
     wrong = [
         ({"subscribe": "nowhere"}, "there is no topic 'nowhere' in the logs of 2 nodes"),
-        ({"subscribe": "room", "startingOffset": "1"}, "the nearest one is 'startingOffsets'"),
         ({"assign": '{"room":[7]}'}, "no node that answers has partition 7 of topic 'room'; there are"),
         ({"subscribe": "room", "cluster": "other"}, "refused"),
-        (
-            {"subscribe": "room", "endingOffsets": f'{{"room":{{"{partition}":2}}}}'},
-            "does not exist yet; the latest is 1",
-        ),
-        ({"subscribe": "room", "startingOffsets": f'{{"room":{{"{partition}":2}}}}'}, "is not there: it ends at 1"),
+        ({"subscribe": "room", "endingOffsets": beyond}, "does not exist yet; the latest is 1"),
+        ({"subscribe": "room", "startingOffsets": beyond}, "is not there: it ends at 1"),
+        ({"subscribe": "room,side", "startingOffsets": beyond}, "says nothing of topic 'side'"),
+        ({"subscribe": "side", "startingOffsets": beyond}, "names topic 'room', which is not to be read"),
     ]
+    nodes.publish(pair[0], "side", [b"here"])
     for options, complaint in wrong:
-        with pytest.raises(PySparkException) as caught:
-            rows_of(spark, pair[0].address, **options).collect()
+        with pytest.raises(AntiphonError) as caught:
+            TopicReader(read_options({"servers": pair[0].address, **options}, is_stream=False)).partitions()
         assert complaint in str(caught.value)
+
+
+def test_spark_hands_on_what_is_said(spark: SparkSession, nodes: Nodes, pair: list[Node]) -> None:
+    with pytest.raises(PySparkException, match="there is no topic 'nowhere' in the logs of 2 nodes"):
+        rows_of(spark, pair[0].address, subscribe="nowhere").collect()
+    with pytest.raises(PySparkException, match="the nearest one is 'startingOffsets'"):
+        rows_of(spark, pair[0].address, subscribe="room", startingOffset="earliest")
+
+
+def test_nodes_that_are_down_are_skipped(spark: SparkSession, nodes: Nodes, pair: list[Node]) -> None:
+    nodes.publish(pair[0], "room", numbered(3))
+    nowhere = free_addresses(1)[0]
+    assert values(rows_of(spark, f"{nowhere},{pair[1].address}", subscribe="room")) == numbered(3)
+    with pytest.raises(PeerError, match=f"none of 1 nodes answers: cannot connect to a node at {nowhere}"):
+        TopicReader(read_options({"servers": nowhere, "subscribe": "room"}, is_stream=False)).partitions()
+
+
+def test_what_retention_has_removed_is_said(nodes: Nodes, tmp_path: Path) -> None:
+    node = nodes.start(data=str(tmp_path / "short"), keep=["room"], retention_bytes=2000)
+    for _ in range(10):
+        nodes.publish(node, "room", [b"x" * 100] * 10)
+    assert node.store is not None
+    assert node.store.trim(0) > 0
+    first = node.store.earliest("room")
+    options = {"servers": node.address, "subscribe": "room"}
+    from_beginning = json.dumps({"room": {str(number_of(node)): 0}})
+    with pytest.raises(PeerError, match=f"was removed by retention; the earliest one still there is {first}"):
+        TopicReader(read_options({**options, "startingOffsets": from_beginning}, is_stream=False)).partitions()
+    forgiving = {**options, "startingOffsets": from_beginning, "failOnDataLoss": "false"}
+    for given in (options, forgiving):
+        reader = TopicReader(read_options(given, is_stream=False))
+        found = [row for piece in reader.partitions() for batch in reader.read(piece) for row in batch.to_pylist()]
+        assert [row["offset"] for row in found] == list(range(first, 100))
+    # Removed after the query was planned.
+    planned = Piece(Partition("room", number_of(node)), node.address, 0, 100)
+    with pytest.raises(PeerError, match=f"offsets 0 to {first - 1} of partition .* were removed by retention"):
+        list(TopicReader(read_options(options, is_stream=False)).read(planned))
+    late = list(TopicReader(read_options(forgiving, is_stream=False)).read(planned))
+    assert sum(batch.num_rows for batch in late) == 100 - first
+
+
+def test_a_node_that_answers_nonsense_is_not_believed(nodes: Nodes) -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write((5).to_bytes(4, "little") + b"hello")
+        await reader.read()
+        writer.close()
+        ended.set()
+
+    async def stop() -> None:
+        await ended.wait()
+        server.close()
+        await server.wait_closed()
+
+    ended = asyncio.Event()
+    server = nodes.do(asyncio.start_server(babble, "127.0.0.1", 0))
+    host, port = server.sockets[0].getsockname()
+    with pytest.raises(PeerError, match="cannot be understood: a peer sent 5 bytes that are no message"):
+        TopicReader(read_options({"servers": f"{host}:{port}", "subscribe": "room"}, is_stream=False)).partitions()
+    nodes.do(stop())
+
+
+@pytest.mark.parametrize(
+    ("batches", "next_offset"),
+    [([(5, 5, b"")], 10), ([(0, 5, b""), (6, 4, b"")], 10), ([(0, 5, b"")], 7), ([], 0), ([(0, 20, b"")], 20)],
+)
+def test_ranges_with_holes_are_not_believed(batches: list[StoredBatch], next_offset: int) -> None:
+    options = read_options({"servers": "127.0.0.1:1", "subscribe": "room"}, is_stream=False)
+    reader = RangeReader(options, Piece(Partition("room", 7), "127.0.0.1:1", 0, 10))
+    with pytest.raises(ProtocolError):
+        reader._check(RangeIs(1, next_offset, batches))

@@ -15,7 +15,7 @@ from antiphon.kernel.errors import PeerError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TRIGGER = "200 milliseconds"
 

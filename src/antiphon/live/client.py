@@ -29,6 +29,7 @@ from antiphon.live.client_messages import (
     NodesAre,
     Publish,
     Safe,
+    StandingsAre,
     StatusIs,
     SubscriptionEnded,
     SubscriptionReady,
@@ -131,6 +132,8 @@ class Client(Publisher):
         self._follows: set[str] = set()
         self._subscriptions = OngoingSubscriptions(self)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        # What lanes of writers wait for: batches to be accepted, and answers; these are of one connection.
+        self._replies: dict[int, asyncio.Future[Any]] = {}
         # The first answer of a node that is being tried.
         self._opening: asyncio.Future[dict[str, Any]] | None = None
         self._failure: BaseException | None = None
@@ -228,6 +231,7 @@ class Client(Publisher):
     def _look_elsewhere(self, reason: str, is_leaving: bool = False) -> None:
         """The node is lost, or is about to go: then it waits for a while, and others can ask it for what they lack."""
         lost = self.address
+        self._fail_replies(ClosedError(f"the node at {lost} is gone; begin what was written again, here or elsewhere"))
         if is_leaving:
             self._former, self._connection = self._connection, None
         self._let_go()
@@ -442,6 +446,8 @@ class Client(Publisher):
             self._subscriptions.delivered(message)
         elif isinstance(message, Accepted):
             self._accepted_batch(message)
+        elif isinstance(message, StandingsAre):
+            self._replied(message.number, message)
         elif isinstance(message, Safe):
             self._kept.safe(message.topic, message.serial)
         elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins)):
@@ -475,9 +481,36 @@ class Client(Publisher):
         else:
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
+    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
+        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
+        self.refuse_if_closed()
+        number = self.next_number()
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        if not self._is_up:
+            reply.set_exception(ClosedError("there is no node at the moment; begin again when there is"))
+            return reply
+        self._replies[number] = reply
+        self.send(make(number))
+        self._write()
+        return reply
+
+    def _replied(self, number: int, answer: object) -> None:
+        reply = self._replies.pop(number, None)
+        if reply is not None and not reply.done():
+            reply.set_result(answer)
+
+    def _fail_replies(self, error: BaseException) -> None:
+        replies, self._replies = self._replies, {}
+        for reply in replies.values():
+            set_exception(reply, error)
+
     def _accepted_batch(self, message: Accepted) -> None:
         kept = self._kept.answered(message.number)
         if kept is None:
+            if message.error:
+                set_exception(self._replies.pop(message.number, None), error_from(message.error, message.is_denied))
+            else:
+                self._replied(message.number, message)
             return
         if message.error:
             self._kept.remove(kept)
@@ -521,6 +554,7 @@ class Client(Publisher):
         for future in (*self._kept.unaccepted(), *self._answers.values(), self._opening):
             set_exception(future, error)
         self._kept.clear()
+        self._fail_replies(error)
         self._subscriptions.fail(error)
 
     def refuse_if_closed(self) -> None:

@@ -28,7 +28,7 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
 
     ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
-    topic from 1; a batch that is handed in again, at whatever node, has the same. ``lane`` is there if it is a batch of a
+    topic from 1; a batch that is handed in again, at whatever node, has the same. ``lane`` is there if it is one of a
     writer.
     """
 

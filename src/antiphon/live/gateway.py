@@ -87,6 +87,7 @@ class ClientSession(FrameClient):
         self._published: set[str] = set()
         self._backlog = 0
         self._backlog_bytes = 0
+        self._turns = asyncio.Lock()
         self._questions: list[AskStatus] = []
         self.may_write = asyncio.Event()
         self.may_write.set()
@@ -219,6 +220,8 @@ class ClientSession(FrameClient):
         try:
             if not is_known:
                 self._check_publishing(message.topic)
+                if message.lane is not None:
+                    await self._until_room(message.topic)
                 columns = self._columns_of(message)
                 author = self._author_of(message)
                 receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
@@ -230,6 +233,16 @@ class ClientSession(FrameClient):
         if not error or not self._node.is_closing:
             self.send(Accepted(message.number, error, is_known, is_denied))
             self._node.settle()
+
+    async def _until_room(self, topic: str) -> None:
+        """Let lanes wait where clients would be refused: what follows a piece that was refused would be in vain.
+
+        Whoever waits first goes on first, so pieces stay in order.
+        """
+        async with self._turns:
+            outbox = self._node.outboxes.get(topic)
+            while outbox is not None and outbox.is_blocked:
+                await asyncio.shield(outbox.until_room())
 
     def _is_known(self, message: Publish) -> bool:
         """Whether a batch that a client hands in has been delivered already, here or elsewhere."""

@@ -20,7 +20,7 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.client import Client
 from antiphon.live.client_messages import AskStandings, LaneOf, NodeStandings, Publish, StandingsAre
 from antiphon.live.columns import Columns, encode_columns
-from antiphon.live.controls import Control
+from antiphon.live.controls import Control, LaneStanding
 from antiphon.live.writers import DIGEST_BITS, number_of, place_of, series_of
 
 UNDER_WAY_AT_MOST: Final = 16
@@ -198,6 +198,17 @@ class Lane:
                 place = place_of(number)
                 if place > course.place or (place == course.place and digest != course.digest):
                     raise self._conflict(topic)
+
+
+async def standings_of_series(client: Client, writer: str, series: int) -> list[LaneStanding]:
+    """How far all lanes of a writer have come at any node, of those that have written in this series."""
+
+    def ask(number: int) -> Control:
+        return AskStandings(number, writer, None, [])
+
+    answer = await client.request(ask)
+    assert isinstance(answer, StandingsAre), "nothing else answers this"
+    return [each for node in answer.nodes for each in node.standings if series_of(each.number) == series]
 
 
 def standings_on(topic: str, node: NodeStandings) -> list[tuple[int, int]]:

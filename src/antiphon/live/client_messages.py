@@ -192,7 +192,87 @@ class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
     seen: SeenOnTopic
 
 
-class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 20):
+FIRST_LOG_CONTROL: Final = FIRST_CLIENT_CONTROL + 20
+
+
+class AskLogs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
+    """Which of these topics has the node's log, or, if none are named, which of all that the client may read?
+
+    It is also asked which messages were the first to be appended at some times or later.
+    """
+
+    number: Number
+    topics: Annotated[list[Name], msgspec.Meta(max_length=1 << 16)] | None = None
+    times_us: tuple[Number, ...] = ()
+
+
+class LogRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a log holds of a topic, as far as it is on disk: from the first offset to below the end.
+
+    ``at_times`` are the first offsets at the times that were asked for, or the end.
+    """
+
+    topic: Name
+    first: Number
+    end: Number
+    at_times: list[Number]
+
+
+class LogsAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
+    """The answer. ``log`` is the number that the log was given when it was made; 0 if the node keeps none.
+
+    ``node`` is what the node is called in the cluster now, ``peers`` are the addresses of the others. If no topics were
+    named, ``elsewhere`` are those that the node has heard of and does not hold.
+    """
+
+    number: Number
+    log: Number
+    node: int
+    topics: list[LogRange]
+    elsewhere: list[Name]
+    peers: list[Name]
+    denied: str = ""
+
+
+class AskRange(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2):
+    """The stored batches of a topic from the one that holds ``offset`` to below ``end``, up to so many bytes.
+
+    ``log`` is the one that is meant. Batches that were published outside of the times are left out.
+    """
+
+    number: Number
+    log: Number
+    topic: Name
+    offset: Number
+    end: Number
+    most_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+    since_us: Number = 0
+    until_us: Number | None = None
+
+
+StoredBatch = tuple[Number, Number, bytes]
+"""The offset of its first message, how many it has, and the publication as the node has recorded it."""
+
+
+class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
+    """The answer: some batches, at least one if there is one; ``next_offset`` is where to go on.
+
+    If ``offset`` has been removed, ``removed_below`` is the first that is still there.
+    """
+
+    number: Number
+    next_offset: Number
+    batches: list[StoredBatch]
+    removed_below: Number = 0
+    error: str = ""
+    is_denied: bool = False
+
+
+LOG_QUESTIONS: Final = (AskLogs, AskRange)
+LOG_ANSWERS: Final = (LogsAre, RangeIs)
+
+
+class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):
     """How far has a writer come, one lane of it or all, at all nodes; and who is a member of these topics?"""
 
     number: Number
@@ -209,7 +289,7 @@ class NodeStandings(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     has_log: bool
 
 
-class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 21):
+class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 31):
     """The answer: what each node says, first the one that was asked."""
 
     number: Number
@@ -218,5 +298,6 @@ class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTR
 
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, AskStandings, StandingsAre,
+    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, *LOG_QUESTIONS, *LOG_ANSWERS,
+    AskStandings, StandingsAre,
 )  # fmt: skip

@@ -18,6 +18,8 @@ from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
+    AskLogs,
+    AskRange,
     AskStandings,
     AskStatus,
     Begins,
@@ -68,6 +70,9 @@ BACKLOG_BYTES_AT_MOST: Final = 64 << 20
 QUESTIONS_AT_MOST: Final = 64
 """How often a client may ask how the node is before it has been answered."""
 
+LOG_QUESTIONS_AT_MOST: Final = 16
+"""How much a client may ask about the log before it has been answered."""
+
 BACKLOG: Final = "its batches wait to be published"
 
 log = logger("gateway")
@@ -89,6 +94,7 @@ class ClientSession(FrameClient):
         self._backlog_bytes = 0
         self._turns = asyncio.Lock()
         self._questions: list[AskStatus] = []
+        self._log_questions = 0
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.is_sent_away = False
@@ -120,7 +126,7 @@ class ClientSession(FrameClient):
                 self._tasks.spawn(found.subscription.close())
         elif isinstance(message, (Follow, AskStandings)):
             self._into_backlog(partial(self._ask_others, message), 0)
-        elif isinstance(message, AskStatus):
+        elif isinstance(message, (AskStatus, AskLogs, AskRange)):
             self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
@@ -152,8 +158,11 @@ class ClientSession(FrameClient):
             if self._backlog * 2 <= BACKLOG_AT_MOST and self._backlog_bytes * 2 <= BACKLOG_BYTES_AT_MOST:
                 self._connection.release(BACKLOG)
 
-    def _asked(self, message: AskStatus) -> None:
+    def _asked(self, message: AskStatus | AskLogs | AskRange) -> None:
         """Answer when this turn is over: questions that come faster than answers are no honest ones."""
+        if not isinstance(message, AskStatus):
+            self._asked_about_log(message)
+            return
         if len(self._questions) >= QUESTIONS_AT_MOST:
             raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
         if not self._questions:
@@ -172,6 +181,25 @@ class ClientSession(FrameClient):
             denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
         status = status_of if message.wants_all and not denied else whereabouts_of
         self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
+
+    def _asked_about_log(self, message: AskLogs | AskRange) -> None:
+        if self._log_questions >= LOG_QUESTIONS_AT_MOST:
+            raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
+        self._log_questions += 1
+        self._tasks.spawn(self._answer_about_log(message))
+
+    async def _answer_about_log(self, message: AskLogs | AskRange) -> None:
+        try:
+            # A client that does not take answers gets no more of them.
+            await self.may_write.wait()
+            desk = self._node.log_desk
+            if isinstance(message, AskLogs):
+                self.send(await desk.logs(self._holder, message))
+            else:
+                self.send(await desk.range(self._holder, message))
+        finally:
+            self._log_questions -= 1
+        self._node.settle()
 
     # Rights.
 

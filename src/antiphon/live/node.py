@@ -44,6 +44,7 @@ from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
 from antiphon.live.log import DurableLog, Retention
+from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
@@ -110,6 +111,7 @@ class Node(NodeCore):
         self.catalogue = Catalogue(self)
         self.sessions = Sessions(self)
         self.standings = Standings(self)
+        self.log_desk = LogDesk(self)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
         self.failure: BaseException | None = None
@@ -138,6 +140,7 @@ class Node(NodeCore):
                 self.disk_first = self.commit if self.with_receipts else None
                 self.writers.load(self.store)
                 self.catalogue.names.update(self.store.topics())
+                self.log_desk.open(self.store)
                 self._trim()
             await self._listen()
             if settings.trace is not None:
@@ -249,6 +252,7 @@ class Node(NodeCore):
                 await self.cluster.until_closed(FAREWELL_SECONDS)
         if self._trace is not None:
             self._trace.close()
+        self.log_desk.close()
         try:
             if self.commit is not None:
                 await self.commit.close()

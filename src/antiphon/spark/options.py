@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from antiphon.kernel.errors import UsageError
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.live.logs import logger
 from antiphon.live.names import checked_name
 from antiphon.live.rights import read_token
 from antiphon.live.tls import Tls
@@ -40,10 +41,16 @@ DEFAULT_CLUSTER: Final = "antiphon"
 WHICH_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
 
+log = logger("spark")
+
 PartitionOffsets = dict[str, dict[int, int]]
 """By topic and partition."""
 
 Shape = TypeVar("Shape")
+
+
+class DataLossError(PeerError):
+    """What was to be read is not there any more, or cannot be reached."""
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -144,6 +151,13 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     minimal_partitions: int | None = None
     fail_on_data_loss: bool = True
     with_headers: bool = False
+    with_keys: bool = False
+
+    def lost(self, what: str) -> None:
+        """Something cannot be read: that is the end, or, if somebody has said so, the rest is read."""
+        if self.fail_on_data_loss:
+            raise DataLossError(f"{what}; option failOnDataLoss=false goes on with what is there")
+        log.warning("rows are left out", reason=what)
 
     def wants(self, topic: str) -> bool:
         """Whether a topic that a node has is to be read."""
@@ -170,6 +184,7 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
         minimal_partitions=given.number("minPartitions", 1),
         fail_on_data_loss=given.truth("failOnDataLoss", True),
         with_headers=given.truth("includeHeaders", False),
+        with_keys=given.truth("includeKeys", False),
     )
 
 

@@ -1,7 +1,7 @@
 """The sink: rows of Spark become messages of topics, each exactly once.
 
-A partition of a batch is written by a lane of a writer (:mod:`antiphon.live.writers`). The writer is the query, known by
-its checkpoint; the lane is the partition, and the series is the batch. So whatever Spark does again, after a task, a
+A partition of a batch is written by a lane of a writer (:mod:`antiphon.live.writers`): the writer is the query, known
+by its checkpoint, the lane is the partition, and the series is the batch. So whatever Spark does again, after a task, a
 worker, the driver or a node has died, has the same numbers, and every node drops what its log holds already.
 
 A task has succeeded when all members of the topics have all its rows. When all tasks have, the driver looks whether

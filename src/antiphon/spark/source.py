@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from antiphon.kernel.errors import UsageError
-from antiphon.spark.options import read_options
+from antiphon.spark.options import ReadOptions, read_options
 from antiphon.spark.rows import schema_of_rows
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ class AntiphonDataSource(DataSource):
         """The columns; ``headers`` is there if it was asked for."""
         # Whether it is for a stream or not is not known yet; what is wrong in either case can be said already.
         options = {name: value for name, value in self.options.items() if not is_for_batches(name)}
-        return schema_of_rows(read_options(options, is_stream=True).with_headers)
+        return columns_for(read_options(options, is_stream=True))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from antiphon.spark.reader import TopicReader
 
         options = read_options(self.options, is_stream=False)
-        check_schema(schema, options.with_headers)
+        check_schema(schema, options)
         return TopicReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         from antiphon.spark.stream import TopicStreamReader
 
         options = read_options(self.options, is_stream=True)
-        check_schema(schema, options.with_headers)
+        check_schema(schema, options)
         return TopicStreamReader(options)
 
     # Writing.
@@ -67,7 +67,12 @@ def is_for_batches(name: str) -> bool:
     return name.lower() in ("endingoffsets", "endingtimestamp")
 
 
-def check_schema(schema: StructType, with_headers: bool) -> None:
+def columns_for(options: ReadOptions) -> StructType:
+    """The columns that options ask for."""
+    return schema_of_rows(options.with_headers, options.with_keys)
+
+
+def check_schema(schema: StructType, options: ReadOptions) -> None:
     """Refuse columns that somebody has made up: what a row has is not to be chosen."""
-    if schema != schema_of_rows(with_headers):
+    if schema != columns_for(options):
         raise UsageError("the columns of topics are fixed: leave out schema(...), and select the columns that you want")

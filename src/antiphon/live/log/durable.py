@@ -12,6 +12,7 @@ steps, never across input or output.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from bisect import bisect_right
 from contextlib import closing
@@ -450,7 +451,33 @@ class DurableLog:
                 room_bytes -= len(entry.batch)
             return found
 
-    def _read_stored(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry]:
+    def has(self, topic: str) -> bool:
+        """Whether anything was ever appended to a topic."""
+        return topic in self._topics
+
+    def durable_end(self, topic: str) -> int:
+        """The offset behind all that was committed; 0 for a topic that is not known."""
+        state = self._topics.get(topic)
+        return 0 if state is None else state.stored.next_offset
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """A connection for ``read_durable`` in a thread of its own; whoever asks for it closes it before the log."""
+        self._refuse_if_closed()
+        return self._store.connect_reader()
+
+    def read_durable(self, topic: str, offset: int, max_bytes: int, connection: sqlite3.Connection) -> list[Entry]:
+        """Like ``read``, but only what was committed, and without keeping other threads from reading meanwhile."""
+        self._refuse_if_closed()
+        end = self.durable_end(topic)
+        if not 0 <= offset <= end:
+            raise UsageError(f"topic {topic!r} has no offset {offset} on disk; the latest is {end}")
+        if offset == end:
+            return []
+        return self._read_stored(self._topics[topic], offset, max_bytes, False, connection)
+
+    def _read_stored(
+        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: sqlite3.Connection | None = None
+    ) -> list[Entry]:
         """From the store, up to its end; every entry is checked, and that none is missing between them."""
         with self._guard:
             earliest, end = topic.earliest, topic.stored.next_offset
@@ -461,7 +488,7 @@ class DurableLog:
         expected = offset
         with (
             errors_of(self._store.directory, "reading"),
-            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end))) as rows,
+            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end), connection)) as rows,
         ):
             for key, packed, batch in rows:
                 header = unpacked_header(key, packed)

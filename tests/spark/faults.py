@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -145,8 +146,8 @@ class Query:
             query.stop()
         return self.last_commit() >= batch
 
-    def run_apart(self, batch: int) -> int:
-        """Run it in a driver of its own, which it may kill; the exit code."""
+    def run_apart(self, batch: int, killed_after_seconds: float = PATIENCE_SECONDS) -> int:
+        """Run it in a driver of its own, which it may kill, or which is killed after a while; the exit code."""
         process = subprocess.Popen(
             [sys.executable, __file__, json.dumps(asdict(self)), str(batch)],
             start_new_session=True,
@@ -154,10 +155,13 @@ class Query:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         try:
-            return process.wait(timeout=PATIENCE_SECONDS)
+            return process.wait(timeout=killed_after_seconds)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
         finally:
-            if process.poll() is None:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def arm(self, victim: int) -> None:
         """The next who comes to the place kills this process."""

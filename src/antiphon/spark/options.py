@@ -31,7 +31,7 @@ ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate",
 
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
-    "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders",
+    "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeKeys",
 )  # fmt: skip
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
@@ -226,7 +226,7 @@ def start_from(given: Given, is_stream: bool) -> Bound:
 def end_from(given: Given) -> Bound:
     """Where reading ends."""
     bound = bound_from(given, "endingOffsets", "endingTimestamp", LATEST)
-    if bound.offsets is None and bound.everywhere == EARLIEST:
+    if bound.offsets is None and bound.time_us is None and bound.everywhere == EARLIEST:
         raise UsageError("option 'endingOffsets' cannot be 'earliest': there would be nothing to read")
     if any(EARLIEST in partitions.values() for partitions in (bound.offsets or {}).values()):
         raise UsageError("an offset -2 (earliest) in 'endingOffsets' would leave nothing to read")

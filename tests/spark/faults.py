@@ -26,7 +26,7 @@ from typing import Any
 import pyspark.cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from antiphon.live.client_messages import CLIENT_CONTROLS
@@ -111,7 +111,7 @@ class Query:
 
     def start(self, session: SparkSession) -> StreamingQuery:
         """Start it, or go on."""
-        pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+        pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
         session.dataSource.register(DeadlySource)
         numbers = session.readStream.format("rate-micro-batch").options(
             rowsPerBatch=str(ROWS_PER_BATCH), numPartitions=str(PARTITIONS)

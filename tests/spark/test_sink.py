@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ def test_for_each_batch_with_a_name(spark: SparkSession, node: Node, tmp_path: P
         query = numbers_of.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(tmp_path / "c"))
         started = query.start()
         while started.isActive and not (tmp_path / f"c/commits/{batch}").exists():
-            started.awaitTermination(0.02)
+            time.sleep(0.02)
         started.stop()
         assert started.exception() is None
 
@@ -152,6 +153,12 @@ def test_a_node_without_a_log_is_refused_unless_that_is_wanted(spark: SparkSessi
     write(frame, forgetful, durable="false")
 
 
+def columns_of(text: str) -> StructType:
+    found = StructType.fromDDL(text)
+    assert isinstance(found, StructType)
+    return found
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "complaint"),
     [
@@ -171,7 +178,7 @@ def test_a_node_without_a_log_is_refused_unless_that_is_wanted(spark: SparkSessi
 def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     columns: str, options: dict[str, str], complaint: str
 ) -> None:
-    schema = StructType.fromDDL(columns)
+    schema = columns_of(columns)
     with pytest.raises(UsageError, match=complaint.replace("*", r"\*")):
         batch_writer({"servers": "127.0.0.1:1", **options}, schema, overwrite=False)
 
@@ -194,7 +201,7 @@ def test_a_stream_has_its_name_from_its_checkpoint() -> None:
     ],
 )
 def test_rows_without_what_they_need_are_refused(rows: list[dict[str, Any]], complaint: str) -> None:
-    layout = Layout(StructType.fromDDL("value string, topic string"), None)
+    layout = Layout(columns_of("value string, topic string"), None)
     batch = pa.RecordBatch.from_pylist(rows, pa.schema([("value", pa.string()), ("topic", pa.string())]))
     with pytest.raises(UsageError, match=complaint):
         list(layout.rows(batch))

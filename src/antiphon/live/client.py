@@ -33,6 +33,7 @@ from antiphon.live.client_messages import (
     Publish,
     RangeIs,
     Safe,
+    StandingsAre,
     StatusIs,
     SubscriptionEnded,
     SubscriptionReady,
@@ -139,7 +140,7 @@ class Client(Publisher):
         self._follows: set[str] = set()
         self._subscriptions = OngoingSubscriptions(self)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        # What the log of the node was asked for: another node has another log.
+        # What the log of the node was asked for, or a lane has written: another node has another log.
         self._log_answers: dict[int, asyncio.Future[Any]] = {}
         # The first answer of a node that is being tried.
         self._opening: asyncio.Future[dict[str, Any]] | None = None
@@ -520,7 +521,7 @@ class Client(Publisher):
                 set_exception(answer, DeniedError(message.denied))
             elif answer is not None and not answer.done():
                 answer.set_result(message.status)
-        elif isinstance(message, (LogsAre, RangeIs)):
+        elif isinstance(message, (LogsAre, RangeIs, StandingsAre)):
             asked = self._log_answers.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)
@@ -534,9 +535,23 @@ class Client(Publisher):
         else:
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
 
+    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
+        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
+        self.refuse_if_closed()
+        number = self.next_number()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if not self._is_up:
+            raise PeerError(f"the node at {self.address} is gone")
+        self._log_answers[number] = answer
+        answer.add_done_callback(lambda _: self._log_answers.pop(number, None))
+        self.send(make(number))
+        self._write()
+        return answer
+
     def _accepted_batch(self, message: Accepted) -> None:
         kept = self._kept.answered(message.number)
         if kept is None:
+            self._accepted_piece(message)
             return
         if message.error:
             self._kept.remove(kept)
@@ -550,6 +565,14 @@ class Client(Publisher):
             if not kept.receipt.done():
                 kept.receipt.set_result(None)
         self._repeat()
+
+    def _accepted_piece(self, message: Accepted) -> None:
+        """What a lane has written, if somebody still waits for it."""
+        answer = self._log_answers.get(message.number)
+        if message.error:
+            set_exception(answer, error_from(message.error, message.is_denied))
+        elif answer is not None and not answer.done():
+            answer.set_result(message)
 
     def settle(self) -> None:
         """Send what there is room for, and write."""

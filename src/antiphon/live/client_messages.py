@@ -6,19 +6,30 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from antiphon.live.controls import Control, Name
+from antiphon.live.controls import Control, LaneStanding, Name
 from antiphon.live.seen import AUTHORS_AT_MOST, GAPS_AT_MOST
 from antiphon.live.wire import FIRST_CONTROL
+from antiphon.live.writers import LANES_AT_MOST
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class LaneOf(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The lane of a writer that a batch is of, and the digests with it and before it."""
+
+    writer: Name
+    lane: Annotated[int, msgspec.Meta(ge=0, lt=LANES_AT_MOST)]
+    digest: Number
+    previous: Number
 
 
 class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
 
     ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
-    topic from 1; a batch that is handed in again, at whatever node, has the same.
+    topic from 1; a batch that is handed in again, at whatever node, has the same. ``lane`` is there if it is one of a
+    writer.
     """
 
     number: Number
@@ -27,6 +38,7 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     payload: bytes
     about: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
     serial: Number = 0
+    lane: LaneOf | None = None
 
 
 class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
@@ -259,7 +271,33 @@ class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
 LOG_QUESTIONS: Final = (AskLogs, AskRange)
 LOG_ANSWERS: Final = (LogsAre, RangeIs)
 
+
+class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):
+    """How far has a writer come, one lane of it or all, at all nodes; and who is a member of these topics?"""
+
+    number: Number
+    writer: Name
+    lane: Number | None
+    topics: Annotated[list[Name], msgspec.Meta(max_length=1024)]
+
+
+class NodeStandings(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one node says, after everything that it has delivered is on its disk, if it has one."""
+
+    standings: list[LaneStanding]
+    member_of: list[Name]
+    has_log: bool
+
+
+class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 31):
+    """The answer: what each node says, first the one that was asked."""
+
+    number: Number
+    nodes: list[NodeStandings]
+
+
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
     StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, *LOG_QUESTIONS, *LOG_ANSWERS,
+    AskStandings, StandingsAre,
 )  # fmt: skip

@@ -23,7 +23,7 @@ import msgspec
 
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 from antiphon.live.client_messages import AskLogs, AskRange, LogRange, LogsAre, RangeIs, StoredBatch
-from antiphon.live.columns import COUNT_BYTES, HEADER_BYTES
+from antiphon.live.columns import header_bytes
 from antiphon.live.errors import DeniedError
 from antiphon.live.log import DurableLog, OffsetRemovedError
 from antiphon.live.rights import Holder
@@ -146,9 +146,8 @@ class LogDesk:
 
     def _is_within(self, recorded: bytes, question: AskRange) -> bool:
         payload = self._node.codec.decode_publication(recorded).payload
-        has_author = payload[COUNT_BYTES - 1 : COUNT_BYTES] >= b"\x80"
         try:
-            published = PUBLISHED_DECODER.decode(memoryview(payload)[HEADER_BYTES if has_author else COUNT_BYTES :])
+            published = PUBLISHED_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
         except msgspec.DecodeError as error:
             raise PeerError(f"a batch of topic {question.topic!r} cannot be read: {error}") from error
         until_us = question.until_us

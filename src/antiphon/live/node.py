@@ -22,9 +22,20 @@ from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.columns import Columns
+from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Hello, Publishes, PublishesHeard, RecentIs, SeenIs
+from antiphon.live.controls import (
+    AskRecent,
+    AskSeen,
+    AskWriter,
+    CreditWanted,
+    Hello,
+    Publishes,
+    PublishesHeard,
+    RecentIs,
+    SeenIs,
+    WriterIs,
+)
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError, NoMajorityError
@@ -42,6 +53,7 @@ from antiphon.live.outlook import Early, early_of
 from antiphon.live.rights import Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
+from antiphon.live.standings import Standings
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import (
     DEFAULT_LIMIT,
@@ -98,6 +110,7 @@ class Node(NodeCore):
         self.address = ""
         self.catalogue = Catalogue(self)
         self.sessions = Sessions(self)
+        self.standings = Standings(self)
         self.log_desk = LogDesk(self)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
@@ -125,6 +138,7 @@ class Node(NodeCore):
                 self.store = DurableLog.open(settings.data, retention=retention)
                 self.commit = GroupCommit(self.store, self.settle, self.fail)
                 self.disk_first = self.commit if self.with_receipts else None
+                self.writers.load(self.store)
                 self.catalogue.names.update(self.store.topics())
                 self.log_desk.open(self.store)
                 self._trim()
@@ -306,9 +320,7 @@ class Node(NodeCore):
         live.announced.add_done_callback(lambda _: self.settle())
         return outbox
 
-    def publish_columns(
-        self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: tuple[int, int]
-    ) -> Any:
+    def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
         """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""
         outbox = self.outboxes.get(topic)
         if outbox is None:
@@ -533,6 +545,7 @@ class Node(NodeCore):
     def _peer_gone(self, identifier: int) -> None:
         self.catalogue.peer_gone(identifier)
         self.sessions.peer_gone(identifier)
+        self.standings.peer_gone(identifier)
 
     def link_lost(self, identifier: int) -> None:
         """A peer that the process watches is lost."""
@@ -585,6 +598,8 @@ class Node(NodeCore):
             self.credit_wanted(message.topic)
         elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
             self.sessions.told(sender, message)
+        elif isinstance(message, (AskWriter, WriterIs)):
+            self.standings.told(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 

@@ -205,8 +205,13 @@ class DurableLog:
 
     # Appending
 
-    def append(self, topic: str, count: int, appended_at_us: int, batch: bytes) -> int:
-        """Append a batch of ``count`` messages, and give the offset of the first; durable after the next commit."""
+    def append(
+        self, topic: str, count: int, appended_at_us: int, batch: bytes, fact: tuple[str, bytes] | None = None
+    ) -> int:
+        """Append a batch of ``count`` messages, and give the offset of the first; durable after the next commit.
+
+        A fact that belongs to the batch is put with it: a commit stores both or neither.
+        """
         byte_count = len(batch)
         if byte_count > MAXIMAL_BATCH_BYTES:
             raise UsageError(f"a batch has at most {MAXIMAL_BATCH_BYTES} bytes, not {byte_count}; make smaller ones")
@@ -231,6 +236,8 @@ class DurableLog:
         pending = Pending(state, entry, (key, packed_header(key, entry), batch))
         with self._guard:
             self._refuse_if_closed()
+            if fact is not None:
+                self._put(*fact)
             self._topics[topic] = state
             state.memory.append(entry)
             state.next_offset = first + count
@@ -249,19 +256,23 @@ class DurableLog:
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a small fact of the node; ``get`` gives it at once, and the next commit makes it durable."""
+        with self._guard:
+            self._refuse_if_closed()
+            self._put(key, value)
+
+    def _put(self, key: str, value: bytes) -> None:
+        """Keep a fact, for whoever has the guard."""
         refuse_bad_name(key, "fact")
         if len(value) > MAXIMAL_FACT_BYTES:
             raise UsageError(
                 f"fact {key!r} has {len(value)} bytes, more than {MAXIMAL_FACT_BYTES}; append it to a topic"
             )
-        with self._guard:
-            self._refuse_if_closed()
-            if key not in self._fact_numbers:
-                if len(self._fact_numbers) >= MAXIMAL_FACT_COUNT:
-                    raise UsageError(f"a log holds at most {MAXIMAL_FACT_COUNT} facts; use fewer keys")
-                self._fact_numbers[key] = FIRST_FACT + len(self._fact_numbers)
-            self._facts[key] = value
-            self._changed_facts[key] = value
+        if key not in self._fact_numbers:
+            if len(self._fact_numbers) >= MAXIMAL_FACT_COUNT:
+                raise UsageError(f"a log holds at most {MAXIMAL_FACT_COUNT} facts; use fewer keys")
+            self._fact_numbers[key] = FIRST_FACT + len(self._fact_numbers)
+        self._facts[key] = value
+        self._changed_facts[key] = value
 
     def get(self, key: str) -> bytes | None:
         """The fact last put under this key."""

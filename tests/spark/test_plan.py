@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def test_offsets_are_written_as_kafka_writes_them() -> None:
     assert positions_from(written) == positions  # type: ignore[arg-type]
 
 
-COMPARISONS = {
+COMPARISONS: dict[type[Any], Callable[[int, int], bool]] = {
     EqualTo: lambda value, wanted: value == wanted,
     GreaterThan: lambda value, wanted: value > wanted,
     GreaterThanOrEqual: lambda value, wanted: value >= wanted,

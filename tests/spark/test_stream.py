@@ -137,6 +137,22 @@ def test_topics_that_appear_are_read_from_their_beginning(nodes: Nodes, tmp_path
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
+def test_who_starts_again_may_add_topics_and_leave_some_out(nodes: Nodes, tmp_path: Path) -> None:
+    node, *_ = nodes.cluster(1, tmp_path, ["room", "side"])
+    for topic in ("room", "side"):
+        nodes.publish(node, topic, numbered(3))
+    partition = str(node.log_desk.number)
+    begun = {"room": {partition: 2}}
+    both = reader_of(node, subscribe="room,side")
+    known = both.latestOffset(begun, ReadAllAvailable())
+    assert known == {"room": {partition: 3}, "side": {partition: 0}}
+    assert read(both, begun, known) == numbered(1, 2)
+    other = reader_of(node, assign=json.dumps({"side": [node.log_desk.number]}))
+    end = other.latestOffset(known, ReadAllAvailable())
+    assert end == {"side": {partition: 3}}
+    assert read(other, known, end) == numbered(3)
+
+
 def test_a_log_is_found_again_wherever_its_node_runs(nodes: Nodes, tmp_path: Path) -> None:
     first, second = nodes.cluster(2, tmp_path, ["room"])
     nodes.publish(first, "room", numbered(5))

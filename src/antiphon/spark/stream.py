@@ -32,6 +32,7 @@ from antiphon.spark.plan import (
     chosen_partitions,
     divided,
     logs_for,
+    named_partitions,
     offsets_from,
     piece_of,
     positions_from,
@@ -75,7 +76,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """How far the next micro-batch reads."""
-        starts = positions_from(start)
+        # Who starts a query again may have left topics out.
+        starts = {each: offset for each, offset in positions_from(start).items() if is_wanted(self._options, each)}
         ends = self._ends(starts)
         self._latest = dict(ends)
         if self._target is not None:
@@ -103,17 +105,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _beginnings(self, starts: Positions) -> Positions:
-        """Where topics begin that have appeared; a query that is to stop takes no more of them."""
-        logs, options = self._logs, self._options
-        if logs is None or options.pattern is None:
+        """Where partitions begin that are new to the query; one that is to stop takes only those that were there."""
+        logs, target = self._logs, self._target
+        if logs is None:
             return {}
-        known = {partition.topic for partition in starts}
         beginnings: Positions = {}
-        for topic in logs.names():
-            held = logs.fullest(topic) if options.wants(topic) and topic not in known else None
-            partition = None if held is None else Partition(topic, held.number)
-            if held is not None and partition is not None and (self._target is None or partition in self._target):
-                beginnings[partition] = held.topics[topic].first
+        for partition in new_partitions(self._options, logs, starts):
+            found = logs.range(*partition)
+            if found is not None and (target is None or partition in target):
+                beginnings[partition] = found.first
         return beginnings
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
@@ -173,6 +173,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logs = self._logs = logs_for(self._options, partitions)
             self._asked_at = time.monotonic()
         return logs
+
+
+def is_wanted(options: ReadOptions, partition: Partition) -> bool:
+    """Whether a partition of which a query has written down where it was is still to be read."""
+    if options.assigned is not None:
+        return partition.number in options.assigned.get(partition.topic, ())
+    return options.wants(partition.topic)
+
+
+def new_partitions(options: ReadOptions, logs: Logs, starts: Positions) -> list[Partition]:
+    """What a query is to read and does not: topics that have appeared, or that were added when it was started again."""
+    if options.assigned is not None:
+        return [partition for partition in named_partitions(options) if partition not in starts]
+    known = {partition.topic for partition in starts}
+    fresh = sorted(name for name in logs.names() if options.wants(name) and name not in known)
+    return [Partition(topic, held.number) for topic in fresh if (held := logs.fullest(topic)) is not None]
 
 
 def limited(starts: Positions, ends: Positions, most: int) -> Positions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def test_a_log_is_found_again_wherever_its_node_runs(nodes: Nodes, tmp_path: Pat
     nodes.publish(first, "room", numbered(5))
     partition = str(first.log_desk.number)
     reader = reader_of(
-        second, subscribe="room", startingOffsets=json.dumps({"room": {partition: 0}}), failOnDataLoss="true"
+        second, subscribe="room", startingOffsets=json.dumps({"room": {partition: 0}}), patienceSeconds="0"
     )
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(3))
@@ -177,10 +178,27 @@ def test_a_log_is_found_again_wherever_its_node_runs(nodes: Nodes, tmp_path: Pat
     assert read(reader, end, last) == numbered(2, 3)
 
 
-def test_another_log_at_the_same_address_is_not_taken_for_the_first(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_node_that_is_restarted_is_waited_for(nodes: Nodes, tmp_path: Path) -> None:
     node, *_ = nodes.cluster(1, tmp_path, ["room"])
     nodes.publish(node, "room", numbered(5))
     reader = reader_of(node, subscribe="room", startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    [piece] = reader.partitions(start, end)
+    address = node.address
+    nodes.stop(node)
+    with ThreadPoolExecutor(2) as threads:
+        planning = threads.submit(reader.latestOffset, start, ReadAllAvailable())
+        reading = threads.submit(lambda: [row for batch in reader.read(piece) for row in batch.to_pylist()])
+        nodes.start(listen=address, data=str(tmp_path / "node-0"), keep=["room"])
+        assert planning.result() == end
+        assert [row["value"] for row in reading.result()] == numbered(5)
+
+
+def test_another_log_at_the_same_address_is_not_taken_for_the_first(nodes: Nodes, tmp_path: Path) -> None:
+    node, *_ = nodes.cluster(1, tmp_path, ["room"])
+    nodes.publish(node, "room", numbered(5))
+    reader = reader_of(node, subscribe="room", startingOffsets="earliest", patienceSeconds="0")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     [piece] = reader.partitions(start, end)

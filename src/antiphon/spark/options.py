@@ -32,10 +32,14 @@ ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate",
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeKeys",
+    "patienceSeconds",
 )  # fmt: skip
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
 """What Spark hands on though it is meant for itself."""
+
+PATIENCE_SECONDS: Final = 30
+"""How long a node may be away whose log is being read, unless somebody says otherwise."""
 
 DEFAULT_CLUSTER: Final = "antiphon"
 WHICH_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
@@ -152,6 +156,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     fail_on_data_loss: bool = True
     with_headers: bool = False
     with_keys: bool = False
+    patience_seconds: int = PATIENCE_SECONDS
 
     def lost(self, what: str) -> None:
         """Something cannot be read: that is the end, or, if somebody has said so, the rest is read."""
@@ -173,6 +178,7 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
         if is_stream and given.text(name) is not None:
             raise UsageError(f"option {name!r} is for batch queries: a stream has no end; leave it out")
     topics, pattern, assigned = which_topics(given)
+    patience_seconds = given.number("patienceSeconds", 0)
     return ReadOptions(
         access=access_from(given),
         topics=topics,
@@ -185,6 +191,7 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
         fail_on_data_loss=given.truth("failOnDataLoss", True),
         with_headers=given.truth("includeHeaders", False),
         with_keys=given.truth("includeKeys", False),
+        patience_seconds=PATIENCE_SECONDS if patience_seconds is None else patience_seconds,
     )
 
 

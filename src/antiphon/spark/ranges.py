@@ -2,7 +2,8 @@
 
 The next chunk is asked for before the last one is taken apart, so that node and task work at the same time; no more
 than one is on its way, whatever the range. What a node says is checked: every offset of the range comes once and in
-order, or the task fails. A connection that breaks is opened again, and reading goes on with the next offset.
+order, or the task fails. A connection that breaks is opened again, as long as the option ``patienceSeconds`` says, and
+reading goes on with the next offset.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ CHUNK_BYTES: Final = 1 << 20
 CHUNK_SECONDS: Final = 30.0
 """How long a node may take for that."""
 
-RETRY_SECONDS: Final = (0.1, 0.5, 2.0)
-"""How long to wait before a connection that broke is opened again, each time."""
+RETRY_SECONDS: Final = 0.25
+"""How long to wait before a connection that broke is opened again."""
 
 Times = tuple[int, int | None]
 
@@ -48,7 +49,7 @@ class RangeReader:
 
     def chunks(self) -> Iterator[Sequence[StoredBatch]]:
         """The batches of the range; the first and the last one may hold messages outside of it."""
-        failures = 0
+        give_up_at = time.monotonic() + self._options.patience_seconds
         with new_runner() as runner:
             try:
                 while self._position < self._piece.end:
@@ -59,13 +60,12 @@ class RangeReader:
                         raise
                     except (PeerError, TimeoutError) as error:
                         runner.run(self._leave())
-                        if failures == len(RETRY_SECONDS):
+                        if time.monotonic() >= give_up_at:
                             raise PeerError(self._not_read(error)) from error
                         log.warning("reading is tried again", address=self._piece.address, reason=str(error))
-                        time.sleep(RETRY_SECONDS[failures])
-                        failures += 1
+                        time.sleep(RETRY_SECONDS)
                         continue
-                    failures = 0
+                    give_up_at = time.monotonic() + self._options.patience_seconds
                     if answer.batches:
                         yield answer.batches
             finally:

@@ -23,6 +23,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from antiphon.kernel.errors import PeerError
+from antiphon.live.errors import DeniedError
+from antiphon.live.logs import logger
 from antiphon.spark.logs import Logs
 from antiphon.spark.options import ReadOptions
 from antiphon.spark.plan import (
@@ -44,6 +47,12 @@ from antiphon.spark.reader import read_piece
 
 FRESH_SECONDS: Final = 10.0
 """What nodes have said is good enough for so long to find out where a log is."""
+
+
+LOOK_SECONDS: Final = 0.25
+"""How often to look for a node that is away."""
+
+log = logger("spark")
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -170,9 +179,30 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = self._logs
         is_known = logs is not None and all(logs.range(*partition) is not None for partition in partitions)
         if logs is None or not is_known or time.monotonic() - self._asked_at > fresh_seconds:
-            logs = self._logs = logs_for(self._options, partitions)
+            logs = self._logs = self._wait_for(partitions)
             self._asked_at = time.monotonic()
         return logs
+
+    def _wait_for(self, partitions: list[Partition]) -> Logs:
+        """What nodes hold; a node that is needed may be away for a while, as when it is restarted."""
+        options = self._options
+        give_up_at = time.monotonic() + (options.patience_seconds if options.fail_on_data_loss else 0)
+        while True:
+            failure: PeerError | None = None
+            try:
+                logs = logs_for(options, partitions)
+                if all(logs.range(*partition) is not None for partition in partitions):
+                    return logs
+            except DeniedError:
+                raise
+            except PeerError as error:
+                failure = error
+            if time.monotonic() >= give_up_at:
+                if failure is not None:
+                    raise failure
+                return logs
+            log.warning("waiting for a node whose log is read")
+            time.sleep(LOOK_SECONDS)
 
 
 def is_wanted(options: ReadOptions, partition: Partition) -> bool:

@@ -16,7 +16,7 @@ from antiphon.live.columns import Author, Columns
 from antiphon.live.log import DurableLog
 from antiphon.live.writers import STANDINGS_AT_MOST, Standing, Writers, number_of, place_of, series_of
 from antiphon.live.writing import ConflictError, Lane, NoLogError
-from tests.live.support import child, cluster, running
+from tests.live.support import child, cluster, running, until
 
 PIECES = 5
 ROWS = 3
@@ -270,3 +270,18 @@ def test_who_was_silent_longest_is_forgotten_first() -> None:
     lanes: list[Standing] = writers.standings(7, None)
     assert {each.lane for each in lanes} == {0, *range(2, STANDINGS_AT_MOST + 1)}
     assert len({each.slot for each in lanes}) == STANDINGS_AT_MOST
+
+
+def test_a_node_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    """It was no member of the topic; who asks all nodes must not ask it."""
+
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path / "0")) as node:
+            async with child("serve", f"join={node.address}") as other:
+                await write(node.address)
+                await other.kill()
+            await until(lambda: node.cluster.lost_nodes)
+            await write(node.address, series=1)
+            assert await log_of(node) == ALL_ROWS * 2
+
+    running(test)

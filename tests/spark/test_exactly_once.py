@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 from tests.live.support import free_addresses
 from tests.spark.faults import CLEAN, NodeProcess, Query, audit, rows_on_disk
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = int(os.environ.get("ANTIPHON_EXACTLY_ONCE_ROUNDS", "0"))
 SEED = int(os.environ.get("ANTIPHON_EXACTLY_ONCE_SEED", "1"))
 

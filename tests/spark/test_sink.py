@@ -24,6 +24,8 @@ from antiphon.spark.sink_options import write_options
 from antiphon.spark.sink_rows import PIECE_BYTES, PIECE_ROWS, Cutter, Layout, Piece
 from tests.spark.nodes import Nodes
 
+pytestmark = pytest.mark.slow
+
 TEXTS = StructType().add("value", "string")
 
 

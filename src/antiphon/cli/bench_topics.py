@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.cli.processes import Member, Plan, ProcessCluster
-from antiphon.cli.up import relay_text
+from antiphon.cli.processes import Plan, running_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from antiphon.pipeline.topics_bench import Line
 
 
@@ -25,35 +20,13 @@ def measure(rows: int, rounds: int, nodes: int, cores: int) -> list[Line]:
     from antiphon.pipeline.session import SessionOptions, spark_session
     from antiphon.pipeline.topics_bench import measure_topics
 
+    settings = ("--log-level", "warning", "--durability", "disk", "--keep", ">")
     with (
         tempfile.TemporaryDirectory() as directory,
-        cluster_of(nodes, Path(directory)) as servers,
+        running_cluster(Plan(nodes, data=Path(directory), settings=settings)) as servers,
         spark_session("bench topics", SessionOptions(cores=cores)) as session,
     ):
         return measure_topics(session, servers, rows, rounds, Path(directory))
-
-
-@contextmanager
-def cluster_of(nodes: int, directory: Path) -> Iterator[str]:
-    """A cluster of processes that keeps everything on the disk, for a program that has no loop of its own."""
-    settings = ("--log-level", "warning", "--durability", "disk", "--keep", ">")
-    with asyncio.Runner() as runner:
-        cluster = runner.run(started(Plan(nodes, data=directory, settings=settings)))
-        try:
-            yield ",".join(member.address for member in cluster.members)
-        finally:
-            runner.run(cluster.stop())
-
-
-async def started(plan: Plan) -> ProcessCluster:
-    """A cluster of processes that are ready."""
-
-    def ended(member: Member) -> None:
-        relay_text(member.index, f"ended with exit code {member.process.returncode}")
-
-    cluster = ProcessCluster(plan, relay_text, ended)
-    await cluster.start()
-    return cluster
 
 
 def show(lines: list[Line]) -> None:

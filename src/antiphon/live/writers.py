@@ -119,6 +119,9 @@ class Writers:
         self.conflicts = 0
         self.forgotten = 0
 
+    def __len__(self) -> int:
+        return len(self._of)
+
     def load(self, store: DurableLog) -> None:
         """Go on with what an earlier life of the node has stored."""
         found: list[Standing] = []

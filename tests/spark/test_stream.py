@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -176,6 +177,8 @@ def test_a_log_is_found_again_wherever_its_node_runs(nodes: Nodes, tmp_path: Pat
     last = reader.latestOffset(end, ReadAllAvailable())
     assert last == {"room": {partition: 5}}
     assert read(reader, end, last) == numbered(2, 3)
+    # It is not among the servers, and is asked all the same from now on.
+    assert reader._memory.first(["first"], [int(partition)]) == ["first", again.address]
 
 
 def test_a_node_that_is_restarted_is_waited_for(nodes: Nodes, tmp_path: Path) -> None:
@@ -208,3 +211,32 @@ def test_another_log_at_the_same_address_is_not_taken_for_the_first(nodes: Nodes
     nodes.publish(other, "room", [b"other"] * 5)
     with pytest.raises(PeerError, match=f"does not have log {piece.partition.number}"):
         list(reader.read(piece))
+
+
+def test_a_node_that_does_not_answer_is_not_asked_every_time(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()
+        writer.close()
+
+    async def stop() -> None:
+        server.close()
+        await server.wait_closed()
+
+    server = nodes.do(asyncio.start_server(say_nothing, "127.0.0.1", 0))
+    host, port = server.sockets[0].getsockname()
+    monkeypatch.setattr("antiphon.spark.logs.ANSWER_SECONDS", 0.5)
+    node, *_ = nodes.cluster(1, tmp_path, ["room"])
+    nodes.publish(node, "room", numbered(5))
+    options = {"servers": f"{host}:{port},{node.address}", "subscribe": "room", "startingOffsets": "earliest"}
+    reader = TopicStreamReader(read_options(options, is_stream=True))
+    start = reader.initialOffset()
+    for _ in range(3):
+        assert read(reader, start, reader.latestOffset(start, ReadAllAvailable())) == numbered(5)
+    assert asked == 1
+    nodes.do(stop())

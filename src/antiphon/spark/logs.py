@@ -2,12 +2,14 @@
 
 The nodes in ``servers`` are asked first, all at once. What none of them has (a topic, or a log of which an earlier plan
 speaks) is looked for at all nodes that they know of. Everything here is done by Spark's driver, a few times per query
-or once per micro-batch; connections last as long as a question.
+or once per micro-batch; connections last as long as a question. A stream remembers who had what and who did not answer
+(:class:`Memory`), so that a micro-batch waits for nobody who is gone, and asks no more nodes than it needs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +25,12 @@ ANSWER_SECONDS: Final = 5.0
 """How long a node may take to say what it holds."""
 
 ASKED_AT_A_TIME: Final = 32
+
+SHUNNED_SECONDS: Final = 30.0
+"""For how long a node that took that long is not asked, if there are others."""
+
+SEARCH_SECONDS: Final = 10.0
+"""How often all nodes are asked for topics that have been heard of and that nobody has who was asked."""
 
 log = logger("spark")
 
@@ -72,6 +80,7 @@ class Logs:
         self.peers: set[str] = set()
         self.asked: set[str] = set()
         self.silent: dict[str, str] = {}
+        self.timed_out: set[str] = set()
         self.without_log: list[str] = []
 
     def add(self, address: str, answer: LogsAre) -> None:
@@ -124,15 +133,51 @@ def scattered(topic: str, number: int) -> int:
     return int.from_bytes(blake2b(f"{topic}/{number}".encode(), digest_size=8).digest(), "big")
 
 
+class Memory:
+    """What a stream remembers from one micro-batch to the next."""
+
+    def __init__(self) -> None:
+        self._homes: dict[int, str] = {}
+        self._shunned_until: dict[str, float] = {}
+        self._search_at = 0.0
+
+    def learn(self, logs: Logs) -> None:
+        """Remember what nodes have said, and which said nothing."""
+        self._homes.update({number: held.address for number, held in logs.by_number.items()})
+        until = time.monotonic() + SHUNNED_SECONDS
+        self._shunned_until.update(dict.fromkeys(logs.timed_out, until))
+
+    def first(self, servers: Sequence[str], numbers: Iterable[int]) -> list[str]:
+        """Whom to ask first: the servers, and those who had these logs; but not who took too long."""
+        now = time.monotonic()
+        wanted = [*servers, *(self._homes[number] for number in numbers if number in self._homes)]
+        lively = [address for address in wanted if self._shunned_until.get(address, 0.0) <= now]
+        return list(dict.fromkeys(lively or wanted))
+
+    def may_search(self) -> bool:
+        """Whether it is time to ask all nodes for topics that nobody has."""
+        now = time.monotonic()
+        if now < self._search_at:
+            return False
+        self._search_at = now + SEARCH_SECONDS
+        return True
+
+
 Lacks = Callable[[Logs], bool]
 
 
-async def find_logs(access: Access, topics: Sequence[str] | None, times_us: Sequence[int], lacks: Lacks) -> Logs:
-    """Ask the servers what they hold, and, if something is lacking then, all whom they know of."""
+async def find_logs(
+    access: Access,
+    topics: Sequence[str] | None,
+    times_us: Sequence[int],
+    lacks: Lacks,
+    first: Sequence[str] | None = None,
+) -> Logs:
+    """Ask the servers what they hold, or those who are to be asked first; if something lacks then, all they know of."""
     found = Logs()
-    await ask(found, access, access.servers, topics, times_us)
+    await ask(found, access, first or access.servers, topics, times_us)
     if not found.peers and not found.by_number and not found.without_log:
-        raise PeerError(f"none of {len(access.servers)} nodes answers: {found.silence()}")
+        raise PeerError(f"none of {len(found.asked)} nodes answers: {found.silence()}")
     if lacks(found):
         await ask(found, access, sorted(found.peers), topics, times_us)
     return found
@@ -157,6 +202,7 @@ async def ask(
                 # Others would say the same.
                 raise
             except TimeoutError:
+                found.timed_out.add(address)
                 found.silent[address] = f"the node at {address} gave no answer in {ANSWER_SECONDS:g} seconds"
             except PeerError as error:
                 found.silent[address] = str(error)

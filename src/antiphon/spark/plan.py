@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.client_messages import LogRange
-from antiphon.spark.logs import Logs, find_logs, run
+from antiphon.spark.logs import Logs, Memory, find_logs, run
 from antiphon.spark.options import EARLIEST, LATEST, Bound, PartitionOffsets, ReadOptions
 
 
@@ -63,18 +63,24 @@ def offsets_from(positions: Positions) -> dict[str, dict[str, int]]:
 # Which logs.
 
 
-def logs_for(options: ReadOptions, wanted: Iterable[Partition] = ()) -> Logs:
+def logs_for(options: ReadOptions, wanted: Iterable[Partition] = (), memory: Memory | None = None) -> Logs:
     """What nodes hold of the topics that are to be read; ``wanted`` is read already."""
+    memory = memory or Memory()
     bounds = (options.start, options.end)
     times_us = [bound.time_us for bound in bounds if bound.time_us is not None]
     named = {*named_partitions(options), *wanted}
 
     def lacks(found: Logs) -> bool:
+        if any(found.range(topic, number) is None for topic, number in named):
+            return True
         has_topics = {*options.topics, *(name for name in found.elsewhere if options.wants(name))} <= found.names()
-        return not has_topics or any(found.range(topic, number) is None for topic, number in named)
+        return not has_topics and memory.may_search()
 
     topics = None if options.pattern is not None else options.topics
-    return run(find_logs(options.access, topics, times_us, lacks))
+    first = memory.first(options.access.servers, (number for _, number in named))
+    logs = run(find_logs(options.access, topics, times_us, lacks, first))
+    memory.learn(logs)
+    return logs
 
 
 def named_partitions(options: ReadOptions) -> list[Partition]:

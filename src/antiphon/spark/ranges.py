@@ -51,15 +51,17 @@ class RangeReader:
         """The batches of the range; the first and the last one may hold messages outside of it."""
         give_up_at = time.monotonic() + self._options.patience_seconds
         with new_runner() as runner:
+            # Not through the runner: it writes the whole answer out as a text, in vain, each time.
+            wait = runner.get_loop().run_until_complete
             try:
                 while self._position < self._piece.end:
                     try:
-                        answer = runner.run(self._next())
+                        answer = wait(self._next())
                     except (DeniedError, DataLossError):
                         # Trying again would change nothing.
                         raise
                     except (PeerError, TimeoutError) as error:
-                        runner.run(self._leave())
+                        wait(self._leave())
                         if time.monotonic() >= give_up_at:
                             raise PeerError(self._not_read(error)) from error
                         log.warning("reading is tried again", address=self._piece.address, reason=str(error))
@@ -69,7 +71,7 @@ class RangeReader:
                     if answer.batches:
                         yield answer.batches
             finally:
-                runner.run(self._leave())
+                wait(self._leave())
 
     def _not_read(self, error: BaseException) -> str:
         piece = self._piece

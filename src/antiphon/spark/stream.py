@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from antiphon.kernel.errors import PeerError
 from antiphon.live.errors import DeniedError
 from antiphon.live.logs import logger
-from antiphon.spark.logs import Logs
+from antiphon.spark.logs import Logs, Memory
 from antiphon.spark.options import ReadOptions
 from antiphon.spark.plan import (
     Partition,
@@ -64,6 +64,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Positions | None = None
         self._latest: Positions | None = None
         self._logs: Logs | None = None
+        self._memory = Memory()
         self._asked_at = 0.0
 
     # Offsets.
@@ -190,7 +191,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             failure: PeerError | None = None
             try:
-                logs = logs_for(options, partitions)
+                logs = logs_for(options, partitions, self._memory)
                 if all(logs.range(*partition) is not None for partition in partitions):
                     return logs
             except DeniedError:

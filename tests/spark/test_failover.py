@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from antiphon import Node, PeerError
+from antiphon import Node, PeerError, UsageError
 from antiphon.spark.marks import Marks, Wanted, marks_from
 from antiphon.spark.options import read_options
 from antiphon.spark.stream import TopicStreamReader
@@ -98,6 +98,22 @@ def test_who_starts_with_what_comes_does_not_get_what_was_before(nodes: Nodes, t
     assert read(reader, moved, reader.latestOffset(moved, ReadAllAvailable())) == numbered(2, 5)
 
 
+def test_numbers_that_come_again_are_not_taken_for_what_was_read(nodes: Nodes, tmp_path: Path) -> None:
+    node, *_ = nodes.cluster(1, tmp_path, ["room"])
+    nodes.publish(node, "room", numbered(4))
+    store = node.store
+    assert store is not None
+    for entry in store.read("room", 0, 1 << 20):
+        store.append("room", entry.count, entry.appended_at_us, entry.batch)
+    store.commit()
+    reader = reader_of([node], startingOffsets="earliest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(4))
+    assert read(reader, start, end) == numbered(4)
+    with pytest.raises(UsageError, match="two messages of one publisher with the same number"):
+        reader.latestOffset(end, ReadAllAvailable())
+
+
 def test_spark_goes_on_with_another_log(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:
     pair = nodes.cluster(2, tmp_path, ["room"])
     nodes.publish(pair[0], "room", numbered(10))
@@ -139,6 +155,7 @@ def test_marks_are_sets_of_messages(one: Messages, other: Messages) -> None:
     assert both == marks_of(one | other)
     assert len(both) == len(one | other)
     assert marks_from(both.as_texts()) == both
+    assert marks_of(one).has_any_of(marks_of(other)) == bool(one & other)
     assert marks_of(one).holds(marks_of(other)) == (other <= one)
 
 

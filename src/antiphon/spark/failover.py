@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from antiphon.kernel.errors import PeerError
+from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.logs import logger
 from antiphon.live.remote_log import RemoteLog
 from antiphon.spark.logs import HeldLog, Logs, connect, run
@@ -83,7 +83,13 @@ def marks_at(options: ReadOptions, logs: Logs, read: MarksByTopic, starts: Posit
         held = logs.by_number.get(partition.number)
         if held is not None and start < end:
             more = marks_between(options, held, partition.topic, start, end)
-            marks[partition.topic] = marks[partition.topic].with_all(more)
+            before = marks[partition.topic]
+            if not before.is_moved and before.has_any_of(more):
+                raise UsageError(
+                    f"{partition} has two messages of one publisher with the same number, as when a tree without a "
+                    "quorum was started again: what was read could not be told apart; leave out failover"
+                )
+            marks[partition.topic] = before.with_all(more)
     return marks
 
 

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 Range = tuple[int, int]
 """The first and the last number."""
 
 
-class Marks:
-    """A set of messages."""
+MOVED: Final = ""
+"""Where it is written that not all of it was read from one log; no publisher is called so."""
 
-    def __init__(self, ranges: Mapping[int, Sequence[Range]] | None = None) -> None:
+
+class Marks:
+    """A set of messages that were read; ``is_moved`` if it was not from one log alone."""
+
+    def __init__(self, ranges: Mapping[int, Sequence[Range]] | None = None, is_moved: bool = False) -> None:
         self._ranges: dict[int, list[Range]] = {each: list(found) for each, found in (ranges or {}).items()}
+        self.is_moved = is_moved
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Marks) and self._ranges == other._ranges
+        return isinstance(other, Marks) and (self._ranges, self.is_moved) == (other._ranges, other.is_moved)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -44,8 +50,8 @@ class Marks:
         ranges[low:high] = [(start, end)]
 
     def with_all(self, other: Marks) -> Marks:
-        """The messages of both."""
-        both = Marks(self._ranges)
+        """The messages of both, as this one has come about."""
+        both = Marks(self._ranges, self.is_moved)
         for publisher, ranges in other._ranges.items():
             for first, last in ranges:
                 both.add(publisher, first, last)
@@ -64,21 +70,30 @@ class Marks:
             for first, last in ranges
         )
 
+    def has_any_of(self, other: Marks) -> bool:
+        """Whether some message is in both."""
+        return any(
+            self.within(publisher, first, last) for publisher, ranges in other._ranges.items() for first, last in ranges
+        )
+
     def __len__(self) -> int:
         return sum(last - first + 1 for ranges in self._ranges.values() for first, last in ranges)
 
     def as_texts(self) -> dict[str, str]:
         """In the form that Spark keeps: by publisher, ``1-500,502-510``."""
-        return {
+        texts = {
             str(publisher): ",".join(f"{first}-{last}" for first, last in ranges)
             for publisher, ranges in sorted(self._ranges.items())
         }
+        return texts | ({MOVED: "moved"} if self.is_moved else {})
 
 
 def marks_from(texts: Mapping[str, str]) -> Marks:
     """A set from the form that Spark keeps."""
-    marks = Marks()
+    marks = Marks(is_moved=MOVED in texts)
     for publisher, text in texts.items():
+        if publisher == MOVED:
+            continue
         for each in text.split(","):
             first, _, last = each.partition("-")
             marks.add(int(publisher), int(first), int(last))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -113,9 +113,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited(starts, ends, limit.max_rows)
         # A log that is not there, or shorter than it was, was complained of; nothing is read of it now.
         ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
-        return self._written(starts, ends | self._beginnings(starts) | moved, start)
+        return self._written(starts, ends | self._beginnings(starts) | moved, start, moved)
 
-    def _written(self, starts: Positions, ends: Positions, start: dict[str, Any]) -> dict[str, Any]:
+    def _written(
+        self, starts: Positions, ends: Positions, start: dict[str, Any], moved: Iterable[Partition] = ()
+    ) -> dict[str, Any]:
         """Offsets as Spark keeps them, and, if the stream is to survive its node, what will have been read."""
         offsets: dict[str, Any] = offsets_from(ends)
         if not self._options.failover:
@@ -125,7 +127,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition, offset in starts.items():
             if partition.topic not in read:
                 read[partition.topic] = marks_before(self._options, logs, partition, offset)
-        return offsets | texts_of(marks_at(self._options, logs, read, starts, ends))
+        marks = marks_at(self._options, logs, read, starts, ends)
+        for topic, _ in moved:
+            marks[topic].is_moved = True
+        return offsets | texts_of(marks)
 
     def _ends(self, starts: Positions, moved: Positions) -> Positions:
         """The ends of all partitions that are read; ``moved`` gets where topics are read whose logs are gone."""
@@ -195,7 +200,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if piece is None:
                 piece = piece_of(self._options, logs, partition, first, last)
             if piece is not None:
-                if piece.wanted is None and topic in read:
+                if piece.wanted is None and topic in read and read[topic].is_moved:
                     piece.wanted = Wanted(read[topic])
                 pieces.append(piece)
         return divided(pieces, self._options.minimal_partitions)

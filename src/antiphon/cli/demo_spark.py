@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.cli.processes import Plan, running_cluster
+from antiphon.live.processes import Plan, running_cluster
 from antiphon.kernel.errors import PeerError
 
 if TYPE_CHECKING:

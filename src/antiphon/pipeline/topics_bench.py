@@ -44,7 +44,10 @@ def measure_topics(session: SparkSession, servers: str, rows: int, rounds: int, 
     made = rows_of(session, rows)
     stored = str(directory / "read.parquet")
     publish(made, servers, SOURCE_TOPIC)
-    topic = session.read.format("antiphon").option("servers", servers).option("subscribe", SOURCE_TOPIC).load()
+    # A task for each core, as Spark divides Parquet files by itself.
+    tasks = str(session.sparkContext.defaultParallelism)
+    reading = session.read.format("antiphon").options(servers=servers, subscribe=SOURCE_TOPIC, minPartitions=tasks)
+    topic = reading.load()
     topic.write.mode("overwrite").parquet(stored)
     count = session.read.parquet(stored).count()
     if count % rows or count == 0:

@@ -360,8 +360,8 @@ class Client(Publisher):
         """What the log of the node holds of these topics, or of all that this client may read."""
         names = None if topics is None else list(topics)
         found: LogsAre = await self._ask_log(AskLogs(self.next_number(), names, tuple(times_us)))
-        if found.denied:
-            raise DeniedError(f"the node at {self.address} refused: {found.denied}")
+        if found.error:
+            raise error_from(f"the node at {self.address} refused: {found.error}", found.is_denied)
         return found
 
     async def read_log(

@@ -231,7 +231,8 @@ class LogsAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
     topics: list[LogRange]
     elsewhere: list[Name]
     peers: list[Name]
-    denied: str = ""
+    error: str = ""
+    is_denied: bool = False
 
 
 class AskRange(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2):
@@ -245,7 +246,7 @@ class AskRange(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2)
     topic: Name
     offset: Number
     end: Number
-    most_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+    most_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 22)]
     since_us: Number = 0
     until_us: Number | None = None
 

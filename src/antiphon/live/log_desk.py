@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 from antiphon.live.client_messages import AskLogs, AskRange, LogRange, LogsAre, RangeIs, StoredBatch
@@ -93,11 +94,11 @@ class LogDesk:
         """What the log holds of topics."""
         node, store = self._node, self._store
         peers = [peer.address for peer in node.cluster.peers()]
+        answer = LogsAre(question.number, self.number, node.identifier, [], [], peers)
         may_read = holder.rights.may_subscribe
         denied = next((name for name in question.topics or () if not may_read(name)), None)
         if denied is not None:
-            text = denied_text(holder, denied)
-            return LogsAre(question.number, self.number, node.identifier, [], [], peers, text)
+            return replace(answer, error=denied_text(holder, denied), is_denied=True)
         wanted = node.catalogue.names if question.topics is None else set(question.topics)
         held = sorted(name for name in wanted if store is not None and store.has(name) and may_read(name))
         elsewhere: list[str] = []
@@ -105,8 +106,11 @@ class LogDesk:
             elsewhere = sorted(name for name in wanted.difference(held) if may_read(name))
         ranges: list[LogRange] = []
         if store is not None:
-            ranges = await self._in_thread(lambda: [range_of(store, name, question.times_us) for name in held])
-        return LogsAre(question.number, self.number, node.identifier, ranges, elsewhere, peers)
+            try:
+                ranges = await self._in_thread(lambda: [range_of(store, name, question.times_us) for name in held])
+            except AntiphonError as error:
+                return replace(answer, error=str(error))
+        return replace(answer, topics=ranges, elsewhere=elsewhere)
 
     # Ranges.
 

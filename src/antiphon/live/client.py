@@ -359,7 +359,7 @@ class Client(Publisher):
     async def logs(self, topics: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsAre:
         """What the log of the node holds of these topics, or of all that this client may read."""
         names = None if topics is None else list(topics)
-        found: LogsAre = await self._ask_log(AskLogs(self.next_number(), names, tuple(times_us)))
+        found: LogsAre = await self.request(lambda number: AskLogs(number, names, tuple(times_us)))
         if found.error:
             raise error_from(f"the node at {self.address} refused: {found.error}", found.is_denied)
         return found
@@ -368,23 +368,25 @@ class Client(Publisher):
         self, log_number: int, topic: str, offset: int, end: int, most_bytes: int, times_us: tuple[int, int | None]
     ) -> RangeIs:
         """Some of the stored batches from an offset to an end, which were published at some times; or why not."""
-        question = AskRange(self.next_number(), log_number, topic, offset, end, most_bytes, *times_us)
-        found: RangeIs = await self._ask_log(question)
+        found: RangeIs = await self.request(
+            lambda number: AskRange(number, log_number, topic, offset, end, most_bytes, *times_us)
+        )
         if found.error and not found.removed_below:
             raise error_from(f"the node at {self.address} refused: {found.error}", found.is_denied)
         return found
 
-    async def _ask_log(self, question: AskLogs | AskRange) -> Any:
+    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
+        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
         self.refuse_if_closed()
+        number = self.next_number()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         if not self._is_up:
-            raise PeerError(f"the node at {self.address} is gone, and with it its log")
-        answer = self._log_answers[question.number] = self._loop.create_future()
-        self.send(question)
+            raise PeerError(f"the node at {self.address} is gone")
+        self._log_answers[number] = answer
+        answer.add_done_callback(lambda _: self._log_answers.pop(number, None))
+        self.send(make(number))
         self._write()
-        try:
-            return await answer
-        finally:
-            del self._log_answers[question.number]
+        return answer
 
     def _fail_log_answers(self, error: BaseException) -> None:
         for answer in self._log_answers.values():
@@ -534,19 +536,6 @@ class Client(Publisher):
                 set_exception(self._opening, error)
         else:
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
-
-    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
-        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
-        self.refuse_if_closed()
-        number = self.next_number()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        if not self._is_up:
-            raise PeerError(f"the node at {self.address} is gone")
-        self._log_answers[number] = answer
-        answer.add_done_callback(lambda _: self._log_answers.pop(number, None))
-        self.send(make(number))
-        self._write()
-        return answer
 
     def _accepted_batch(self, message: Accepted) -> None:
         kept = self._kept.answered(message.number)

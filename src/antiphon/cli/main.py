@@ -16,6 +16,7 @@ from antiphon.cli import (
     bench,
     certs,
     demo,
+    maelstrom,
     metrics,
     node,
     output,
@@ -82,6 +83,7 @@ app.add_typer(bench.app)
 universe.app.command("links")(universe_links.links)
 app.add_typer(universe.app)
 app.add_typer(certs.app)
+app.add_typer(maelstrom.app)
 
 
 def main() -> None:

@@ -205,6 +205,12 @@ ORDERS = (
 
 TREE = (
     tree(
+        "what is here is dropped when others say how far all have got",
+        "streams",
+        "                    topic.forget(frontier)\n",
+        "                    topic.forget(dict(topic.frontier))\n",
+    ),
+    tree(
         "nothing is kept for those who are away",
         "streams",
         "            self._spread_stable(Stable(self._reported, not self.current.absent))\n",

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 
 import antiphon
-from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.lab.bank import ORDERS, Customers, Operation
 from antiphon.lab.bank_audit import Audit, Name, Replica, audit_replicas
 from antiphon.live.logs import write_logs
+from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 
 TOPIC = "bank"
 ACCOUNTS = 20

@@ -39,7 +39,9 @@ def test_a_gossip_cluster_outlives_its_founder_and_takes_newcomers(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
-    called = command("torture", "--live", "--fabric", "gossip", "--nodes", 4, "--seconds", 1, "--json")
+    called = command(
+        "torture", "--live", "--fabric", "gossip", "--faults", "loss", "--nodes", 4, "--seconds", 1, "--json"
+    )
     assert called.code == 0, called
     found = json.loads(called.said)
     assert (found["rounds"], found["kills"], found["founders_killed"], found["stuck"]) == (1, 4, 1, 0)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.torture_clients import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
-from antiphon.cli.torture_live import AGREEMENT, Figures, judge
+from antiphon.cli.audit import audit_files
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
+from antiphon.lab.live_listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
+from antiphon.lab.live_rounds import AGREEMENT, RoundFigures, judge
 from antiphon.trace.recorder import DELIVER
 from antiphon.trace.store import TraceWriter
 from tests.cli.conftest import Command
@@ -72,7 +73,9 @@ def test_a_subscriber_of_a_broker_that_is_told_to_stop_goes_on_elsewhere(command
 
 @pytest.mark.slow
 def test_a_round_of_live_torture_finds_nothing(command: Command) -> None:
-    called = command("torture", "--live", "--fabric", "tree", "--nodes", 4, "--seconds", 1, "--json")
+    called = command(
+        "torture", "--live", "--fabric", "tree", "--faults", "loss", "--nodes", 4, "--seconds", 1, "--json"
+    )
     assert called.code == 0, called
     found = json.loads(called.said)
     assert (found["rounds"], found["kills"], found["founders_killed"], found["stuck"]) == (1, 1, 1, 0)
@@ -85,8 +88,8 @@ def test_what_only_some_survivors_delivered_is_a_disagreement(tmp_path: Path) ->
     for node, count in ((0, 2), (1, 1)):
         with TraceWriter(tmp_path / f"node-{node}.parquet", "deliveries", {"host": "live"}) as writer:
             writer.recorder.record_run(10, DELIVER, node, 9, 1, count, 4, 0, TOTAL_ORDER)
-    figures = Figures()
-    judge(figures, tmp_path, ["node-0", "node-1"])
+    figures = RoundFigures()
+    judge(figures, tmp_path, ["node-0", "node-1"], audit_files)
     assert figures.violations[AGREEMENT] == 1 and figures.has_failed
     assert figures.examples[0] == "round 0: node-1 lacks publication 2 of node 9 on topic 4"
 
@@ -127,7 +130,8 @@ def test_what_clients_saw_is_judged() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["torture", "--live"], "nodes of a cube do not survive crashes"),
+        (["torture", "--live", "--faults", "loss"], "a cube is not tortured by losing nodes for good"),
+        (["torture", "--live", "--faults", "rain"], "there are no faults rain; choose from kill, wipe,"),
     ],
 )
 def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.kernel.errors import ProtocolError
 from antiphon.live.roster import PART, Roster
 
 
@@ -103,3 +106,33 @@ def test_a_contact_that_seemed_lost_and_is_heard_is_one_again() -> None:
     assert not second.appointed(first.appointments()), "others may not know yet; who cannot reach it leaves it out"
     assert second.reachable(0)
     assert second.contacts() == [0, 1] and second.lost_contacts() == []
+
+
+def test_a_newcomer_that_was_given_two_places_has_the_one_that_it_took() -> None:
+    """It asks the next node when an answer is late; the node whose place it did not take hears of that."""
+    for is_introduced_before in (False, True):
+        first = founder()
+        second = placed(first, 1)
+        late = first.give(newcomer(2))
+        taken = second.give(newcomer(2))
+        assert late is not None and taken is not None and late.identifier != taken.identifier
+        itself = Peer("life 2", "host:2", taken.identifier)
+        if is_introduced_before:
+            first.learn([itself])
+        assert first.take_back(itself) == late.identifier
+        first.check_claim("life 2", [itself])
+        first.learn([itself])
+        assert first.identifier_of("life 2") == taken.identifier
+        assert first.peer(late.identifier) is None and late.identifier not in first.contacts()
+        assert first.has_place_elsewhere("life 2")
+
+
+def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
+    first = founder()
+    second = placed(first, 1)
+    other = second.give(newcomer(9))
+    assert first.take_back(second.me) is None and other is not None
+    impostor = Peer("life 1", "host:1", other.identifier)
+    assert first.take_back(impostor) is None
+    with pytest.raises(ProtocolError, match="claims the identifier"):
+        first.check_claim("life 1", [impostor])

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.cli.audit import Audit, audit_files, files_in
-from antiphon.cli.processes import Member, Plan, ProcessCluster
 from antiphon.cli.up import relay_text
 from antiphon.kernel.errors import PeerError
+from antiphon.live.processes import Member, Plan, ProcessCluster
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client

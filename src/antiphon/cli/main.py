@@ -31,6 +31,7 @@ from antiphon.cli import (
     universe,
     universe_links,
     up,
+    watch,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
 
@@ -71,6 +72,7 @@ app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
+app.command("watch")(watch.watch)
 app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)

@@ -43,14 +43,29 @@ def torture(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
     live: Annotated[
-        bool, typer.Option("--live", help="Real nodes in processes, killed at random; with --fabric tree or gossip.")
+        bool, typer.Option("--live", help="Real nodes in processes, to which faults happen and are healed.")
     ] = False,
     hostile: Annotated[
         bool, typer.Option("--hostile", help="Real nodes that get changed recordings from strangers and clients.")
     ] = False,
     inputs: Annotated[int, typer.Option(min=1, metavar="N", help="With --hostile: how many inputs.")] = 20_000,
-    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: rounds begin for so long.")] = 60.0,
-    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: nodes of a round.")] = 8,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="With --live: faults happen for so long.")] = 60.0,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.1, metavar="M", help="The same in minutes.", show_default=False)
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: how many nodes.")] = 8,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,...",
+            help="With --live: kill, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; or loss, "
+            "for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(min=0.1, metavar="N", help="With --live: messages per second at each node.")
+    ] = 20.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -68,9 +83,10 @@ def torture(
         torture_hostile(fabric, inputs, seed, json)
         return
     if live:
-        from antiphon.cli.torture_live import torture_live
+        from antiphon.cli.torture_live import Wishes, torture_live
 
-        torture_live(fabric, seconds, nodes, seed, json)
+        long = seconds if minutes is None else 60 * minutes
+        torture_live(Wishes(fabric, order, long, nodes, seed, faults, rate, out, json))
         return
     from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
 

@@ -22,9 +22,9 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.kernel.errors import AntiphonError
 from antiphon.live.links import split_address
+from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 
 if TYPE_CHECKING:
     from antiphon.lab.hostile import Mutator

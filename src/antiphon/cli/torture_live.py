@@ -1,416 +1,202 @@
-"""``antiphon torture --live``: real nodes in processes of their own, killed at random under load, and audited.
+"""``antiphon torture --live``: real nodes in processes of their own, to which everything happens that can, and audited.
 
-The time is filled with rounds. In each a whole cluster is started and nodes are killed, while all of them publish and
-subscribe. A killed node leaves no trace; those of the others are judged together. What the dead published may be lost
-with them, but not for some only of those who were there from the beginning to the end: that is *agreement*.
-
-Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
-has a quorum, as many as leave a majority. Nodes of a gossip cluster are replaced by new ones
-(:mod:`antiphon.cli.torture_gossip`).
-
-The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
-they have written down themselves (:mod:`antiphon.cli.torture_clients`).
+A campaign (:mod:`antiphon.lab.live_campaign`) does faults to one cluster and heals them. With ``--faults loss`` there
+are rounds instead, each with a cluster of its own that loses nodes for good (:mod:`antiphon.lab.live_rounds`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import typer
+from rich.markup import escape
 from rich.table import Table
 
-from antiphon.cli import output
-from antiphon.cli.audit import CHECKS, audit_files, files_in
-from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, write_tree
-from antiphon.cli.torture_clients import CLIENT_CHECKS, Listener, judge_listeners, name_of
-from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.cli import output, running
+from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
-    from antiphon.live.subscription import Subscription
+    from antiphon.cli.audit import Audit
+    from antiphon.lab.live_campaign import Campaign, CampaignPlan, Figures
+    from antiphon.lab.live_rounds import RoundFigures
 
-TOPICS = ("bank", "news")
-KEYS = ("anna", "ben", "clara", "dora", "emil")
-ORDERS = ("none", "fifo", "causal", "total", "total")
-PAUSE_SECONDS = 0.005
-"""How long a publisher pauses between two bursts, on average."""
-
-BURST_AT_MOST = 8
-SURVIVORS = 3
-"""A round ends when no more than so many brokers are left."""
-
-KILL_SECONDS = (0.3, 3.0)
-"""The least and the longest time between two kills."""
-
-TOGETHER = 0.25
-"""How often two are killed at once."""
-
-AGREEMENT = "agreement"
-LOOK_SECONDS = 0.05
-STUCK_SECONDS = 30.0
-"""Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
-
-QUIET = ["--log-level", "error"]
-"""What all nodes are told."""
+LOSS = "loss"
+"""The fault of rounds: nodes are killed, and do not come back."""
 
 
-@dataclass
-class Figures:
-    """What happened in all rounds."""
+@dataclass(frozen=True)
+class Wishes:
+    """What the options say."""
 
-    rounds: int = 0
-    kills: int = 0
-    founders_killed: int = 0
-    newcomers: int = 0
-    moves: int = 0
-    gaps: int = 0
-    holes: int = 0
-    """Batches that stable nodes have passed over in total order, and said so."""
-    accepted: int = 0
-    messages: int = 0
-    deliveries: int = 0
-    stuck: int = 0
-    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, *CLIENT_CHECKS), 0))
-    examples: list[str] = field(default_factory=list)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether any promise was broken."""
-        return self.stuck > 0 or any(self.violations.values())
+    fabric: str
+    order: str | None
+    seconds: float
+    nodes: int
+    seed: int
+    faults: str | None
+    rate: float
+    out: Path
+    as_json: bool
 
 
-def torture_live(fabric: str, seconds: float, nodes: int, seed: int, as_json: bool) -> None:
-    """Run rounds until the time is over, and report."""
-    import antiphon
-    from antiphon.cli.torture_gossip import GossipRound
+def torture_live(wishes: Wishes) -> None:
+    """Run what is asked for, and report."""
+    if wishes.faults == LOSS:
+        torture_in_rounds(wishes)
+        return
+    from antiphon.lab.live_campaign import FABRICS, CampaignPlan
+    from antiphon.lab.live_faults import check_kinds
 
-    rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
-    if fabric not in rounds:
-        raise UsageError(f"nodes of a {fabric} do not survive crashes; use --live with --fabric {' or '.join(rounds)}")
-    if nodes <= SURVIVORS:
-        raise UsageError(f"{SURVIVORS} nodes are left alive in each round; start more of them with --nodes")
-    figures = Figures()
-    begun = time.perf_counter()
-    chance = random.Random(seed)
-    while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < seconds):
-        with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
-            holes_before = figures.holes
-            stable = antiphon.run(rounds[fabric](figures, chance, nodes, Path(directory)).run())
-            judge(figures, Path(directory) / "traces", stable, figures.holes > holes_before)
-        if not as_json:
-            output.errors.print(f"torture: {summary(figures)}", highlight=False)
-    found = {"seconds": time.perf_counter() - begun, "nodes": nodes, **vars(figures)}
-    if as_json:
+    if wishes.fabric not in FABRICS:
+        raise UsageError(f"there are no live nodes of a fabric {wishes.fabric!r}; choose from {', '.join(FABRICS)}")
+    fabric = FABRICS[wishes.fabric]
+    faults = fabric.faults if wishes.faults is None else tuple(word.strip() for word in wishes.faults.split(","))
+    check_kinds(faults)
+    orders = fabric.orders if wishes.order in (None, "mixed") else (str(wishes.order),)
+    wishes.out.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"torture-live-{wishes.fabric}-{wishes.seed}-", dir=wishes.out))
+    plan = CampaignPlan(
+        wishes.fabric, wishes.nodes, wishes.seconds, wishes.seed, faults, orders, wishes.rate, directory
+    )
+    figures = run_campaign(plan, wishes.as_json)
+    found = {"fabric": wishes.fabric, "nodes": wishes.nodes, "seed": wishes.seed, **figures.as_json()}
+    shutil.rmtree(directory / "data", ignore_errors=True)
+    if figures.has_failed:
+        (directory / "result.json").write_bytes(msgspec.json.encode(found))
+        found["kept"] = str(directory)
+    else:
+        shutil.rmtree(directory)
+    if wishes.as_json:
         output.print_json(found)
     else:
-        show(found)
+        show_campaign(found)
     if figures.has_failed:
         raise typer.Exit(1)
 
 
-def judge(figures: Figures, traces: Path, stable: list[str], has_holes: bool = False) -> None:
-    """Audit the traces of those who survived, and compare those who were there all the time, by the names of files.
+def run_campaign(plan: CampaignPlan, as_json: bool) -> Figures:
+    """Run it until the time is over or somebody says stop, and judge it."""
+    import antiphon
+    from antiphon.lab.live_campaign import Campaign
 
-    Where nodes have said that something is missing, not everybody has everything: what is total may be missing.
-    """
-    files = files_in([traces])
-    count_disagreements(figures, [file for file in files if file.stem in stable], has_holes)
-    found = audit_files(files)
-    figures.messages += found.messages
-    figures.deliveries += found.deliveries
-    for name, check in found.checks.items():
-        if has_holes and name == "completeness":
-            continue
-        figures.violations[name] += check.violations
-        if check.example is not None:
-            figures.examples.append(f"round {figures.rounds}, {name}: {check.example}")
+    def tell(so_far: Figures) -> None:
+        if not as_json:
+            output.errors.print(f"torture: {progress_of(so_far)}", highlight=False, soft_wrap=True)
 
-
-def count_disagreements(figures: Figures, files: list[Path], has_holes: bool) -> None:
-    """Compare what nodes delivered that were subscribed from before the first message to the end."""
-    from antiphon.trace.store import read_trace
-
-    sets = []
-    for file in files:
-        rows = read_trace(file).select(["event", "topic", "source", "sequence", "order"]).to_pylist()
-        delivered = [row for row in rows if row["event"] == "deliver" and not (has_holes and row["order"] == "total")]
-        sets.append({(row["topic"], row["source"], row["sequence"]) for row in delivered})
-    everything = set().union(*sets)
-    for file, found in zip(files, sets, strict=True):
-        missing = everything - found
-        figures.violations[AGREEMENT] += len(missing)
-        if missing:
-            topic, source, sequence = min(missing)
-            figures.examples.append(
-                f"round {figures.rounds}: {file.stem} lacks publication {sequence} of node {source} on topic {topic}"
-            )
-
-
-class Round:
-    """One cluster, from its start to the end of the last node."""
-
-    reconnect_seconds = 0.0
-    """How long clients look for another node when theirs is gone. Those that do are judged."""
-
-    def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
-        self.figures = figures
-        self.chance = chance
-        (directory / "traces").mkdir()
-        self.cluster = ProcessCluster(self.plan(nodes, directory), self._complain, self._ended)
-        # Those that were there from the beginning to the end.
-        self.stable: list[Member] = []
-        self._load: list[asyncio.Task[None]] = []
-        self._is_over = asyncio.Event()
-        self._listeners: list[Listener] = []
-        self._accepted: list[bytes] = []
-        self._are_judged = asyncio.Event()
-        self._all_subscribed = asyncio.Event()
-
-    # What fabrics do differently.
-
-    def plan(self, nodes: int, directory: Path) -> Plan:
-        """What is started."""
-        raise NotImplementedError
-
-    async def trouble(self) -> None:
-        """Kill some, for as long as the round lasts, and say who is stable."""
-        raise NotImplementedError
-
-    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
-        """Publish one message of any kind; the answer is to be awaited."""
-        raise NotImplementedError
-
-    async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Let the stable nodes say last words, and wait until all of them have everything."""
-        raise NotImplementedError
-
-    # What they share.
-
-    async def run(self) -> list[str]:
-        """Start, load, kill, wait for the survivors, stop; the names of the traces of those who were always there."""
-        figures = self.figures
-        await self.cluster.start()
+    async def run() -> Campaign:
+        campaign = Campaign(plan, audit_any, tell)
+        stop = running.until_signal()
+        watching = asyncio.ensure_future(stop.wait())
+        watching.add_done_callback(lambda _: campaign.stop())
         try:
-            for member in self.cluster.members:
-                self.load(member)
-            await asyncio.wait(
-                [asyncio.create_task(self._until_all_subscribed()), *self._load], return_when="FIRST_COMPLETED"
-            )
-            await self.trouble()
-            self._is_over.set()
-            try:
-                async with asyncio.timeout(STUCK_SECONDS):
-                    await self._end_in_agreement()
-                    await self._until_heard()
-                    self._are_judged.set()
-                    await asyncio.gather(*self._load)
-            except (TimeoutError, PeerError) as error:
-                figures.stuck += 1
-                figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
+            await campaign.run()
         finally:
-            for publishing in self._load:
-                publishing.cancel()
-            await asyncio.gather(*self._load, return_exceptions=True)
-            slow = await self.cluster.stop()
-        self._judge_clients()
-        if slow:
-            figures.stuck += 1
-            figures.examples.append(f"round {figures.rounds}: nodes {slow} could not leave")
-        figures.rounds += 1
-        return [f"node-{member.index}" for member in self.stable]
+            watching.cancel()
+        return campaign
 
-    def standing(self) -> list[Member]:
-        """Those that nobody has killed; a process that was killed takes a moment to end."""
-        return [member for member in self.cluster.alive if not member.is_expected_to_end]
+    campaign = antiphon.run(run())
+    campaign.judge()
+    return campaign.figures
 
-    def kill(self, member: Member) -> None:
-        """End one as a machine that loses power would."""
-        member.is_expected_to_end = True
-        self.figures.kills += 1
-        self.figures.founders_killed += 1 if member.about["node"] == 0 else 0
-        member.process.kill()
 
-    def load(self, member: Member) -> None:
-        """Let a client publish at a node."""
-        self._load.append(asyncio.create_task(self._publish(member)))
+def audit_any(files: list[Path]) -> Audit:
+    """Judge traces here, or on Spark if they are large."""
+    from antiphon.cli.audit import audit_files, audit_on_spark, is_large
 
-    async def _end_in_agreement(self) -> None:
-        import antiphon
+    return audit_on_spark(files, None) if is_large(files) else audit_files(files)
 
-        clients = [await antiphon.connect(member.address, reconnect_seconds=0.0) for member in self.stable]
-        try:
-            await self.agree(clients, [member.about["node"] for member in self.stable])
-        finally:
-            for client in clients:
-                await client.abandon()
 
-    async def _publish(self, member: Member) -> None:
-        """Publish at one node, or at others when it is gone, until the round is over or nobody is found."""
-        import antiphon
+def progress_of(figures: Figures) -> str:
+    """How far it has come, on one line."""
+    last = figures.timeline[-1]
+    nodes = ", ".join(map(str, last.nodes))
+    return (
+        f"{last.seconds:.0f} s, {sum(figures.faults.values())} faults, {figures.accepted:,} messages, "
+        f"{figures.deliveries:,} deliveries; {last.kind} of {nodes} {last.what} {last.details}"
+    )
 
-        chance = random.Random(self.chance.getrandbits(62))
-        connecting = antiphon.connect(
-            member.address, reconnect_seconds=self.reconnect_seconds, on_reconnect=self._moved
+
+def show_campaign(found: dict[str, Any]) -> None:
+    """Print a result for people."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row(
+        "campaign", f"{found['fabric']}, {found['nodes']} nodes, seed {found['seed']}, {found['seconds']:.0f} s"
+    )
+    done = ", ".join(f"{kind} {count}" for kind, count in found["faults"].items())
+    table.add_row("faults", f"{sum(found['faults'].values())}: {done}")
+    table.add_row(
+        "accepted", f"{found['accepted']:,} messages; {found['refused']:,} others were refused, and that was said"
+    )
+    table.add_row("deliveries", f"{found['deliveries']:,}")
+    table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
+    if found["gone_with_node"]:
+        table.add_row("gone", f"{found['gone_with_node']:,} messages with the node that had accepted them")
+    for kind, times in [*found["recoveries"].items(), ("all", found["recovery"])]:
+        if times["count"]:
+            median, longest = times["median_seconds"], times["longest_seconds"]
+            table.add_row(f"recovery: {kind}", f"median {median:.2f} s, longest {longest:.2f} s, of {times['count']}")
+    violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)
+    table.add_row("violations", violated or f"none; checked: {', '.join(found['violations'])}")
+    table.add_row("lost", f"{found['lost']:,}")
+    table.add_row("doubled", f"{found['doubled']:,}")
+    table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")
+    for example in found["examples"][:10]:
+        table.add_row("example", escape(example[:1000]))
+    if "kept" in found:
+        table.add_row("kept", f"journals, traces and logs are in {found['kept']}")
+    output.console.print(table)
+
+
+# Rounds.
+
+
+def torture_in_rounds(wishes: Wishes) -> None:
+    """Run rounds until the time is over, and report."""
+    import antiphon
+    from antiphon.cli.audit import audit_files
+    from antiphon.lab.live_rounds import SURVIVORS, Round, RoundFigures, judge
+    from antiphon.lab.live_rounds_gossip import GossipRound
+    from antiphon.lab.live_rounds_tree import TreeRound
+
+    rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
+    if wishes.fabric not in rounds:
+        raise UsageError(
+            f"a {wishes.fabric} is not tortured by losing nodes for good; use --faults {LOSS} with --fabric "
+            f"{' or '.join(rounds)}"
         )
-        try:
-            client = await connecting
-            try:
-                await self._subscribe(client)
-                burst = 0
-                while not self._is_over.is_set():
-                    burst += 1
-                    await self._burst(client, chance, member.index, burst)
-                    await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
-                await self._are_judged.wait()
-            finally:
-                # Where nothing goes on, nobody is to wait for what was not accepted.
-                await client.abandon()
-        except PeerError:
-            if self.reconnect_seconds or not member.is_expected_to_end:
-                raise
-
-    def _moved(self, address: str) -> None:
-        self.figures.moves += 1
-
-    async def _subscribe(self, client: Client) -> None:
-        """Subscribe to everything, and wait until all have done so."""
-        listener = Listener()
-        subscriptions = [
-            client.subscribe(topic, callback=listener.hear, when_missed=listener.gaps.append) for topic in TOPICS
-        ]
-        await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
-        self._listeners.append(listener)
-        if len(self._listeners) == len(self.cluster.members):
-            self._all_subscribed.set()
-        await self._all_subscribed.wait()
-
-    async def _until_all_subscribed(self) -> None:
-        await self._all_subscribed.wait()
-
-    async def _burst(self, client: Client, chance: random.Random, index: int, burst: int) -> None:
-        topic = chance.choice(TOPICS)
-        values = [name_of(index, burst, number) for number in range(chance.randint(1, BURST_AT_MOST))]
-        receipts = [self.publish_one(client, topic, value, chance) for value in values]
-        for value, receipt in zip(values, receipts, strict=True):
-            await receipt
-            self.figures.accepted += 1
-            self._accepted.append(value)
-
-    async def _until_heard(self) -> None:
-        """Wait until every client that is judged has seen all that was accepted of any."""
-        while self.reconnect_seconds and any(listener.lacks(self._accepted) for listener in self._listeners):
-            await asyncio.sleep(LOOK_SECONDS)
-
-    def _judge_clients(self) -> None:
-        if not self.reconnect_seconds:
-            return
-        figures = self.figures
-        figures.gaps += sum(len(listener.gaps) for listener in self._listeners)
-        for check, found in judge_listeners(self._listeners, self._accepted).items():
-            figures.violations[check] += len(found)
-            if found:
-                figures.examples.append(f"round {figures.rounds}, {check}: {found[0]}")
-
-    def _complain(self, index: int, line: str) -> None:
-        output.complain(f"node {index}: {line}")
-
-    def _ended(self, member: Member) -> None:
-        self.figures.stuck += 1
-        self.figures.examples.append(
-            f"round {self.figures.rounds}: node {member.about['node']} ended by itself with exit code "
-            f"{member.process.returncode}"
-        )
+    if wishes.nodes <= SURVIVORS:
+        raise UsageError(f"{SURVIVORS} nodes are left alive in each round; start more of them with --nodes")
+    figures = RoundFigures()
+    begun = time.perf_counter()
+    chance = random.Random(wishes.seed)
+    while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < wishes.seconds):
+        with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
+            holes_before = figures.holes
+            begin = rounds[wishes.fabric](figures, chance, wishes.nodes, Path(directory), output.complain)
+            stable = antiphon.run(begin.run())
+            judge(figures, Path(directory) / "traces", stable, audit_files, figures.holes > holes_before)
+        if not wishes.as_json:
+            output.errors.print(f"torture: {summary(figures)}", highlight=False)
+    found = {"seconds": time.perf_counter() - begun, "nodes": wishes.nodes, **vars(figures)}
+    if wishes.as_json:
+        output.print_json(found)
+    else:
+        show_rounds(found)
+    if figures.has_failed:
+        raise typer.Exit(1)
 
 
-class TreeRound(Round):
-    """A tree of brokers. In every other round most of them are killed.
-
-    In the others the tree has a quorum: a minority of its founders is killed, and newcomers, who take their places, are
-    killed too.
-    """
-
-    reconnect_seconds = STUCK_SECONDS
-
-    def plan(self, nodes: int, directory: Path) -> Plan:
-        port = any_ports(3 * nodes)
-        self._has_quorum = self.figures.rounds % 2 == 1
-        self._survivors = nodes // 2 + 1 if self._has_quorum else SURVIVORS
-        tree = write_tree(directory / "tree.toml", nodes, port, self._has_quorum)
-        settings = [*QUIET, *(word for topic in TOPICS for word in ("--keep", topic))]
-        return Plan(nodes, port, None, directory / "traces", settings=settings, tree=tree, fabric="tree")
-
-    async def trouble(self) -> None:
-        founders = list(self.cluster.members)
-        if self._has_quorum:
-            await self._kill_and_replace(founders)
-        else:
-            await self._kill_most()
-        self.stable = [member for member in self.standing() if member in founders]
-
-    async def _kill_and_replace(self, founders: list[Member]) -> None:
-        chance = self.chance
-        spared = chance.sample(founders, self._survivors)
-        coming: list[asyncio.Future[Member]] = []
-        for _ in founders:
-            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            standing = [member for member in self.standing() if member.about]
-            mortal = [member for member in standing if member not in spared]
-            if mortal:
-                # The first of them as often as anybody else: it is the root, or follows it.
-                self.kill(mortal[0] if chance.random() < TOGETHER else chance.choice(mortal))
-            if len(standing) <= len(founders):
-                coming.append(asyncio.ensure_future(self.cluster.add(chance.choice(spared).address)))
-        self.figures.newcomers += len(await asyncio.gather(*coming))
-
-    async def _kill_most(self) -> None:
-        chance = self.chance
-        is_first = True
-        while len(self.standing()) > self._survivors:
-            await asyncio.sleep(chance.uniform(*KILL_SECONDS))
-            alive = self.standing()
-            count = 2 if chance.random() < TOGETHER and len(alive) > self._survivors + 1 else 1
-            victims = chance.sample(alive, count)
-            if is_first and self.figures.rounds % 4 < 2:
-                # The root is never spared for long.
-                victims[0] = alive[0]
-            for victim in set(map(id, victims)):
-                self.kill(next(member for member in alive if id(member) == victim))
-            is_first = False
-
-    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
-        keys = chance.sample(KEYS, chance.choice((1, 1, 2)))
-        return client.publish(topic, value, order=chance.choice(ORDERS), keys=keys)
-
-    async def agree(self, clients: list[Client], nodes: list[int]) -> None:
-        """Every survivor publishes last words about all keys and hears those of all, in one order."""
-        for topic in TOPICS:
-            heard = [client.subscribe(topic) for client in clients]
-            await asyncio.gather(*(subscription.ready() for subscription in heard))
-            for client, node in zip(clients, nodes, strict=True):
-                await client.publish(topic, b"last %d on %b" % (node, topic.encode()), order="total", keys=KEYS)
-            orders = await asyncio.gather(*(last_words(each, len(clients)) for each in heard))
-            if any(order != orders[0] for order in orders):
-                raise PeerError(f"survivors heard last words in different orders: {orders}")
-
-
-async def last_words(subscription: Subscription, count: int) -> list[bytes]:
-    """The last words of so many nodes, in the order in which they were heard."""
-    words: list[bytes] = []
-    async for message in subscription:
-        if message.value.startswith(b"last"):
-            words.append(message.value)
-            if len(words) == count:
-                break
-    return words
-
-
-def summary(figures: Figures) -> str:
+def summary(figures: RoundFigures) -> str:
     """How far it has come, on one line."""
     broken = sum(figures.violations.values()) + figures.stuck
     failed = f"{broken:,} promises broken" if broken else "nothing broken"
@@ -420,7 +206,7 @@ def summary(figures: Figures) -> str:
     )
 
 
-def show(found: dict[str, Any]) -> None:
+def show_rounds(found: dict[str, Any]) -> None:
     """Print a result for people."""
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")

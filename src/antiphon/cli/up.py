@@ -14,8 +14,8 @@ from rich.table import Table
 
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
-from antiphon.cli.processes import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 
 ALL_GONE = "all nodes have ended"
 WAIT_IN_VAIN = "publishers of its topics wait for it in vain: restart the cluster"

@@ -29,7 +29,7 @@ from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY, GossipTable
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import IncomingConnection, Membership
+from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
 from antiphon.live.roster import Roster
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Acquaintances(Membership):
         self._marks: dict[int, int] = {}
         self._by_address: dict[str, OutgoingLink] = {}
         self._refusals: dict[str, str] = {}
+        # Lives of nodes that are over: somebody else lives at their addresses.
+        self._over: set[int] = set()
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._retry_seconds = RETRY_SECONDS[0]
@@ -164,6 +166,9 @@ class Acquaintances(Membership):
                 self.roster.take(message)
                 self._begin()
         elif isinstance(message, Acquaint):
+            for peer in message.peers:
+                if peer.instance == connection.instance:
+                    self._take_back(peer)
             self.roster.check_claim(connection.instance, message.peers)
             self.roster.learn(message.peers)
             sender = self.roster.identifier_of(connection.instance)
@@ -176,8 +181,8 @@ class Acquaintances(Membership):
             super().control_received(connection, message)
 
     def _place_wanted(self, message: PlaceWanted) -> None:
-        if not self.roster.is_placed:
-            # It asks again, or somebody else.
+        if not self.roster.is_placed or self.roster.has_place_elsewhere(message.newcomer.instance):
+            # It asks again, or somebody else; or it has got an answer before this question came.
             return
         before = self.roster.contacts()
         place = self.roster.give(message.newcomer)
@@ -188,6 +193,17 @@ class Acquaintances(Membership):
         if link is not None:
             self._node.write(link, self._node.codec.encode_control(place))
         if self.roster.contacts() != before:
+            self._contacts_changed()
+
+    def _take_back(self, newcomer: Peer) -> None:
+        """Let go of the identifier that this node has given to a newcomer, if it has taken another one."""
+        given = self.roster.take_back(newcomer)
+        if given is not None:
+            self._over.add(given)
+            link = self.links.get(given)
+            if link is not None:
+                self._forget_link(given)
+                link.close()
             self._contacts_changed()
 
     def _hand_on(self, message: PlaceWanted) -> None:
@@ -292,9 +308,9 @@ class Acquaintances(Membership):
         self._watched.discard(identifier)
 
     def _link_to(self, identifier: int) -> OutgoingLink | None:
-        """The link to a node, which is opened if there is none; None if nobody has said where it lives."""
+        """The link to a node, which is opened if there is none; None if nobody has said where it lives, or lived."""
         found = self.links.get(identifier)
-        peer = self.roster.peer(identifier)
+        peer = None if identifier in self._over else self.roster.peer(identifier)
         if found is not None or peer is None or identifier == self.roster.me.identifier or self._is_closed:
             return found
         link = self._new_link(peer.address, peer.instance)
@@ -354,8 +370,26 @@ class Acquaintances(Membership):
         self._tell_lost(identifier)
         self._node.settle()
 
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        """Somebody does not speak to this node any more: then it has lost it as a neighbour, and the other way round.
+
+        A network may break in one direction only. Who is not heard would be waited for in vain, since it does not
+        count this node among its neighbours any more.
+        """
+        super().connection_ended(connection)
+        identifier = self.roster.identifier_of(connection.instance)
+        link = None if identifier is None else self.links.get(identifier)
+        speaks_on = any(other.instance == connection.instance for other in self._incoming)
+        if identifier in self._watched and link is not None and not speaks_on:
+            link.close()
+            self._link_lost(link)
+
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
         self._refusals[link.address] = reason
+        former = self.roster.identifier_of(link.instance)
+        if reason == NOT_HERE and former is not None:
+            # Those who have not heard of it go on naming it; nobody is to knock at that door again.
+            self._over.add(former)
 
     def _tell_lost(self, identifier: int) -> None:
         if identifier in self._watched and not self._is_closed:

@@ -156,6 +156,8 @@ class Brokers(Membership):
     def _place_wanted(self, message: PlaceWanted) -> None:
         if not self.roster.is_placed or not self._table.quorum:
             return
+        if self.roster.has_place_elsewhere(message.newcomer.instance):
+            return
         place = self.roster.give(message.newcomer)
         if place is None:
             others = sorted(set(self.links) - self._lost)
@@ -227,10 +229,24 @@ class Brokers(Membership):
             self._known_before += peers
             return
         for peer in peers:
+            if peer.instance == connection.instance:
+                self._take_back(peer)
             self._meet(peer)
         sender = self.roster.identifier_of(connection.instance)
         if sender is not None and self._heard_on.get(sender) is None:
             self._hears(sender, connection)
+
+    def _take_back(self, newcomer: Peer) -> None:
+        """Let go of the identifier that this broker has given to a newcomer, if it has taken another one."""
+        given = self.roster.take_back(newcomer)
+        if given is None:
+            return
+        link = self.links.pop(given, None)
+        if link is not None:
+            link.close()
+        self._heard_on.pop(given, None)
+        self._lost.discard(given)
+        self._never_again(given)
 
     def _meet(self, peer: Peer) -> None:
         """Keep a connection to somebody that was not known, and tell the others."""
@@ -313,9 +329,13 @@ class Brokers(Membership):
         if identifier in self._lost and identifier in self._heard_on and link is not None and link.is_connected:
             log.info("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
-            self._node.catalogue.peer_joined(identifier)
-            if identifier in self._watched:
-                self._node.link_found(identifier)
+            self.came_together(identifier)
+
+    def came_together(self, identifier: int) -> None:
+        """Both directions are open with somebody with whom they were not."""
+        self._node.catalogue.peer_joined(identifier)
+        if identifier in self._watched:
+            self._node.link_found(identifier)
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         super().connection_ended(connection)

@@ -20,7 +20,7 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import NO_AUTHOR, Columns, check_payload, encode_columns
+from antiphon.live.columns import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
@@ -29,10 +29,12 @@ from antiphon.live.log import DurableLog, Entry
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.pasts import Pasts
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.writers import Writers
 
 if TYPE_CHECKING:
     from antiphon.live.sessions import Sessions
@@ -69,6 +71,7 @@ class NodeCore(Publisher):
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
+        self.writers = Writers()
         self.process: Process | None = None
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
@@ -88,6 +91,8 @@ class NodeCore(Publisher):
         self._blocked: set[Outbox] = set()
         # Of batches that wait for the disk.
         self._receipts: set[asyncio.Future[None]] = set()
+        # Where a node goes on after a restart.
+        self.pasts = Pasts(self) if settings.fabric == "cube" and not settings.aggregate else None
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
@@ -139,7 +144,7 @@ class NodeCore(Publisher):
         else:
             number = process.publish(payload, topic.number, order)
         self._own = None
-        if segment.author != NO_AUTHOR:
+        if segment.author != NO_AUTHOR and not segment.author.writer:
             self.sessions.handed_in(topic, int(number), segment.author)
         if segment.receipt is not None:
             self._receipts.add(segment.receipt)
@@ -238,13 +243,20 @@ class NodeCore(Publisher):
         order = ORDER_NAMES[publication.order]
         sequence = publication.sequence
         batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, sequence)
-        is_new = topic.seen.add(batch.author, batch.number)
+        fact = None
+        if batch.is_written:
+            fact = self.writers.take(topic.name, author_of(payload))
+            is_new = fact is not None
+            if is_new:
+                topic.seen.add(batch.author, batch.number, only_grows=True)
+        else:
+            is_new = topic.seen.add(batch.author, batch.number)
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
             return
         if self.store is not None:
             try:
-                self._append_to_log(self.store, topic, batch.count, publication)
+                self._append_to_log(self.store, topic, batch.count, publication, fact)
             except AntiphonError as error:
                 self.fail(error)
                 return
@@ -262,9 +274,18 @@ class NodeCore(Publisher):
             self.commit.soon()
         self._to_show.append((topic, batch))
 
-    def _append_to_log(self, store: DurableLog, topic: LiveTopic, count: int, publication: Publication) -> None:
+    def _append_to_log(
+        self,
+        store: DurableLog,
+        topic: LiveTopic,
+        count: int,
+        publication: Publication,
+        fact: tuple[str, bytes] | None,
+    ) -> None:
         assert self.process is not None, "only a process delivers"
-        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)))
+        if self.pasts is not None:
+            self.pasts.delivered(topic)
+        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
 
     def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
         """Part of what the log holds of a topic, for a process that reads it backwards."""
@@ -284,6 +305,16 @@ class NodeCore(Publisher):
         topic.recalled_from = entries[0].first_offset
         return [self.codec.decode_recorded(entry.batch) for entry in entries if entry.first_offset < end]
 
+    def past(self, number: int) -> list[int] | None:
+        """What an earlier life of this node delivered on a topic."""
+        topic = self._by_number.get(number)
+        return None if topic is None or self.pasts is None else self.pasts.of(topic)
+
+    def forget_past(self) -> None:
+        """What an earlier life of this node delivered means nothing here."""
+        if self.pasts is not None:
+            self.pasts.void()
+
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
@@ -302,6 +333,8 @@ class NodeCore(Publisher):
         """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        if self.pasts is not None:
+            self.pasts.changed(topic)
         if topic.is_missing:
             # Subscribers are told once of each gap, however much is missing.
             return
@@ -327,7 +360,11 @@ class NodeCore(Publisher):
         if self._trace is not None:
             self._trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
-        topic.log_from = topic.end_offset
+        if self.pasts is None:
+            topic.log_from = topic.end_offset
+        else:
+            # Its log is one, whatever the memberships.
+            self.pasts.changed(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 
@@ -335,6 +372,8 @@ class NodeCore(Publisher):
         """A subscription of the process has ended."""
         topic = self._by_number[number]
         topic.recent.end()
+        if self.pasts is not None:
+            self.pasts.left(topic)
         if self._trace is not None:
             self._trace.unsubscribed(self.identifier, topic)
 
@@ -345,6 +384,8 @@ class NodeCore(Publisher):
         if self._is_settling:
             return
         self._is_settling = True
+        if self.pasts is not None:
+            self.pasts.note()
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.

@@ -1,15 +1,23 @@
-"""Questions that a node asks all others, and whose answers it waits for; who is gone meanwhile is not waited for."""
+"""Questions that a node asks all others, and whose answers it waits for; who is gone meanwhile is not waited for.
+
+A question, or its answer, may be lost with a connection, of which the other end need not notice anything. So those who
+have not answered are asked again, as long as they are there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from antiphon.live.controls import Control
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
+
+
+AGAIN_SECONDS: Final = 1.0
+"""After how long those who have not answered are asked again."""
 
 
 class Question:
@@ -31,20 +39,26 @@ class Questions:
 
     async def ask(self, make: Callable[[int], Control]) -> list[Control]:
         """Ask all others; ``make`` gets the number that their answers are to have."""
-        others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
+        others = self._there()
         if not others:
             return []
         self._last += 1
         number = self._last
         question = self._open[number] = Question(others, self._node.loop.create_future())
-        for identifier in sorted(others):
-            self._node.cluster.tell(identifier, make(number))
-        self._node.settle()
         try:
-            await question.answered
+            while not question.answered.done():
+                for identifier in sorted(others):
+                    self._node.cluster.tell(identifier, make(number))
+                self._node.settle()
+                await asyncio.wait([question.answered], timeout=AGAIN_SECONDS)
+                for gone in others - self._there():
+                    self._heard(question, gone)
         finally:
             del self._open[number]
         return question.answers
+
+    def _there(self) -> set[int]:
+        return {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
 
     def answered(self, sender: int, number: int, answer: Control) -> None:
         """Another node has answered."""

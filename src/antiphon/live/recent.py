@@ -67,7 +67,7 @@ class Recent:
 
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
-        self.shown.add(batch.author, batch.number)
+        self.shown.add(batch.author, batch.number, batch.is_written)
         self._kept.append((now_us, batch))
         self._count(len(batch.payload))
         while len(self._kept) > BATCHES_AT_MOST or (self._is_too_much() and len(self._kept) > 1):
@@ -89,10 +89,26 @@ class Recent:
             _, self._forgotten_until_us = self._dropped.pop(next(iter(self._dropped)))
 
     def unseen(self, seen: SeenOfAll, since_us: int) -> list[Batch]:
-        """What was shown since then and has not been seen."""
-        return [
-            batch for time_us, batch in self._kept if time_us >= since_us and not seen.has(batch.author, batch.number)
-        ]
+        """What was shown since then and has not been seen, and was not passed over at the former node.
+
+        Total order by gossip may have holes, and not the same everywhere. If something was seen that comes after a
+        batch, in the order of its author or in total order, that batch is too late: a gap was told in its place.
+        """
+        found: list[Batch] = []
+        # From the last to the first: the authors of whom something in order was seen, and whether anything total was.
+        authors: set[int] = set()
+        has_total = False
+        for time_us, batch in reversed(self._kept):
+            if time_us < since_us:
+                break
+            if not seen.has(batch.author, batch.number):
+                is_late = batch.author in authors or (has_total and batch.order == "total")
+                if batch.order == "none" or not is_late:
+                    found.append(batch)
+            elif batch.order != "none":
+                authors.add(batch.author)
+                has_total = has_total or batch.order == "total"
+        return found[::-1]
 
     def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
         """Whether somebody who was subscribed since then may be owed more than is kept here.

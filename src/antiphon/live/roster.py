@@ -32,9 +32,12 @@ class Roster:
     def __init__(self, instance: str, address: str, contacts_wanted: int) -> None:
         self.me = Peer(instance, address)
         self._contacts_wanted = contacts_wanted
+        self.founding = ""
         self._first = 0
         self._end = 0
         self._given: dict[str, PlaceGiven] = {}
+        # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
+        self._unclaimed: set[str] = set()
         self._book: dict[int, Peer] = {}
         self._identifiers: dict[str, int] = {}
         self._appointments: dict[int, int] = {}
@@ -54,6 +57,7 @@ class Roster:
 
     def take(self, place: PlaceGiven) -> None:
         """Somebody has given this node its place."""
+        self.founding = place.founding
         self._take(place.identifier, place.first, place.end)
         self.appointed(place.contacts)
 
@@ -74,8 +78,34 @@ class Roster:
         self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         self.appoint([identifier])
-        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments())
+        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding)
         self._given[newcomer.instance] = given
+        self._unclaimed.add(newcomer.instance)
+        return given
+
+    def has_place_elsewhere(self, newcomer: str) -> bool:
+        """Whether a newcomer whose question was long on its way has been given a place by somebody else."""
+        return newcomer in self._identifiers and newcomer not in self._given
+
+    def take_back(self, speaker: Peer) -> int | None:
+        """Somebody says who it is: the identifier that it was given here, if it has got another one elsewhere.
+
+        A newcomer asks the next node when an answer is late, so two may give it a place; it takes the first.
+        """
+        if speaker.instance not in self._unclaimed or speaker.identifier is None:
+            return None
+        self._unclaimed.discard(speaker.instance)
+        given = self._given[speaker.instance].identifier
+        if given == speaker.identifier:
+            return None
+        del self._given[speaker.instance]
+        del self._book[given]
+        self._identifiers.pop(speaker.instance, None)
+        self._appointments.pop(given, None)
+        known = self._book.get(speaker.identifier)
+        if known is not None and known.instance == speaker.instance:
+            # Others have spoken of it before it said so itself.
+            self._identifiers[speaker.instance] = speaker.identifier
         return given
 
     # Addresses.

@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ LINE_BYTES = 1 << 20
 class Plan:
     """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get.
 
-    ``tree`` is the file of a tree of brokers, which are started together; other nodes join the first.
+    ``tree`` is the file of a tree of brokers, which are started together; other nodes join the first. ``doors`` are the
+    addresses that nodes say to be theirs, where that is not where they listen.
     """
 
     count: int
@@ -48,17 +50,20 @@ class Plan:
     settings: Sequence[str] = ()
     tree: Path | None = None
     fabric: str = "cube"
+    doors: Sequence[str] = ()
 
     @property
     def survives_crashes(self) -> bool:
         """Whether the others go on when one ends."""
         return self.fabric != "cube"
 
-    def flags(self, index: int, join: str | None) -> list[str]:
-        """The flags of one node."""
+    def flags(self, index: int, contacts: Sequence[str]) -> list[str]:
+        """The flags of one node that joins these."""
         flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
-        if join is not None:
-            flags += ["--join", join]
+        if self.doors:
+            flags += ["--advertise", self.doors[index]]
+        for contact in contacts:
+            flags += ["--join", contact]
         flags += ["--fabric", self.fabric]
         if self.tree is not None:
             flags += ["--tree", str(self.tree)]
@@ -105,13 +110,13 @@ class ProcessCluster:
     async def start(self) -> None:
         """Start all; return when all are in the cluster. If one fails, none is left behind."""
         try:
-            first = await self._spawn(0, None)
-            join = None
+            first = await self._spawn(0, [])
+            contacts = []
             if self._plan.tree is None:
                 await self._until_ready(first)
-                join = first.address
+                contacts = [first.address]
             for index in range(1, self._plan.count):
-                await self._spawn(index, join)
+                await self._spawn(index, contacts)
             await asyncio.gather(*(self._until_ready(member) for member in self.members if not member.about))
         except BaseException:
             await self.kill()
@@ -123,13 +128,21 @@ class ProcessCluster:
     async def add(self, join: str) -> Member:
         """Start one more; done when it is in the cluster."""
         self._last_index += 1
-        member = await self._spawn(self._last_index, join)
+        return await self._enter(await self._spawn(self._last_index, [join]))
+
+    async def restart(self, member: Member) -> Member:
+        """Start one again that has ended, with the same flags but for those to join; done when it is in the cluster."""
+        self.members.remove(member)
+        others = [each.address for each in self.alive if each.about]
+        return await self._enter(await self._spawn(member.index, [] if self._plan.tree is not None else others))
+
+    async def _enter(self, member: Member) -> Member:
         await self._until_ready(member)
         self._tasks.append(asyncio.ensure_future(self._watch(member)))
         return member
 
-    async def _spawn(self, index: int, join: str | None) -> Member:
-        flags = self._plan.flags(index, join)
+    async def _spawn(self, index: int, contacts: Sequence[str]) -> Member:
+        flags = self._plan.flags(index, contacts)
         command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", *flags]
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=LINE_BYTES
@@ -191,9 +204,32 @@ class ProcessCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def write_tree(path: Path, count: int, port: int, quorum: bool = True) -> Path:
-    """The file of a binary tree of brokers on loopback."""
-    addresses = ", ".join(f'"{HOST}:{port + index}"' for index in range(count))
+@contextmanager
+def running_cluster(plan: Plan) -> Iterator[str]:
+    """A cluster for a program that has no loop of its own, as long as the block lasts; the addresses of its nodes."""
+
+    def relay(index: int, line: str) -> None:
+        print(f"{index} | {line}", file=sys.stderr, flush=True)
+
+    def ended(member: Member) -> None:
+        relay(member.index, f"ended with exit code {member.process.returncode}")
+
+    async def start() -> ProcessCluster:
+        cluster = ProcessCluster(plan, relay, ended)
+        await cluster.start()
+        return cluster
+
+    with asyncio.Runner() as runner:
+        cluster = runner.run(start())
+        try:
+            yield ",".join(member.address for member in cluster.members)
+        finally:
+            runner.run(cluster.stop())
+
+
+def write_tree(path: Path, count: int, port: int, quorum: bool = True, doors: Sequence[str] = ()) -> Path:
+    """The file of a binary tree of brokers on loopback; they are known by their doors, if they have any."""
+    addresses = ", ".join(f'"{address}"' for address in doors or [f"{HOST}:{port + index}" for index in range(count)])
     path.write_text(f"[tree]\nbrokers = [{addresses}]\nfan_out = 2\nquorum = {str(quorum).lower()}\n")
     return path
 

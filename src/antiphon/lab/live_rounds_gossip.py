@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.processes import Plan
-from antiphon.cli.torture_live import KILL_SECONDS, QUIET, SURVIVORS, TOGETHER, TOPICS, Figures, Round, last_words
+from antiphon.lab.live_rounds import (
+    KILL_SECONDS,
+    QUIET,
+    SURVIVORS,
+    TOGETHER,
+    TOPICS,
+    Round,
+    RoundFigures,
+    last_words,
+)
+from antiphon.live.processes import Plan
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
@@ -30,8 +40,15 @@ LOOKS = 4
 class GossipRound(Round):
     """A gossip cluster that loses nodes and gets new ones."""
 
-    def __init__(self, figures: Figures, chance: random.Random, nodes: int, directory: Path) -> None:
-        super().__init__(figures, chance, nodes, directory)
+    def __init__(
+        self,
+        figures: RoundFigures,
+        chance: random.Random,
+        nodes: int,
+        directory: Path,
+        complain: Callable[[str], None],
+    ) -> None:
+        super().__init__(figures, chance, nodes, directory, complain)
         self._nodes = nodes
         self._coming: list[asyncio.Future[None]] = []
 

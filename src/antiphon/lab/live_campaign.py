@@ -1,0 +1,376 @@
+"""A live campaign: a cluster of real processes under load, to which faults are done, and which must recover from each.
+
+Nodes are processes behind doors (:mod:`antiphon.lab.live_proxies`), applications are clients in processes of their own
+(:mod:`antiphon.lab.live_load`). In each cycle faults are drawn, happen and heal (:mod:`antiphon.lab.live_faults`).
+Then all applications publish probes on all topics, again and again, until one round of probes has come to everybody;
+the time from the beginning of the healing until then is the recovery. At the end what the applications wrote down is
+judged (:mod:`antiphon.lab.live_judging`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+from antiphon.lab.live_faults import Fault, Happening, Nemesis
+from antiphon.lab.live_judging import CHECKS, Audit, judge_journals
+from antiphon.lab.live_load import Orders, Work
+from antiphon.lab.live_proxies import Network
+from antiphon.live.clocks import monotonic_us
+from antiphon.live.processes import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
+
+TOPICS: Final = ("bank", "news", "room")
+KEYS: Final = ("anna", "ben", "clara", "dora", "emil")
+WEAK_KEYS: Final = ("frida", "gustav", "hanna")
+LOADS: Final = 2
+"""How many processes the applications share."""
+
+LOOK_SECONDS: Final = 0.05
+FIRST_PROBE_SECONDS: Final = 1.0
+LONGEST_PROBE_SECONDS: Final = 8.0
+"""After how long another round of probes begins; twice as long each time."""
+
+STUCK_SECONDS: Final = 120.0
+"""Who has not recovered by then never will."""
+
+CALM_SECONDS: Final = (0.1, 1.0)
+"""How long nothing happens between two cycles."""
+
+SPLITS: Final = frozenset({"cut", "oneway", "flap", "hold", "pause", "stall"})
+"""After these a part of a tree may have gone on without a majority."""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """How a fabric is tortured: what it promises to survive, and what it does not promise."""
+
+    faults: tuple[str, ...]
+    orders: tuple[str, ...]
+    may_lose_with_node: bool
+    """Whether what a node has accepted may be lost with it."""
+    goes_on_when_refused: bool = False
+    has_keys: bool = False
+
+
+FABRICS: Final = {
+    "cube": Fabric(("restart", "pause", "delay"), ("none", "fifo", "causal"), False),
+    "tree": Fabric(
+        ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk"),
+        ("none", "fifo", "causal", "total"),
+        False,
+        goes_on_when_refused=True,
+        has_keys=True,
+    ),
+    "gossip": Fabric(
+        ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk"),
+        ("none", "fifo", "causal", "total"),
+        True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class CampaignPlan:
+    """What is to be done."""
+
+    fabric: str
+    nodes: int
+    seconds: float
+    seed: int
+    faults: tuple[str, ...]
+    orders: tuple[str, ...]
+    messages_per_second: float
+    """Of each application; there is one for each node."""
+    directory: Path
+
+
+@dataclass
+class Figures:
+    """What happened."""
+
+    cycles: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    accepted: int = 0
+    refused: int = 0
+    deliveries: int = 0
+    moves: int = 0
+    gaps: int = 0
+    gone_with_node: int = 0
+    stuck: int = 0
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
+    recoveries: dict[str, list[float]] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    timeline: list[Happening] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any promise was broken."""
+        return self.stuck > 0 or any(self.violations.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, with the recoveries summed up by the kind of fault."""
+        found = asdict(self)
+        found["recoveries"] = {kind: summary_of(times) for kind, times in self.recoveries.items()}
+        everything = [seconds for times in self.recoveries.values() for seconds in times]
+        found["recovery"] = summary_of(everything)
+        found["lost"], found["doubled"] = self.violations["completeness"], self.violations["duplicates"]
+        return found
+
+
+def summary_of(times: list[float]) -> dict[str, float]:
+    """How many there are, the one in the middle and the longest."""
+    if not times:
+        return {"count": 0, "median_seconds": 0.0, "longest_seconds": 0.0}
+    return {"count": len(times), "median_seconds": statistics.median(times), "longest_seconds": max(times)}
+
+
+class LoadProcess:
+    """A process with applications."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last = 0
+        self._reading = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def start(cls, work: Work) -> LoadProcess:
+        """Start it; its applications may take a while to begin."""
+        command = [sys.executable, "-m", "antiphon.lab.live_load"]
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        assert process.stdin is not None, "it was made with a pipe"
+        process.stdin.write(msgspec.json.encode(work) + b"\n")
+        started = cls(process)
+        started._answers[0] = asyncio.get_running_loop().create_future()
+        return started
+
+    async def until_begun(self) -> None:
+        """Wait until all applications publish."""
+        await self._answers[0]
+
+    async def ask(self, command: str, probe: int = 0) -> dict[str, Any]:
+        """Give a command; the answer, which has its figures."""
+        self._last += 1
+        number = self._last
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        assert self._process.stdin is not None, "it was made with a pipe"
+        line = msgspec.json.encode({"number": number, "command": command, "probe": probe})
+        self._process.stdin.write(line + b"\n")
+        try:
+            return await answer
+        finally:
+            self._answers.pop(number, None)
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None, "it was made with a pipe"
+        async for line in self._process.stdout:
+            said = msgspec.json.decode(line)
+            answer = self._answers.get(said["number"])
+            if answer is not None and not answer.done():
+                answer.set_result(said)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(PeerError("a process with applications has ended; see what it said"))
+
+    async def end(self) -> None:
+        """End it; it goes when nobody has commands for it any more."""
+        assert self._process.stdin is not None, "it was made with a pipe"
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(5.0):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        await self._reading
+
+
+class Campaign:
+    """One campaign, from the start of the cluster to the judgement."""
+
+    def __init__(self, plan: CampaignPlan, audit: Audit, progress: Callable[[Figures], None]) -> None:
+        self._plan = plan
+        self._audit = audit
+        self._progress = progress
+        self.figures = Figures(faults=dict.fromkeys(plan.faults, 0))
+        self._chance = random.Random(plan.seed)
+        self._begun = time.monotonic()
+        self._loads: list[LoadProcess] = []
+        self._probe = 0
+        self._is_stopped = asyncio.Event()
+        (plan.directory / "journals").mkdir(parents=True)
+        port = any_ports(2 * plan.nodes)
+        self._listening = [f"{HOST}:{port + place}" for place in range(plan.nodes)]
+        doors = [f"{HOST}:{port + plan.nodes + place}" for place in range(plan.nodes)]
+        self._network = Network(doors, self._listening)
+        self._log = (plan.directory / "nodes.log").open("w")
+        self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
+        self._nemesis = Nemesis(self._chance, plan.faults, self._cluster, self._network, plan.directory / "data")
+
+    def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
+        plan = self._plan
+        settings = ["--log-level", "warning", *(word for topic in TOPICS for word in ("--keep", topic))]
+        tree = None
+        if plan.fabric == "tree":
+            tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
+        data = plan.directory / "data"
+        return Plan(plan.nodes, port, data, settings=settings, tree=tree, fabric=plan.fabric, doors=doors)
+
+    async def run(self) -> None:
+        """Do it all but the judgement; when it is cancelled, no process is left behind."""
+        try:
+            for place in range(self._plan.nodes):
+                self._network.open_when_listening(place)
+            await self._cluster.start()
+            await self._start_load()
+            self._begun = time.monotonic()
+            while not self._is_over():
+                await self._cycle()
+            await self._end()
+        except PeerError as error:
+            self._fail(f"the campaign could not go on: {error}")
+        finally:
+            self.figures.seconds = time.monotonic() - self._begun
+            for load in self._loads:
+                await load.end()
+            await self._cluster.kill()
+            await self._network.close()
+            self._log.close()
+
+    def stop(self) -> None:
+        """Begin no more cycles: heal what is on, and come to an end."""
+        self._is_stopped.set()
+
+    def _is_over(self) -> bool:
+        is_late = time.monotonic() - self._begun >= self._plan.seconds
+        return is_late or self.figures.has_failed or self._is_stopped.is_set()
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for so long, or until somebody wants it to end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_stopped.wait()
+
+    async def _start_load(self) -> None:
+        plan, fabric = self._plan, FABRICS[self._plan.fabric]
+        weak_keys = list(WEAK_KEYS) if fabric.has_keys and SPLITS & set(plan.faults) else []
+        keys = list(KEYS) if fabric.has_keys else []
+        orders = Orders(list(plan.orders), keys, weak_keys, fabric.goes_on_when_refused)
+        for number in range(min(LOADS, plan.nodes)):
+            places = list(range(number, plan.nodes, LOADS))
+            journals = str(plan.directory / "journals")
+            rate = plan.messages_per_second
+            work = Work(self._network.doors, places, list(TOPICS), orders, rate, plan.seed, journals)
+            self._loads.append(await LoadProcess.start(work))
+        await asyncio.gather(*(load.until_begun() for load in self._loads))
+        await self._recover([], time.monotonic())
+
+    # One cycle.
+
+    async def _cycle(self) -> None:
+        figures = self.figures
+        await self._wait(self._chance.uniform(*CALM_SECONDS))
+        faults = self._nemesis.draw()
+        for fault in faults:
+            figures.faults[fault.kind] += 1
+            self._note("happens", fault)
+            await self._nemesis.inject(fault, monotonic_us())
+        await self._wait(max(fault.seconds for fault in faults))
+        healing = time.monotonic()
+        for fault in faults:
+            self._note("heals", fault)
+        await self._nemesis.heal(faults)
+        await self._recover(faults, healing)
+        await asyncio.gather(*(load.ask("home") for load in self._loads))
+        figures.cycles += 1
+        self._progress(figures)
+
+    async def _recover(self, faults: list[Fault], since: float) -> None:
+        """Let all publish probes until those of one round have come to everybody."""
+        pause_seconds, next_at = FIRST_PROBE_SECONDS, 0.0
+        first = self._probe + 1
+        while True:
+            now = time.monotonic()
+            if now - since > STUCK_SECONDS:
+                self._fail(
+                    f"not recovered after {STUCK_SECONDS:.0f} s from {'; '.join(map(str, faults)) or 'the start'}"
+                )
+                return
+            if now >= next_at:
+                self._probe += 1
+                next_at, pause_seconds = now + pause_seconds, min(2 * pause_seconds, LONGEST_PROBE_SECONDS)
+                answers = await asyncio.gather(*(load.ask("probe", self._probe) for load in self._loads))
+            else:
+                answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
+            self._count(answers)
+            if any(probe >= first for probe in set.intersection(*(set(answer["probes"]) for answer in answers))):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        recovery = time.monotonic() - since
+        for fault in faults:
+            self.figures.recoveries.setdefault(fault.kind, []).append(recovery)
+            self._note("recovered", fault, f"after {recovery:.3f} s")
+
+    def _count(self, answers: list[dict[str, Any]]) -> None:
+        figures = self.figures
+        figures.accepted, figures.refused, figures.deliveries, figures.gaps, figures.moves = (
+            sum(answer[name] for answer in answers) for name in ("accepted", "refused", "seen", "gaps", "moves")
+        )
+
+    async def _end(self) -> None:
+        """Let all finish; whatever was published has come when probes have that follow all of it."""
+        try:
+            async with asyncio.timeout(0.0 if self.figures.stuck else STUCK_SECONDS):
+                await asyncio.gather(*(load.ask("quiet") for load in self._loads))
+                await self._recover([], time.monotonic())
+        except TimeoutError:
+            if not self.figures.stuck:
+                self._fail(f"publications are not answered {STUCK_SECONDS:.0f} s after everything was healed")
+        self._count(await asyncio.gather(*(load.ask("close") for load in self._loads)))
+        slow = await self._cluster.stop()
+        if slow:
+            self._fail(f"nodes {slow} could not leave")
+
+    # What is written down.
+
+    def judge(self) -> None:
+        """Judge what has happened so far."""
+        figures, plan = self.figures, self._plan
+        may_lose = FABRICS[plan.fabric].may_lose_with_node
+        if figures.accepted:
+            killed, is_whole = self._nemesis.killed, not figures.stuck
+            found = judge_journals(plan.directory, plan.fabric, killed, may_lose, self._audit, is_whole)
+            figures.violations, figures.gone_with_node = found.violations, found.gone_with_node
+            figures.accepted, figures.deliveries = found.accepted, found.deliveries
+            figures.examples += found.examples
+
+    def _note(self, what: str, fault: Fault, details: str = "") -> None:
+        since = time.monotonic() - self._begun
+        line = Happening(round(since, 3), what, fault.kind, list(fault.victims), details or str(fault))
+        self.figures.timeline.append(line)
+
+    def _fail(self, example: str) -> None:
+        self.figures.stuck += 1
+        self.figures.examples.append(example)
+
+    def _write_log(self, index: int, line: str) -> None:
+        with suppress(ValueError):
+            self._log.write(f"{time.monotonic() - self._begun:.3f} node {index}: {line}\n")
+            self._log.flush()
+
+    def _ended(self, member: Member) -> None:
+        self._fail(f"node {member.index} ended by itself with exit code {member.process.returncode}")

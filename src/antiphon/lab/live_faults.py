@@ -1,0 +1,240 @@
+"""What can happen to live nodes, drawn at random, done to them, and undone.
+
+Nothing here knows what nodes do about it. A fault lasts for a while and is healed; a campaign then looks whether all
+goes on. Several may be on at once. They are healed together, ways first, so that whoever starts again finds the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import shutil
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from antiphon.kernel.errors import UsageError
+from antiphon.lab.live_proxies import Network, Pair, between
+from antiphon.live.processes import Member, ProcessCluster
+
+KINDS: Final = {
+    "kill": "kill -9, and a start with the data that it left",
+    "wipe": "kill -9, and a start with an empty disk",
+    "restart": "SIGTERM, and a start again",
+    "roll": "all nodes, one after the other, are restarted in order",
+    "pause": "SIGSTOP for up to two seconds",
+    "stall": "SIGSTOP for longer than a silent machine is waited for",
+    "cut": "connections between two parts break, and no new ones are let through",
+    "oneway": "the same in one direction only",
+    "flap": "ways between two parts break and come back, again and again",
+    "hold": "nothing comes through between two parts, and nobody is told",
+    "delay": "everything takes longer between nodes",
+    "disk": "the disk of a node is full",
+}
+ALL_KINDS: Final = tuple(KINDS)
+
+SECONDS: Final = {
+    "kill": (0.0, 4.0), "wipe": (0.0, 4.0), "restart": (0.0, 1.0), "roll": (0.0, 0.0), "pause": (0.1, 2.0),
+    "stall": (6.0, 12.0), "cut": (0.5, 8.0), "oneway": (0.5, 8.0), "flap": (1.0, 6.0), "hold": (0.5, 8.0),
+    "delay": (1.0, 6.0), "disk": (0.5, 5.0),
+}  # fmt: skip
+"""How long each lasts at least and at most."""
+
+FLAP_SECONDS: Final = (0.02, 0.4)
+DELAY_SECONDS: Final = (0.005, 0.15)
+TOGETHER: Final = 0.25
+"""How often there are two faults at once, and how often one of a single node strikes two."""
+
+FULL_DISK_BYTES: Final = 4096
+"""No file of a process grows beyond this while its disk is full."""
+
+LEAVE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happens to nodes, or to the ways between two parts of them, for so long."""
+
+    kind: str
+    victims: tuple[int, ...]
+    seconds: float
+    others: tuple[int, ...] = ()
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The ways that are meant."""
+        if self.kind == "oneway":
+            return [(source, target) for source in self.victims for target in self.others]
+        return between(self.victims, self.others)
+
+    def __str__(self) -> str:
+        parts = " and ".join(",".join(map(str, part)) for part in (self.victims, self.others) if part)
+        return f"{self.kind} {parts} for {self.seconds:.2f} s"
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuse what nobody can do."""
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown or not kinds:
+        raise UsageError(f"there are no faults {', '.join(unknown) or 'named'}; choose from {', '.join(KINDS)}")
+
+
+@dataclass
+class Happening:
+    """A line of the timeline."""
+
+    seconds: float
+    what: str
+    kind: str
+    nodes: list[int]
+    details: str = ""
+
+
+@dataclass
+class Nemesis:
+    """Draws faults, and does them to a cluster whose nodes stand behind the doors of a network."""
+
+    chance: random.Random
+    kinds: Sequence[str]
+    cluster: ProcessCluster
+    network: Network
+    data: Path
+    killed: list[tuple[str, int]] = field(default_factory=list)
+    """The doors of those that were killed, with the time in microseconds."""
+
+    _flapping: dict[Fault, asyncio.Task[None]] = field(default_factory=dict)
+
+    # Drawing.
+
+    def draw(self) -> list[Fault]:
+        """One fault, or two that do not strike the same nodes."""
+        count = len(self.network.doors)
+        first = self._draw_one(list(range(count)))
+        if self.chance.random() < TOGETHER and first.kind != "roll":
+            spared = [place for place in range(count) if place not in first.victims]
+            second = self._draw_one(spared)
+            if second.kind not in ("roll", first.kind) and not (first.others and second.others):
+                return [first, second]
+        return [first]
+
+    def _draw_one(self, places: list[int]) -> Fault:
+        chance = self.chance
+        kind = chance.choice(self.kinds)
+        seconds = chance.uniform(*SECONDS[kind])
+        everybody = range(len(self.network.doors))
+        if kind in ("cut", "oneway", "flap", "hold"):
+            # One node alone, or anything up to a half.
+            size = chance.choice((1, chance.randint(1, max(1, len(everybody) // 2))))
+            part = tuple(sorted(chance.sample(places, min(size, len(places)))))
+            return Fault(kind, part, seconds, tuple(place for place in everybody if place not in part))
+        if kind in ("roll", "delay"):
+            return Fault(kind, tuple(everybody), seconds)
+        # A quarter at most: what is promised to survive more is for other campaigns.
+        is_pair = kind in ("kill", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
+        return Fault(kind, tuple(sorted(chance.sample(places, min(len(places), 2 if is_pair else 1)))), seconds)
+
+    # Doing.
+
+    async def inject(self, fault: Fault, now_us: int) -> None:
+        """Let it happen."""
+        if fault.others or fault.kind == "delay":
+            self._disturb(fault)
+        elif fault.kind in ("kill", "wipe"):
+            self._kill(fault, now_us)
+        elif fault.kind in ("pause", "stall"):
+            self._signal(fault, signal.SIGSTOP)
+        elif fault.kind == "disk":
+            self._limit_files(fault, FULL_DISK_BYTES)
+        elif fault.kind == "restart":
+            await asyncio.gather(*(self._leave(member) for member in self._members(fault)))
+        else:
+            for member in self._members(fault):
+                await self._leave(member)
+                await self._start(member)
+
+    def _disturb(self, fault: Fault) -> None:
+        """Do something to the ways between nodes."""
+        if fault.kind == "hold":
+            self.network.hold(fault.pairs)
+        elif fault.kind == "flap":
+            self._flapping[fault] = asyncio.ensure_future(self._flap(fault))
+        elif fault.kind == "delay":
+            self.network.delay({pair: self.chance.uniform(*DELAY_SECONDS) for pair in self._all_ways()})
+        else:
+            self.network.cut(fault.pairs)
+
+    def _kill(self, fault: Fault, now_us: int) -> None:
+        for member in self._members(fault):
+            self.killed.append((member.address, now_us))
+            member.is_expected_to_end = True
+            member.process.kill()
+            self.network.shut(member.index)
+
+    async def heal(self, faults: Sequence[Fault]) -> None:
+        """Undo them all; done when everybody is there again."""
+        for fault in faults:
+            if fault in self._flapping:
+                self._flapping.pop(fault).cancel()
+            if fault.others or fault.kind == "delay":
+                self.network.mend(self._all_ways())
+            elif fault.kind in ("pause", "stall"):
+                self._signal(fault, signal.SIGCONT)
+            elif fault.kind == "disk":
+                self._limit_files(fault, resource.RLIM_INFINITY)
+        coming = [self._come_back(fault, place) for fault in faults for place in fault.victims]
+        await asyncio.gather(*coming)
+
+    async def _come_back(self, fault: Fault, place: int) -> None:
+        """Start a node again that was ended."""
+        if fault.kind not in ("kill", "wipe", "restart"):
+            return
+        member = self._member(place)
+        await member.process.wait()
+        if fault.kind == "wipe":
+            shutil.rmtree(self.data / f"node-{place}", ignore_errors=True)
+        await self._start(member)
+
+    async def _start(self, member: Member) -> None:
+        self.network.open_when_listening(member.index)
+        await self.cluster.restart(member)
+
+    async def _leave(self, member: Member) -> None:
+        """Let a node leave in order; one that cannot is killed."""
+        member.is_expected_to_end = True
+        member.process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await member.process.wait()
+        except TimeoutError:
+            member.process.kill()
+            await member.process.wait()
+
+    async def _flap(self, fault: Fault) -> None:
+        while True:
+            self.network.cut(fault.pairs)
+            await asyncio.sleep(self.chance.uniform(*FLAP_SECONDS))
+            self.network.mend(fault.pairs)
+            await asyncio.sleep(self.chance.uniform(*FLAP_SECONDS))
+
+    def _signal(self, fault: Fault, number: signal.Signals) -> None:
+        for member in self._members(fault):
+            if member.process.returncode is None:
+                member.process.send_signal(number)
+
+    def _limit_files(self, fault: Fault, size: int) -> None:
+        for member in self._members(fault):
+            if member.process.returncode is None:
+                resource.prlimit(member.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def _all_ways(self) -> list[Pair]:
+        places = range(len(self.network.doors))
+        return [pair for pair in between(places, places) if pair[0] != pair[1]]
+
+    def _members(self, fault: Fault) -> list[Member]:
+        return [self._member(place) for place in fault.victims]
+
+    def _member(self, place: int) -> Member:
+        return next(member for member in self.cluster.members if member.index == place)

@@ -1,0 +1,301 @@
+"""From what applications wrote down to traces that an audit judges.
+
+An application is what a node is in other traces, and its messages on a topic are numbered without holes. Two traces are
+made of the same journals, because an application asks at one moment and sees its own message at another:
+
+* *asked*: everything starts, and counts as seen by its own publisher, when the application asked for it. That is when
+  it follows what the application had seen, so causal order and completeness are judged here.
+* *shown*: everybody sees everything when it was shown to it. The order of what is shown is judged here: once, in the
+  order of its publisher, and in one total order.
+
+What was not accepted and nobody has seen was not published. Where an application was told that messages may be missing,
+its subscription ends and begins again there: nothing that was under way is owed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.kernel.message import ORDER_NAMES
+from antiphon.lab.live_journal import NO_KEYS, Entry, read_journal
+from antiphon.live.names import key_number
+from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED, Recorder
+from antiphon.trace.store import TraceWriter
+
+ASKED_CHECKS: Final = ("completeness", "causal", "validity", "membership")
+SHOWN_CHECKS: Final = ("duplicates", "fifo", "total")
+CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS)
+
+DIES_SOON_US: Final = 60_000_000
+"""What a node has accepted or shown may be lost with it for so long; what it carried before must be known elsewhere."""
+
+INVENTED: Final = 1 << 30
+"""Added to the numbers of messages that nobody has asked for."""
+
+Name = tuple[int, int, int]
+"""Identity, topic and number of a message."""
+
+
+class Verdict(Protocol):
+    """What an audit says of one promise."""
+
+    @property
+    def violations(self) -> int:
+        """How often it was broken."""
+
+    @property
+    def example(self) -> str | None:
+        """How, the first time."""
+
+
+class Audited(Protocol):
+    """What an audit says of traces."""
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+
+    @property
+    def deliveries(self) -> int:
+        """How often one was delivered."""
+
+    @property
+    def checks(self) -> Mapping[str, Verdict]:
+        """The promises."""
+
+
+Audit = Callable[[list[Path]], Audited]
+"""Judges traces; whoever starts a campaign says who that is."""
+
+
+@dataclass
+class Asked:
+    """A message that an application asked for, and what became of it."""
+
+    order: str
+    keys: list[int]
+    is_accepted: bool = False
+    is_seen: bool = False
+    is_seen_by_itself: bool = False
+    is_safe: bool = False
+    """Whether it was seen at a node that did not die soon after."""
+    dies_with_node: bool = False
+    """Whether the node that accepted it died soon after."""
+    number: int = 0
+    """Among those of its application that were published; 0 for one that was not."""
+
+
+@dataclass
+class Judgement:
+    """What came of it."""
+
+    asked: int = 0
+    accepted: int = 0
+    deliveries: int = 0
+    gone_with_node: int = 0
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
+    examples: list[str] = field(default_factory=list)
+
+
+class Evidence:
+    """All journals of a campaign."""
+
+    def __init__(self, journals: Sequence[Path], killed: Sequence[tuple[str, int]], may_lose_with_node: bool) -> None:
+        self._journals = list(journals)
+        self._kills: defaultdict[str, list[int]] = defaultdict(list)
+        for door, time_us in killed:
+            self._kills[door].append(time_us)
+        self._may_lose = may_lose_with_node
+        self.messages: dict[Name, Asked] = {}
+        self.deliveries = 0
+        self.gone_with_node = 0
+        # Of whom nothing of its own is owed any more, because it has ended or was told of a gap.
+        self._excused: set[tuple[int, int]] = set()
+        for journal in self._journals:
+            self._read_asked(journal)
+        for journal in self._journals:
+            self._read_seen(journal)
+        self._number()
+
+    def _dies_soon(self, door: str, time_us: int) -> bool:
+        kills = self._kills.get(door, [])
+        place = bisect_left(kills, time_us)
+        return place < len(kills) and kills[place] - time_us < DIES_SOON_US
+
+    def _read_asked(self, journal: Path) -> None:
+        identity, door = -1, ""
+        for entry in read_journal(journal):
+            if entry.what == "begin":
+                identity = int(entry.fields[0])
+            elif entry.what == "node":
+                door = entry.fields[0]
+            elif entry.what == "ask":
+                topic, number, order, keys = entry.fields
+                names = [] if keys == NO_KEYS else keys.split(",")
+                numbers = sorted(key_number(name.encode()) for name in names)
+                self.messages[identity, int(topic), int(number)] = Asked(order, numbers)
+            elif entry.what == "yes":
+                message = self.messages[identity, int(entry.fields[0]), int(entry.fields[1])]
+                message.is_accepted = True
+                message.dies_with_node = self._dies_soon(door, entry.time_us)
+            elif entry.what in ("end", "gap"):
+                self._excused.add((identity, int(entry.fields[0])))
+
+    def _read_seen(self, journal: Path) -> None:
+        identity, door = -1, ""
+        for entry in read_journal(journal):
+            if entry.what == "begin":
+                identity = int(entry.fields[0])
+            elif entry.what == "node":
+                door = entry.fields[0]
+            elif entry.what == "see":
+                self.deliveries += 1
+                topic, source, number = map(int, entry.fields[:3])
+                message = self.messages.get((source, topic, number))
+                if message is not None:
+                    message.is_seen = True
+                    message.is_seen_by_itself |= source == identity
+                    message.is_safe = message.is_safe or not self._dies_soon(door, entry.time_us)
+
+    def _number(self) -> None:
+        """Number what was published; leave out what was not, and what went with its node where that may be."""
+        last: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for (identity, topic, _), message in self.messages.items():
+            if not message.is_safe:
+                may_go = not message.is_accepted or (self._may_lose and message.dies_with_node)
+                if may_go:
+                    self.gone_with_node += message.is_accepted or message.is_seen
+                    continue
+            last[identity, topic] += 1
+            message.number = last[identity, topic]
+
+    def lost_to_itself(self) -> list[Name]:
+        """What was accepted and never shown to its own publisher, though that stayed."""
+        return [
+            name
+            for name, message in self.messages.items()
+            if message.number
+            and message.is_accepted
+            and not message.is_seen_by_itself
+            and name[:2] not in self._excused
+        ]
+
+    def write(self, directory: Path, fabric: str, as_asked: bool) -> list[Path]:
+        """Write one of the two traces, a file for each place."""
+        directory.mkdir(parents=True)
+        paths = []
+        for journal in self._journals:
+            paths.append(directory / f"{journal.stem}.parquet")
+            about = {"host": "live", "unit": "microseconds", "fabric": fabric}
+            with TraceWriter(paths[-1], "deliveries", about) as writer:
+                rows = Rows(writer.recorder, self.messages, as_asked)
+                for entry in read_journal(journal):
+                    rows.add(entry)
+                    writer.recorder.flush_if_full()
+        return paths
+
+
+class Rows:
+    """The rows of one file."""
+
+    def __init__(self, recorder: Recorder, messages: dict[Name, Asked], as_asked: bool) -> None:
+        self._recorder = recorder
+        self._messages = messages
+        self._as_asked = as_asked
+        self._identity = -1
+        self._members: set[int] = set()
+
+    def add(self, entry: Entry) -> None:
+        """What a line of a journal says."""
+        if entry.what == "begin":
+            self._identity = int(entry.fields[0])
+            self._members.clear()
+            return
+        if entry.what in ("node", "yes", "no"):
+            return
+        topic = int(entry.fields[0])
+        if entry.what == "ready":
+            self._members.add(topic)
+            self._about_topic(entry, topic, SUBSCRIBED)
+        elif entry.what == "ask":
+            self._ask(entry, (self._identity, topic, int(entry.fields[1])))
+        elif entry.what == "see":
+            # Whatever comes before a subscription is effective is a present.
+            if topic in self._members:
+                self._see(entry, (int(entry.fields[1]), topic, int(entry.fields[2])))
+        elif topic in self._members:
+            self._about_topic(entry, topic, UNSUBSCRIBE)
+            self._about_topic(entry, topic, UNSUBSCRIBED)
+            if entry.what == "gap":
+                self._about_topic(entry, topic, SUBSCRIBED)
+            else:
+                self._members.discard(topic)
+
+    def _about_topic(self, entry: Entry, topic: int, event: i64) -> None:
+        self._recorder.record_topic(entry.time_us, event, self._identity, topic)
+
+    def _ask(self, entry: Entry, name: Name) -> None:
+        message = self._messages[name]
+        if message.number:
+            order = ORDER_NAMES.index(message.order)
+            self._about(entry, PUBLISH, name, message.number, order, message.keys)
+            if self._as_asked:
+                self._about(entry, DELIVER, name, message.number, order, message.keys)
+
+    def _see(self, entry: Entry, name: Name) -> None:
+        message = self._messages.get(name)
+        order = ORDER_NAMES.index(entry.fields[3])
+        if message is None:
+            self._about(entry, DELIVER, name, name[2] + INVENTED, order, [])
+        elif message.number and not (self._as_asked and name[0] == self._identity):
+            self._about(entry, DELIVER, name, message.number, order, message.keys)
+
+    def _about(self, entry: Entry, event: i64, name: Name, number: int, order: int, keys: list[int]) -> None:
+        packed = vec[i64]()
+        for key in keys:
+            packed = append(packed, key)
+        identity, topic, _ = name
+        self._recorder.record_run(entry.time_us, event, self._identity, identity, number, 1, topic, 0, order, packed)
+
+
+def judge_journals(
+    directory: Path,
+    fabric: str,
+    killed: Sequence[tuple[str, int]],
+    may_lose_with_node: bool,
+    audit: Audit,
+    is_whole: bool = True,
+) -> Judgement:
+    """Judge what is in ``directory/journals``; traces are left beside it.
+
+    Unless it ``is_whole``, because the cluster did not come to rest, what is missing may have been on its way.
+    """
+    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), killed, may_lose_with_node)
+    found = Judgement(
+        asked=len(evidence.messages),
+        accepted=sum(message.is_accepted for message in evidence.messages.values()),
+        deliveries=evidence.deliveries,
+        gone_with_node=evidence.gone_with_node,
+    )
+    for title, checks in (("asked", ASKED_CHECKS), ("shown", SHOWN_CHECKS)):
+        verdicts = audit(evidence.write(directory / title, fabric, title == "asked")).checks
+        for name in checks:
+            if name == "completeness" and not is_whole:
+                continue
+            if verdicts[name].violations:
+                found.violations[name] += verdicts[name].violations
+                found.examples.append(f"{name}: {verdicts[name].example}")
+    lost = evidence.lost_to_itself() if is_whole else []
+    found.violations["completeness"] += len(lost)
+    if lost:
+        identity, topic, number = lost[0]
+        found.examples.append(f"completeness: {identity} never saw its own message {number} on topic {topic}")
+    return found

@@ -11,7 +11,7 @@ import random
 import resource
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -102,6 +102,8 @@ class Nemesis:
     cluster: ProcessCluster
     network: Network
     data: Path
+    until_whole: Callable[[], Awaitable[None]]
+    """Waits until everybody is there, and the next one may be restarted."""
     killed: list[tuple[str, int]] = field(default_factory=list)
     """The doors of those that were killed, with the time in microseconds."""
 
@@ -154,6 +156,7 @@ class Nemesis:
             for member in self._members(fault):
                 await self._leave(member)
                 await self._start(member)
+                await self.until_whole()
 
     def _disturb(self, fault: Fault) -> None:
         """Do something to the ways between nodes."""
@@ -198,7 +201,7 @@ class Nemesis:
         await self._start(member)
 
     async def _start(self, member: Member) -> None:
-        self.network.open_when_listening(member.index)
+        await self.network.open(member.index)
         await self.cluster.restart(member)
 
     async def _leave(self, member: Member) -> None:
@@ -211,6 +214,7 @@ class Nemesis:
         except TimeoutError:
             member.process.kill()
             await member.process.wait()
+        self.network.shut(member.index)
 
     async def _flap(self, fault: Fault) -> None:
         while True:

@@ -258,8 +258,12 @@ class Brokers(Membership):
 
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
         identifier = self.roster.identifier_of(hello.instance)
-        if identifier is None and hello.address in self._table.brokers and not self._contacts:
-            identifier = self._founder_greeted(connection, hello)
+        if identifier is None and hello.address in self._table.brokers:
+            if not self._contacts:
+                identifier = self._founder_greeted(connection, hello)
+            elif self.roster.is_placed:
+                # Whoever has joined a tree knows that it has long begun, also when no founder is left.
+                self._send_away(connection, hello)
         if identifier is None:
             # A newcomer says who it is next.
             return
@@ -285,11 +289,15 @@ class Brokers(Membership):
         self._never_again(place)
         if not self._table.quorum:
             connection.expel(COUNTED_OUT)
-        elif hello.instance not in self._sent_away:
-            # When it comes again it is a newcomer.
+        else:
+            self._send_away(connection, hello)
+        return None
+
+    def _send_away(self, connection: IncomingConnection, hello: Hello) -> None:
+        """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
+        if hello.instance not in self._sent_away:
             self._sent_away.add(hello.instance)
             connection.expel(ANOTHER_LIFE)
-        return None
 
     # Connections.
 

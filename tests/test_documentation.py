@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -47,9 +48,28 @@ def test_the_readme_has_an_example() -> None:
     assert "README.md" in [page for page, _ in EXAMPLES]
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+SPARK_EXAMPLE = ROOT / "examples" / "spark_windows.py"
+"""It takes longer than all others, and has a test of its own."""
+
+
+@pytest.mark.parametrize(
+    "script", sorted({*(ROOT / "examples").glob("*.py")} - {SPARK_EXAMPLE}), ids=lambda path: path.name
+)
 def test_the_example_scripts_run(script: Path) -> None:
     assert output_of(str(script))
+
+
+def test_the_example_in_spark_publishes_averages_once() -> None:
+    """Seconds 0 to 69 of two rooms, windows of 20: the mean of a window of the kitchen follows from its formula."""
+    said = output_of(str(SPARK_EXAMPLE)).splitlines()
+    results = [json.loads(line) for line in said[said.index("after 70 seconds:") + 1 : -1]]
+    assert {(each["room"], each["from"][17:19], each["celsius"], each["readings"]) for each in results} == {
+        (room, f"{start:02}", mean, 20)
+        for start in (0, 20, 40)
+        for room, mean in (("kitchen", round(20 + (start + 9.5) / 10, 2)), ("cellar", 12.0))
+    }
+    assert len(results) == 6
+    assert said[-1].endswith("was run twice; there were 6 results, and there are 6")
 
 
 def test_the_example_of_causal_order_says_what_it_says() -> None:

@@ -63,11 +63,14 @@ RULES = {
     "simulator.engine": Rule(inside(*CORE, "simulator"), only=PURE | {"gc"}),
     "simulator.network": Rule(inside("kernel", "simulator"), only=PURE),
     "live": Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
+    "maelstrom": Rule(inside(*CORE, "live", "maelstrom"), never=frozenset({"pyspark"})),
     "spark": Rule(inside(*CORE, "live", "spark", ROOT)),
     "pipeline": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", ROOT)),
     "lab": Rule(inside(*CORE, "simulator", "live", "pipeline", "lab", ROOT)),
     "report": Rule(inside("kernel", "lab", "report", ROOT)),
-    "cli": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", "lab", "report", "cli", ROOT)),
+    "cli": Rule(
+        inside(*CORE, "simulator", "live", "maelstrom", "pipeline", "spark", "lab", "report", "cli", ROOT),
+    ),
     ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
 }

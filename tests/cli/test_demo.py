@@ -26,6 +26,8 @@ def test_the_tour(command: Command, directory: Path) -> None:
     assert "  node 0: why?\n  node 1: because you asked: why?\n" in called.said
     assert "80,000 deliveries" in called.said
     assert "20,002 messages, " in called.said
+    assert '"room":"kitchen","celsius":20.95,"readings":20}' in called.said
+    assert "there were 4 results, and there are 4" in " ".join(called.said.split())
     assert "4,096 deliveries" in called.said
     assert "nothing violated" in called.said
     assert "SRPT / VCube-PS, 256 nodes" in called.said

@@ -123,10 +123,13 @@ def test_figure_3_13_rows_compare_both_ends() -> None:
     grown = GrowthOutcome(tuple([10.0] * 60 + [9.5]), tuple([8.0] * 60 + [4.0]))
     scratch = GrowthOutcome(tuple([10.0] * 61), tuple([4.0] * 61))
     results: Results[GrowthCase, GrowthOutcome] = Results()
-    for first, outcome in ((0.5, grown), (1.0, scratch)):
-        results.add(GrowthCase(40, first, 60), outcome)
-    rows = [found for found in FIG_3_13.compare(Plan((40,), 1, 1), results) if isinstance(found, Row)]
-    assert [row.measured.mean for row in rows] == [0.95, 1.0, 2.0]
+    refilled = GrowthOutcome(tuple([10.0] * 60 + [12.0]), tuple([8.0] * 60 + [5.0]))
+    cases = (GrowthCase(200, 0.5, 60), GrowthCase(200, 1.0, 60), GrowthCase(200, 0.5, 60, 5))
+    for case, outcome in zip(cases, (grown, scratch, refilled), strict=True):
+        results.add(case, outcome)
+    rows = [found for found in FIG_3_13.compare(Plan((200,), 1, 1), results) if isinstance(found, Row)]
+    assert [row.measured.mean for row in rows] == [0.95, 1.2, 1.0, 1.25, 2.0]
+    assert [row.published is not None for row in rows] == [True, False, True, False, True]
 
 
 # Traces of availability.

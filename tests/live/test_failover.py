@@ -20,7 +20,7 @@ from antiphon import (
     Subscription,
     UsageError,
 )
-from antiphon.live.columns import Columns
+from antiphon.live.columns import Author, Columns
 from antiphon.live.names import client_number
 from tests.live.support import (
     Child,
@@ -368,7 +368,7 @@ def test_a_batch_that_is_handed_in_at_two_nodes_is_delivered_once() -> None:
             for node in (nodes[1], nodes[2]):
                 for serial in (1, 2):
                     columns = Columns(1, 1, [b"%d" % serial])
-                    node.publish_columns("room", "causal", (), columns, (anna, serial))
+                    node.publish_columns("room", "causal", (), columns, Author(anna, serial))
             for node in nodes:
                 await node.publish("room", b"end of %d" % node.identifier)
             for subscription in heard:

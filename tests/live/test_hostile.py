@@ -16,7 +16,7 @@ from antiphon import Node, PeerError
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live import gateway, listener, membership, subscription
 from antiphon.live.client_messages import AskStatus, Publish, SubscribeTo, Taken
-from antiphon.live.columns import Columns, check_payload, encode_columns
+from antiphon.live.columns import Author, Columns, check_payload, encode_columns
 from antiphon.live.controls import PROTOCOL_VERSION, Hello, RecentIs
 from antiphon.live.gateway import Ahead
 from antiphon.live.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
@@ -371,7 +371,7 @@ def wrong_payloads() -> list[tuple[str, bytes]]:
         ("more than there are", b"\x03" + good[1:]),
         ("cut", good[:-1]),
         ("no date", encode_columns(Columns(1, 1 << 61, [b"x"]))),
-        ("no client", encode_columns(Columns(1, 0, [b"x"]), ((1 << 63), 1))),
+        ("no client", encode_columns(Columns(1, 0, [b"x"]), Author(1 << 63, 1))),
     ]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.batch import Batch
-from antiphon.live.columns import Columns, author_of, count_messages, decode_columns, encode_columns
+from antiphon.live.columns import Author, Columns, author_of, count_messages, decode_columns, encode_columns
 from antiphon.live.kept import KEPT_AT_MOST, WINDOW, Kept, KeptBatches
 from antiphon.live.recent import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.live.seen import GAPS_AT_MOST, Seen, SeenOfAll
@@ -74,8 +74,8 @@ def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_batch_of_a_client_says_whose_it_is() -> None:
     columns = Columns(3, 5, [b"a", b"b"])
-    payload = encode_columns(columns, (ANNA, 12))
-    assert (author_of(payload), count_messages(payload), decode_columns(payload)) == ((ANNA, 12), 2, columns)
+    payload = encode_columns(columns, Author(ANNA, 12))
+    assert (author_of(payload), count_messages(payload), decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
     batch = Batch("room", BEN, "causal", 0, payload, sequence=4)
     assert (batch.client, batch.author, batch.number) == (ANNA, ANNA, 12)
     own = Batch("room", BEN, "causal", 0, encode_columns(columns), sequence=4)

@@ -71,19 +71,21 @@ bodies = st.lists(st.lists(sources, min_size=1, max_size=4), max_size=2)
 councils = st.builds(Council, sequences, bodies)
 epochs = st.integers(0, MOST)
 overlays = st.builds(
-    lambda epoch, count, absent, council, can_order: Overlay(
+    lambda epoch, count, absent, council, can_order, gone: Overlay(
         epoch,
         0,
         {broker: (broker - 1) // 2 if broker else -1 for broker in range(count)},
         absent,
         council,
         can_order,
+        gone,
     ),
     epochs,
     st.integers(1, 9),
     st.lists(sources, max_size=3),
     councils,
     st.booleans(),
+    st.lists(sources, max_size=3),
 )
 
 nodes = st.lists(sources, max_size=4).map(array_of)
@@ -164,6 +166,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_final": st.booleans(),
     "can_order": st.booleans(),
     "absent": st.lists(sources, max_size=3),
+    "gone": st.lists(sources, max_size=3),
     "council": councils,
     "bodies": bodies,
     "key": st.integers(0, (1 << 28) - 1),
@@ -288,9 +291,12 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
         "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
         "ContactsAre": 113, "AskSeen": 114, "SeenIs": 115, "AskRecent": 116, "RecentIs": 117,
+        "AskWriter": 120, "WriterIs": 121,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
         "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,
+        "AskLogs": 170, "LogsAre": 171, "AskRange": 172, "RangeIs": 173,
+        "AskStandings": 180, "StandingsAre": 181,
     }  # fmt: skip
 
 

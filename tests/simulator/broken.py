@@ -133,7 +133,9 @@ class AnswersForItselfOnly(Broken):
                 if entry & SOURCE_MASK == self.identifier:
                     own = append(own, entry)
             entries = merged_frontiers(self.gathered.pop(key), own)
-            message = Answer(message.source, message.sequence, message.topic, entries, message.announced)
+            message = Answer(
+                message.source, message.sequence, message.topic, entries, message.announced, message.is_past
+            )
         super().send(destination, message)
 
 

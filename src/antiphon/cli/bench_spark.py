@@ -1,4 +1,7 @@
-"""``antiphon bench spark``: what a sweep on Spark costs, beside the same sweep in a plain pool of processes."""
+"""``antiphon bench spark``: what a sweep on Spark costs, beside the same sweep in a plain pool of processes.
+
+With ``--topics`` it is about topics in Spark instead.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from antiphon.cli import output
+from antiphon.cli import bench_topics, output
 from antiphon.kernel.errors import PeerError
 
 if TYPE_CHECKING:
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 CELLS = 6
 PUBLICATIONS = 4000
 """Five seconds and more on most machines."""
+TOPIC_ROWS = 1_000_000
 MOST_OVERHEAD = 0.15
 """What Spark may cost on cells of five seconds and more."""
 FROM_SECONDS = 5.0
@@ -51,6 +55,13 @@ def spark(
             "--engine", help="Only this one, in this process, with the first number of cores; implies --json."
         ),
     ] = None,
+    topics: Annotated[
+        bool, typer.Option("--topics", help="Instead: how fast topics are read and written, beside Parquet files.")
+    ] = False,
+    rows: Annotated[
+        int, typer.Option("--rows", metavar="N", min=1, help="With --topics: rows of 100 bytes.")
+    ] = TOPIC_ROWS,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, help="With --topics: live nodes.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run one sweep on Spark and in a pool of processes: simulations per hour, rows of traces per second.
@@ -58,8 +69,18 @@ def spark(
     Every line of the table is run in a process of its own. Both sides must have written the same bytes.
     [bold]outside[/] is the part of the seconds in which no cell ran; [bold]others[/] is what the rest of the machine
     used of the processor meanwhile.
+
+    With [bold]--topics[/]: write rows to a topic of live nodes and to Parquet files, and read them back from both.
     """
     numbers = parse_cores(cores)
+    if topics:
+        output.warn_if_not_compiled()
+        lines_of_topics = bench_topics.measure(rows, rounds, nodes, numbers[-1])
+        if json:
+            output.print_json({"measurements": lines_of_topics})
+        else:
+            bench_topics.show(lines_of_topics)
+        return
     if engine is not None:
         from antiphon.pipeline.sweep_bench import measure_sweep
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +66,28 @@ def show_cluster(tour: Tour) -> None:
     show_audit(story.audit)
     if story.audit.verdict != CLEAN:
         raise PeerError("the live cluster broke a promise; please report this with the lines above")
+
+
+def show_spark(tour: Tour) -> None:
+    """A live topic, averages over windows in Spark, and a topic with the results; the last batch is run twice."""
+    if find_spec("pyspark") is None:
+        tour.say("Apache Spark is not installed; with `pip install 'antiphon[spark]'` the tour has one stage more.")
+        return
+    from antiphon.cli.demo_spark import run_windows
+
+    story = run_windows()
+    tour.say(
+        f"Two thermometers published {story.readings} readings on a topic. Spark started in {story.start_seconds:.1f} "
+        f"seconds, read the topic, and published averages over 20 seconds on another in {story.query_seconds:.1f}:"
+    )
+    for line in story.results:
+        output.console.print(f"  {line}", markup=False)
+    tour.say(
+        f"Then Spark lost the note that batch {story.again} was done, and did it again. Every node knows the rows by "
+        f"query, batch and partition: there were {len(story.results)} results, and there are {story.results_after}."
+    )
+    if story.results_after != len(story.results):
+        raise PeerError("results were lost or published twice; please report this with the lines above")
 
 
 def show_broadcast(tour: Tour) -> None:
@@ -144,6 +167,7 @@ def show_next(_: Tour) -> None:
 
 STAGES: tuple[tuple[str, Callable[[Tour], None]], ...] = (
     ("A cluster of four processes", show_cluster),
+    ("From a topic through Spark to a topic", show_spark),
     ("A broadcast in causal order, simulated", show_broadcast),
     ("One tree", show_tree),
     ("Measured against published", show_comparison),

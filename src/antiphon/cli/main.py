@@ -16,6 +16,7 @@ from antiphon.cli import (
     bench,
     certs,
     demo,
+    maelstrom,
     metrics,
     node,
     output,
@@ -30,6 +31,7 @@ from antiphon.cli import (
     universe,
     universe_links,
     up,
+    watch,
 )
 from antiphon.kernel.errors import AntiphonError, UsageError
 
@@ -70,6 +72,7 @@ app.command("pub")(pub.pub)
 app.command("sub")(sub.sub)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
+app.command("watch")(watch.watch)
 app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)
@@ -80,6 +83,7 @@ app.add_typer(bench.app)
 universe.app.command("links")(universe_links.links)
 app.add_typer(universe.app)
 app.add_typer(certs.app)
+app.add_typer(maelstrom.app)
 
 
 def main() -> None:

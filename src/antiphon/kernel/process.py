@@ -64,6 +64,13 @@ class Environment:
         """
         return None
 
+    def past(self, topic: i64) -> list[int] | None:
+        """What an earlier life of this node delivered on a topic that it had not left, as keys; None if there is none.
+
+        It is closed: with a publication, all that it had to follow is in it, or was past when that life subscribed.
+        """
+        return None
+
     def unwanted(self, message: Message) -> None:
         """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
 
@@ -146,6 +153,10 @@ class Process:
     def recorded(self, publication: Publication) -> Message:
         """What a log is to hold of a publication that is just being delivered; the process may be given it again."""
         return publication
+
+    def counted(self, topic: i64) -> list[int]:
+        """All that counts as past here on a topic, as keys; what ``Environment.past`` is to say after a restart."""
+        raise NotImplementedError
 
     def check_only_order(self, asked: i64, only: i64) -> None:
         """Complain if an order is asked for where all publications have the same one (or pass none at all)."""

@@ -114,11 +114,14 @@ class Batch:
         self.payload: Final[bytes] = payload
         self.count: Final[i64] = count_messages(payload)
         self.sequence: Final[i64] = sequence
-        client, number = author_of(payload)
+        origin = author_of(payload)
+        client = origin.client
         # The client that published it, if one did; batches keep author and number when they are handed in again.
         self.client: Final[int] = client
         self.author: Final[int] = client if client != 0 else int(publisher)
-        self.number: Final[int] = number if client != 0 else int(sequence)
+        self.number: Final[int] = origin.number if client != 0 else int(sequence)
+        # Whether a writer did: its numbers only grow.
+        self.is_written: Final[bool] = origin.writer != 0
         self._columns: Columns | None = columns
 
     def __len__(self) -> int:

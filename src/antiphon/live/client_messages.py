@@ -6,19 +6,30 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from antiphon.live.controls import Control, Name
+from antiphon.live.controls import Control, LaneStanding, Name
 from antiphon.live.seen import AUTHORS_AT_MOST, GAPS_AT_MOST
 from antiphon.live.wire import FIRST_CONTROL
+from antiphon.live.writers import LANES_AT_MOST
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class LaneOf(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The lane of a writer that a batch is of, and the digests with it and before it."""
+
+    writer: Name
+    lane: Annotated[int, msgspec.Meta(ge=0, lt=LANES_AT_MOST)]
+    digest: Number
+    previous: Number
 
 
 class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
 
     ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
-    topic from 1; a batch that is handed in again, at whatever node, has the same.
+    topic from 1; a batch that is handed in again, at whatever node, has the same. ``lane`` is there if it is one of a
+    writer.
     """
 
     number: Number
@@ -27,6 +38,7 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     payload: bytes
     about: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
     serial: Number = 0
+    lane: LaneOf | None = None
 
 
 class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
@@ -180,7 +192,113 @@ class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
     seen: SeenOnTopic
 
 
+FIRST_LOG_CONTROL: Final = FIRST_CLIENT_CONTROL + 20
+
+
+class AskLogs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
+    """Which of these topics has the node's log, or, if none are named, which of all that the client may read?
+
+    It is also asked which messages were the first to be appended at some times or later.
+    """
+
+    number: Number
+    topics: Annotated[list[Name], msgspec.Meta(max_length=1 << 16)] | None = None
+    times_us: tuple[Number, ...] = ()
+
+
+class LogRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a log holds of a topic, as far as it is on disk: from the first offset to below the end.
+
+    ``at_times`` are the first offsets at the times that were asked for, or the end.
+    """
+
+    topic: Name
+    first: Number
+    end: Number
+    at_times: list[Number]
+
+
+class LogsAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
+    """The answer. ``log`` is the number that the log was given when it was made; 0 if the node keeps none.
+
+    ``node`` is what the node is called in the cluster now, ``peers`` are the addresses of the others. If no topics were
+    named, ``elsewhere`` are those that the node has heard of and does not hold.
+    """
+
+    number: Number
+    log: Number
+    node: int
+    topics: list[LogRange]
+    elsewhere: list[Name]
+    peers: list[Name]
+    error: str = ""
+    is_denied: bool = False
+
+
+class AskRange(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2):
+    """The stored batches of a topic from the one that holds ``offset`` to below ``end``, up to so many bytes.
+
+    ``log`` is the one that is meant. Batches that were published outside of the times are left out.
+    """
+
+    number: Number
+    log: Number
+    topic: Name
+    offset: Number
+    end: Number
+    most_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 22)]
+    since_us: Number = 0
+    until_us: Number | None = None
+
+
+StoredBatch = tuple[Number, Number, bytes]
+"""The offset of its first message, how many it has, and the publication as the node has recorded it."""
+
+
+class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
+    """The answer: some batches, at least one if there is one; ``next_offset`` is where to go on.
+
+    If ``offset`` has been removed, ``removed_below`` is the first that is still there.
+    """
+
+    number: Number
+    next_offset: Number
+    batches: list[StoredBatch]
+    removed_below: Number = 0
+    error: str = ""
+    is_denied: bool = False
+
+
+LOG_QUESTIONS: Final = (AskLogs, AskRange)
+LOG_ANSWERS: Final = (LogsAre, RangeIs)
+
+
+class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):
+    """How far has a writer come, one lane of it or all, at all nodes; and who is a member of these topics?"""
+
+    number: Number
+    writer: Name
+    lane: Number | None
+    topics: Annotated[list[Name], msgspec.Meta(max_length=1024)]
+
+
+class NodeStandings(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What one node says, after everything that it has delivered is on its disk, if it has one."""
+
+    standings: list[LaneStanding]
+    member_of: list[Name]
+    has_log: bool
+
+
+class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 31):
+    """The answer: what each node says, first the one that was asked."""
+
+    number: Number
+    nodes: list[NodeStandings]
+
+
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins,
+    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, *LOG_QUESTIONS, *LOG_ANSWERS,
+    AskStandings, StandingsAre,
 )  # fmt: skip

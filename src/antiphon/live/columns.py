@@ -6,7 +6,8 @@ not have.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from struct import Struct as Layout
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -39,14 +40,36 @@ COUNT_BYTES: Final = 4
 HAS_AUTHOR: Final = 1 << 31
 """Added to the number of messages where the client that published them follows, and its own number for the batch."""
 
-AUTHOR_BYTES: Final = 8
-HEADER_BYTES: Final = COUNT_BYTES + 2 * AUTHOR_BYTES
-NO_AUTHOR: Final = (0, 0)
+HAS_WRITER: Final = 1 << 30
+"""Added, too, where the author is a lane of a writer, of which more follows (:mod:`antiphon.live.writers`)."""
+
+FIELD_BYTES: Final = 8
+HEADER_BYTES: Final = COUNT_BYTES + 2 * FIELD_BYTES
+WRITER_HEADER_BYTES: Final = HEADER_BYTES + 4 * FIELD_BYTES
+
+
+class Author(NamedTuple):
+    """Whose batch it is, and its number among theirs.
+
+    If it is a lane of a writer, also which writer and lane, and a digest of what the lane has written in the series:
+    with this batch, and before it.
+    """
+
+    client: int
+    number: int
+    writer: int = 0
+    lane: int = 0
+    digest: int = 0
+    previous: int = 0
+
+
+NO_AUTHOR: Final = Author(0, 0)
+AUTHOR_LAYOUTS: Final = {HEADER_BYTES: Layout("<QQ"), WRITER_HEADER_BYTES: Layout("<QQQQQQ")}
 COLUMNS_ENCODER: Final = msgspec.msgpack.Encoder()
 COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
 
 
-def encode_columns(columns: Columns, author: tuple[int, int] = NO_AUTHOR) -> bytes:
+def encode_columns(columns: Columns, author: Author = NO_AUTHOR) -> bytes:
     """The payload of the publication that carries a batch: how many messages, whose they are, and then the columns.
 
     All but the columns stands apart because who only hands a batch on or stores it needs no more than that.
@@ -54,12 +77,12 @@ def encode_columns(columns: Columns, author: tuple[int, int] = NO_AUTHOR) -> byt
     count = len(columns.values)
     if author == NO_AUTHOR:
         return count.to_bytes(COUNT_BYTES, "little") + COLUMNS_ENCODER.encode(columns)
-    client, number = author
+    flags = HAS_AUTHOR | HAS_WRITER if author.writer else HAS_AUTHOR
+    fields = author if author.writer else author[:2]
     return b"".join(
         (
-            (count | HAS_AUTHOR).to_bytes(COUNT_BYTES, "little"),
-            client.to_bytes(AUTHOR_BYTES, "little"),
-            number.to_bytes(AUTHOR_BYTES, "little"),
+            (count | flags).to_bytes(COUNT_BYTES, "little"),
+            *(field.to_bytes(FIELD_BYTES, "little") for field in fields),
             COLUMNS_ENCODER.encode(columns),
         )
     )
@@ -67,23 +90,29 @@ def encode_columns(columns: Columns, author: tuple[int, int] = NO_AUTHOR) -> byt
 
 def count_messages(payload: bytes) -> int:
     """How many messages a payload says to hold."""
-    return int.from_bytes(payload[:COUNT_BYTES], "little") & ~HAS_AUTHOR
+    return int.from_bytes(payload[:COUNT_BYTES], "little") & ~(HAS_AUTHOR | HAS_WRITER)
 
 
-def author_of(payload: bytes) -> tuple[int, int]:
+def header_bytes(payload: bytes) -> int:
+    """Where the columns begin."""
+    flags = payload[COUNT_BYTES - 1] if len(payload) >= COUNT_BYTES else 0
+    if flags < HAS_AUTHOR >> 24:
+        return COUNT_BYTES
+    return WRITER_HEADER_BYTES if flags & HAS_WRITER >> 24 else HEADER_BYTES
+
+
+def author_of(payload: bytes) -> Author:
     """The client that published a batch and its own number for it; ``NO_AUTHOR`` if a node's application did."""
-    if len(payload) < HEADER_BYTES or payload[COUNT_BYTES - 1] < 128:
+    size = header_bytes(payload)
+    if size == COUNT_BYTES or len(payload) < size:
         return NO_AUTHOR
-    client = int.from_bytes(payload[COUNT_BYTES : COUNT_BYTES + AUTHOR_BYTES], "little")
-    number = int.from_bytes(payload[COUNT_BYTES + AUTHOR_BYTES : HEADER_BYTES], "little")
-    return client, number
+    return Author(*AUTHOR_LAYOUTS[size].unpack_from(payload, COUNT_BYTES))
 
 
 def decode_columns(payload: bytes) -> Columns:
     """The content of a batch; :class:`ProtocolError` if the payload holds none, or columns of different lengths."""
     try:
-        has_author = payload[COUNT_BYTES - 1 : COUNT_BYTES] >= b"\x80"
-        columns = COLUMNS_DECODER.decode(memoryview(payload)[HEADER_BYTES if has_author else COUNT_BYTES :])
+        columns = COLUMNS_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
     except msgspec.DecodeError as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
     count = count_messages(payload)

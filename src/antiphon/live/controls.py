@@ -9,7 +9,7 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 4
+PROTOCOL_VERSION: Final = 5
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -118,6 +118,36 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     batches: list[tuple[Count, Count, Name, bytes]]
 
 
+class AskWriter(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
+    """How far has a writer come at the receiver: this lane, or all if none is named? To be answered from the disk.
+
+    And of which of these topics is the receiver a member?
+    """
+
+    number: Count
+    writer: Count
+    lane: Count | None
+    topics: list[Name]
+
+
+class LaneStanding(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How far a lane of a writer has come on a topic: the number of its last batch, and its digest."""
+
+    topic: Name
+    lane: Count
+    number: Count
+    digest: Count
+
+
+class WriterIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 21):
+    """The answer; ``has_log`` if what the receiver has delivered is on a disk."""
+
+    number: Count
+    standings: list[LaneStanding]
+    member_of: list[Name]
+    has_log: bool
+
+
 class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
     """A newcomer asks for an identifier; who has none to give hands the question on, so many times at most."""
 
@@ -169,6 +199,8 @@ PEER_CONTROLS: Final = (
     SeenIs,
     AskRecent,
     RecentIs,
+    AskWriter,
+    WriterIs,
 )
 MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre)
 """Those by which nodes find each other; each fabric has its own."""

@@ -20,7 +20,7 @@ from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import NO_AUTHOR, Columns, check_payload, encode_columns
+from antiphon.live.columns import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
@@ -33,6 +33,7 @@ from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.writers import Writers
 
 if TYPE_CHECKING:
     from antiphon.live.sessions import Sessions
@@ -69,6 +70,7 @@ class NodeCore(Publisher):
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
+        self.writers = Writers()
         self.process: Process | None = None
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
@@ -139,7 +141,7 @@ class NodeCore(Publisher):
         else:
             number = process.publish(payload, topic.number, order)
         self._own = None
-        if segment.author != NO_AUTHOR:
+        if segment.author != NO_AUTHOR and not segment.author.writer:
             self.sessions.handed_in(topic, int(number), segment.author)
         if segment.receipt is not None:
             self._receipts.add(segment.receipt)
@@ -238,13 +240,20 @@ class NodeCore(Publisher):
         order = ORDER_NAMES[publication.order]
         sequence = publication.sequence
         batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, sequence)
-        is_new = topic.seen.add(batch.author, batch.number)
+        fact = None
+        if batch.is_written:
+            fact = self.writers.take(topic.name, author_of(payload))
+            is_new = fact is not None
+            if is_new:
+                topic.seen.add(batch.author, batch.number, only_grows=True)
+        else:
+            is_new = topic.seen.add(batch.author, batch.number)
         if batch.count == 0 or (batch.client != 0 and not is_new):
             self._pass_over(topic, batch, publication)
             return
         if self.store is not None:
             try:
-                self._append_to_log(self.store, topic, batch.count, publication)
+                self._append_to_log(self.store, topic, batch.count, publication, fact)
             except AntiphonError as error:
                 self.fail(error)
                 return
@@ -262,9 +271,16 @@ class NodeCore(Publisher):
             self.commit.soon()
         self._to_show.append((topic, batch))
 
-    def _append_to_log(self, store: DurableLog, topic: LiveTopic, count: int, publication: Publication) -> None:
+    def _append_to_log(
+        self,
+        store: DurableLog,
+        topic: LiveTopic,
+        count: int,
+        publication: Publication,
+        fact: tuple[str, bytes] | None,
+    ) -> None:
         assert self.process is not None, "only a process delivers"
-        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)))
+        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
 
     def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
         """Part of what the log holds of a topic, for a process that reads it backwards."""

@@ -18,6 +18,9 @@ from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
+    AskLogs,
+    AskRange,
+    AskStandings,
     AskStatus,
     Begins,
     Delivery,
@@ -25,6 +28,7 @@ from antiphon.live.client_messages import (
     Followed,
     Missed,
     Publish,
+    StandingsAre,
     StatusIs,
     SubscribeTo,
     SubscriptionEnded,
@@ -33,7 +37,7 @@ from antiphon.live.client_messages import (
     Unsubscribe,
 )
 from antiphon.live.clocks import monotonic_us
-from antiphon.live.columns import NO_AUTHOR, Columns, decode_columns
+from antiphon.live.columns import NO_AUTHOR, Author, Columns, decode_columns
 from antiphon.live.controls import Control
 from antiphon.live.errors import DeniedError
 from antiphon.live.links import FrameWriter
@@ -46,6 +50,7 @@ from antiphon.live.status import status_of, whereabouts_of
 from antiphon.live.subscription import Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
 from antiphon.live.wire import BATCH_BYTES_AT_MOST
+from antiphon.live.writers import lane_number, writer_number
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
@@ -64,6 +69,9 @@ BACKLOG_BYTES_AT_MOST: Final = 64 << 20
 
 QUESTIONS_AT_MOST: Final = 64
 """How often a client may ask how the node is before it has been answered."""
+
+LOG_QUESTIONS_AT_MOST: Final = 16
+"""How much a client may ask about the log before it has been answered."""
 
 BACKLOG: Final = "its batches wait to be published"
 
@@ -84,7 +92,9 @@ class ClientSession(FrameClient):
         self._published: set[str] = set()
         self._backlog = 0
         self._backlog_bytes = 0
+        self._turns = asyncio.Lock()
         self._questions: list[AskStatus] = []
+        self._log_questions = 0
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.is_sent_away = False
@@ -114,9 +124,9 @@ class ClientSession(FrameClient):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
                 self._tasks.spawn(found.subscription.close())
-        elif isinstance(message, Follow):
-            self._into_backlog(partial(self._follow, message), 0)
-        elif isinstance(message, AskStatus):
+        elif isinstance(message, (Follow, AskStandings)):
+            self._into_backlog(partial(self._ask_others, message), 0)
+        elif isinstance(message, (AskStatus, AskLogs, AskRange)):
             self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
@@ -148,8 +158,11 @@ class ClientSession(FrameClient):
             if self._backlog * 2 <= BACKLOG_AT_MOST and self._backlog_bytes * 2 <= BACKLOG_BYTES_AT_MOST:
                 self._connection.release(BACKLOG)
 
-    def _asked(self, message: AskStatus) -> None:
+    def _asked(self, message: AskStatus | AskLogs | AskRange) -> None:
         """Answer when this turn is over: questions that come faster than answers are no honest ones."""
+        if not isinstance(message, AskStatus):
+            self._asked_about_log(message)
+            return
         if len(self._questions) >= QUESTIONS_AT_MOST:
             raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
         if not self._questions:
@@ -168,6 +181,25 @@ class ClientSession(FrameClient):
             denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
         status = status_of if message.wants_all and not denied else whereabouts_of
         self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
+
+    def _asked_about_log(self, message: AskLogs | AskRange) -> None:
+        if self._log_questions >= LOG_QUESTIONS_AT_MOST:
+            raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
+        self._log_questions += 1
+        self._tasks.spawn(self._answer_about_log(message))
+
+    async def _answer_about_log(self, message: AskLogs | AskRange) -> None:
+        try:
+            # A client that does not take answers gets no more of them.
+            await self.may_write.wait()
+            desk = self._node.log_desk
+            if isinstance(message, AskLogs):
+                self.send(await desk.logs(self._holder, message))
+            else:
+                self.send(await desk.range(self._holder, message))
+        finally:
+            self._log_questions -= 1
+        self._node.settle()
 
     # Rights.
 
@@ -216,8 +248,10 @@ class ClientSession(FrameClient):
         try:
             if not is_known:
                 self._check_publishing(message.topic)
+                if message.lane is not None:
+                    await self._until_room(message.topic)
                 columns = self._columns_of(message)
-                author = (self.client, message.serial) if message.serial else NO_AUTHOR
+                author = self._author_of(message)
                 receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
                 if receipt is not None:
                     await receipt
@@ -228,8 +262,21 @@ class ClientSession(FrameClient):
             self.send(Accepted(message.number, error, is_known, is_denied))
             self._node.settle()
 
+    async def _until_room(self, topic: str) -> None:
+        """Let lanes wait where clients would be refused: what follows a piece that was refused would be in vain.
+
+        Whoever waits first goes on first, so pieces stay in order.
+        """
+        async with self._turns:
+            outbox = self._node.outboxes.get(topic)
+            while outbox is not None and outbox.is_blocked:
+                await asyncio.shield(outbox.until_room())
+
     def _is_known(self, message: Publish) -> bool:
         """Whether a batch that a client hands in has been delivered already, here or elsewhere."""
+        if message.lane is not None:
+            # Others may lack what is known here. Each node knows for itself what a lane has written before.
+            return False
         topic = self._node.topics.get(message.topic)
         if topic is not None and topic.seen.has(self.client, message.serial):
             return True
@@ -241,6 +288,13 @@ class ClientSession(FrameClient):
             self._is_counted = True
             self._node.sessions.resumed += 1
 
+    async def _ask_others(self, message: Follow | AskStandings) -> None:
+        """Answer what only all nodes together can answer."""
+        if isinstance(message, Follow):
+            await self._follow(message)
+        else:
+            await self._tell_standings(message)
+
     async def _follow(self, message: Follow) -> None:
         error = ""
         is_denied = False
@@ -251,6 +305,26 @@ class ClientSession(FrameClient):
         except AntiphonError as failure:
             error, is_denied = str(failure), isinstance(failure, DeniedError)
         self.send(Followed(message.number, message.topic, error, is_denied))
+        self._node.settle()
+
+    def _author_of(self, message: Publish) -> Author:
+        """Whose batch a client hands in: its own, or that of a lane of a writer."""
+        lane = message.lane
+        if lane is None:
+            return Author(self.client, message.serial) if message.serial else NO_AUTHOR
+        if message.serial == 0 or message.order == "none":
+            raise UsageError("a writer numbers its batches and publishes in order: use fifo, causal or total")
+        holder = self._holder.name
+        client, writer = lane_number(holder, lane.writer, lane.lane), writer_number(holder, lane.writer)
+        author = Author(client, message.serial, writer, lane.lane, lane.digest, lane.previous)
+        self._node.writers.check(message.topic, author)
+        return author
+
+    async def _tell_standings(self, message: AskStandings) -> None:
+        """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
+        writer = writer_number(self._holder.name, message.writer)
+        nodes = await self._node.standings.ask(writer, message.lane, message.topics)
+        self.send(StandingsAre(message.number, nodes))
         self._node.settle()
 
     def _columns_of(self, message: Publish) -> Columns:

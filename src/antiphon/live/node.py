@@ -22,9 +22,20 @@ from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.columns import Columns
+from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
-from antiphon.live.controls import AskRecent, AskSeen, CreditWanted, Hello, Publishes, PublishesHeard, RecentIs, SeenIs
+from antiphon.live.controls import (
+    AskRecent,
+    AskSeen,
+    AskWriter,
+    CreditWanted,
+    Hello,
+    Publishes,
+    PublishesHeard,
+    RecentIs,
+    SeenIs,
+    WriterIs,
+)
 from antiphon.live.core import NodeCore
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError, NoMajorityError
@@ -33,6 +44,7 @@ from antiphon.live.gateway import ClientSession
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
 from antiphon.live.log import DurableLog, Retention
+from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern, client_number
@@ -41,6 +53,7 @@ from antiphon.live.outlook import Early, early_of
 from antiphon.live.rights import Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
+from antiphon.live.standings import Standings
 from antiphon.live.status import StatusServer
 from antiphon.live.subscription import (
     DEFAULT_LIMIT,
@@ -97,6 +110,8 @@ class Node(NodeCore):
         self.address = ""
         self.catalogue = Catalogue(self)
         self.sessions = Sessions(self)
+        self.standings = Standings(self)
+        self.log_desk = LogDesk(self)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
         self.failure: BaseException | None = None
@@ -123,7 +138,9 @@ class Node(NodeCore):
                 self.store = DurableLog.open(settings.data, retention=retention)
                 self.commit = GroupCommit(self.store, self.settle, self.fail)
                 self.disk_first = self.commit if self.with_receipts else None
+                self.writers.load(self.store)
                 self.catalogue.names.update(self.store.topics())
+                self.log_desk.open(self.store)
                 self._trim()
             await self._listen()
             if settings.trace is not None:
@@ -235,6 +252,7 @@ class Node(NodeCore):
                 await self.cluster.until_closed(FAREWELL_SECONDS)
         if self._trace is not None:
             self._trace.close()
+        self.log_desk.close()
         try:
             if self.commit is not None:
                 await self.commit.close()
@@ -302,9 +320,7 @@ class Node(NodeCore):
         live.announced.add_done_callback(lambda _: self.settle())
         return outbox
 
-    def publish_columns(
-        self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: tuple[int, int]
-    ) -> Any:
+    def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
         """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""
         outbox = self.outboxes.get(topic)
         if outbox is None:
@@ -529,6 +545,7 @@ class Node(NodeCore):
     def _peer_gone(self, identifier: int) -> None:
         self.catalogue.peer_gone(identifier)
         self.sessions.peer_gone(identifier)
+        self.standings.peer_gone(identifier)
 
     def link_lost(self, identifier: int) -> None:
         """A peer that the process watches is lost."""
@@ -581,6 +598,8 @@ class Node(NodeCore):
             self.credit_wanted(message.topic)
         elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
             self.sessions.told(sender, message)
+        elif isinstance(message, (AskWriter, WriterIs)):
+            self.standings.told(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
 

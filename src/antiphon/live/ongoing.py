@@ -148,7 +148,7 @@ class OngoingSubscriptions:
         batch = Batch(
             name, message.publisher, message.order, message.first_offset, message.payload, sequence=message.sequence
         )
-        if not ongoing.seen[name].add(batch.author, batch.number):
+        if not ongoing.seen[name].add(batch.author, batch.number, batch.is_written):
             self.duplicates += 1
             self._count_taken(ongoing, batch, message.from_offset)
             return

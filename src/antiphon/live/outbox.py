@@ -15,7 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.live.columns import NEVER, NO_AUTHOR, Columns
+from antiphon.live.columns import NEVER, NO_AUTHOR, Author, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 from antiphon.live.names import key_number
 
@@ -66,14 +66,14 @@ class Segment:
         columns: Columns,
         size: i64,
         receipt: Any,
-        author: tuple[int, int] = NO_AUTHOR,
+        author: Author = NO_AUTHOR,
     ) -> None:
         self.order: Final[str] = order
         self.about: Final[tuple[int, ...]] = about
         self.columns: Final[Columns] = columns
         self.size: Final[i64] = size
         self.receipt: Final[Any] = receipt
-        self.author: Final[tuple[int, int]] = author
+        self.author: Final[Author] = author
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -172,7 +172,7 @@ class Outbox:
         about: tuple[int, ...],
         columns: Columns,
         with_receipt: bool,
-        author: tuple[int, int] = NO_AUTHOR,
+        author: Author = NO_AUTHOR,
     ) -> Any:
         """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
         if self._has_overrun(len(self), self._bytes + self._closed_bytes):

@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,29 @@ class ProcessCluster:
             await member.process.wait()
         # What they had to say before they ended is still in the pipes.
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@contextmanager
+def running_cluster(plan: Plan) -> Iterator[str]:
+    """A cluster for a program that has no loop of its own, as long as the block lasts; the addresses of its nodes."""
+
+    def relay(index: int, line: str) -> None:
+        print(f"{index} | {line}", file=sys.stderr, flush=True)
+
+    def ended(member: Member) -> None:
+        relay(member.index, f"ended with exit code {member.process.returncode}")
+
+    async def start() -> ProcessCluster:
+        cluster = ProcessCluster(plan, relay, ended)
+        await cluster.start()
+        return cluster
+
+    with asyncio.Runner() as runner:
+        cluster = runner.run(start())
+        try:
+            yield ",".join(member.address for member in cluster.members)
+        finally:
+            runner.run(cluster.stop())
 
 
 def write_tree(path: Path, count: int, port: int, quorum: bool = True, doors: Sequence[str] = ()) -> Path:

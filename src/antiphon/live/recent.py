@@ -67,7 +67,7 @@ class Recent:
 
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
-        self.shown.add(batch.author, batch.number)
+        self.shown.add(batch.author, batch.number, batch.is_written)
         self._kept.append((now_us, batch))
         self._count(len(batch.payload))
         while len(self._kept) > BATCHES_AT_MOST or (self._is_too_much() and len(self._kept) > 1):

@@ -39,6 +39,14 @@ class Seen:
         """Whether a number has come."""
         return number <= self.highest and self._gap_with(number) is None
 
+    def reach(self, number: int) -> bool:
+        """A number comes of an author whose numbers only grow: whatever is below it counts as having come."""
+        if number <= self.highest:
+            return False
+        self._ranges = None
+        self.highest = number
+        return True
+
     def add(self, number: int) -> bool:
         """A number comes; whether it is new."""
         self._ranges = None
@@ -107,8 +115,8 @@ class SeenOfAll:
     def __init__(self, known: dict[int, Ranges] | None = None) -> None:
         self._of = {author: Seen(ranges) for author, ranges in (known or {}).items()}
 
-    def add(self, author: int, number: int) -> bool:
-        """A batch comes; whether it is new."""
+    def add(self, author: int, number: int, only_grows: bool = False) -> bool:
+        """A batch comes; whether it is new. The numbers of writers only grow, and leave no gaps to be filled."""
         seen = self._of.pop(author, None)
         if seen is None:
             seen = Seen()
@@ -116,7 +124,7 @@ class SeenOfAll:
                 del self._of[next(iter(self._of))]
         # Who was heard last stands last.
         self._of[author] = seen
-        return seen.add(number)
+        return seen.reach(number) if only_grows else seen.add(number)
 
     def merge(self, known: dict[int, Ranges]) -> None:
         """Add all that somebody else has seen."""

@@ -26,7 +26,7 @@ from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import Columns, check_payload
+from antiphon.live.columns import Author, Columns, check_payload
 from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
 from antiphon.live.outbox import Segment
 from antiphon.live.questions import Questions
@@ -107,9 +107,9 @@ class Sessions:
 
     # What is safe.
 
-    def handed_in(self, topic: LiveTopic, number: int, author: tuple[int, int]) -> None:
+    def handed_in(self, topic: LiveTopic, number: int, author: Author) -> None:
         """A client's batch has become the process's publication of this number."""
-        self._unsafe.setdefault(topic, deque()).append((number, *author))
+        self._unsafe.setdefault(topic, deque()).append((number, author.client, author.number))
         if not self._is_looking:
             self._is_looking = True
             self._node.loop.call_later(LOOK_SECONDS, self._look)

@@ -29,7 +29,7 @@ from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto_adaptation import DRAWS
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay, astray
+from antiphon.fabrics.tree.overlay import GONE_AT_MOST, Overlay, astray
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
 from antiphon.kernel.process import NO_NODE
@@ -194,6 +194,7 @@ FIELDS: Final[dict[str, Any]] = {
     "is_final": bool,
     "can_order": bool,
     "absent": list[Identifier] | None,
+    "gone": Annotated[list[Identifier], msgspec.Meta(max_length=GONE_AT_MOST)] | None,
     "bodies": list[Annotated[list[Identifier], msgspec.Meta(min_length=1)]],
     "key": Annotated[int, msgspec.Meta(ge=0, lt=1 << (22 + gossip.TREE_BITS))],
     "path": Integers,

@@ -117,6 +117,56 @@ class MixedOrder(CausalBarriers):
             # Who names this publication need not name what it names.
             self._unnamed.difference_update(singles_of(publication.dependencies))
 
+    # Where something may be missing for good.
+
+    def held_keys(self) -> list[i64]:
+        """What has arrived and waits."""
+        return sorted(self._held)
+
+    def is_held(self, key: i64) -> bool:
+        """Whether a publication has arrived and waits."""
+        return key in self._held
+
+    def gaps(self) -> list[tuple[i64, i64]]:
+        """What something waits for that has not arrived: per source up to which number all is missing, ascending."""
+        found: dict[i64, i64] = {}
+        for key in self._waiting_for:
+            name = key if key >= 0 else ~key
+            source, wanted = name & SOURCE_MASK, name >> SOURCE_BITS
+            last = self.past(source)
+            while last < wanted and publication_key(source, last + 1) not in self._held:
+                last += 1
+            if last > max(self.past(source), found.get(source, 0)):
+                found[source] = last
+        return sorted(found.items())
+
+    def pass_over(self, source: i64, sequence: i64) -> list[Ordered]:
+        """Count everything of a source up to a number as past, delivered or not; what may be delivered now.
+
+        Nothing of it may be waiting here.
+        """
+        first = self.past(source) + 1
+        number = first
+        while number <= sequence:
+            key = publication_key(source, number)
+            assert key not in self._held, "what has arrived is not passed over"
+            self._past.put(source, number)
+            self._beyond.discard(key)
+            if key in self._unnamed:
+                self._unnamed.remove(key)
+                self._settle()
+                self._barrier.put(source, number)
+            number += 1
+        self._frontier = vec[i64]()
+        self._close_gap(source, number)
+        released: list[Ordered] = []
+        while first <= self.past(source):
+            self._release_waiting(publication_key(source, first), released)
+            self._release_waiting(~publication_key(source, first), released)
+            first += 1
+        self._release_after(released)
+        return released
+
     def _close_gap(self, source: i64, sequence: i64) -> None:
         """Count what was delivered beyond a gap and follows without one now."""
         key = publication_key(source, sequence)

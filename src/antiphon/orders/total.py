@@ -104,6 +104,26 @@ class TotalOrder(MixedOrder):
             if len(locks) == 0:
                 del self._locks_of[key]
 
+    def pass_over(self, source: i64, sequence: i64) -> list[Ordered]:
+        self._seen.raise_to(source, sequence)
+        for lock in [lock for lock in self._locks.values() if lock.source == source and lock.sequence <= sequence]:
+            self._unlock(publication_key(source, lock.sequence))
+        released = super().pass_over(source, sequence)
+        self._release_waiting(publication_key(source, 0), released)
+        self._release_after(released)
+        return released
+
+    def give_up_locks(self, source: i64) -> list[Ordered]:
+        """Wait no longer for total publications of a source that have not arrived; what may be delivered now."""
+        given_up = [lock for lock in self._locks.values() if lock.source == source and lock.publication is None]
+        for lock in given_up:
+            self._unlock(publication_key(source, lock.sequence))
+        released: list[Ordered] = []
+        if len(given_up) > 0:
+            self._release_waiting(publication_key(source, 0), released)
+            self._release_after(released)
+        return released
+
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
         """What a total publication of this process names: all it has seen, and what others had when they closed."""
         known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)

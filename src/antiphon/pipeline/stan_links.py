@@ -9,7 +9,8 @@ sorted. In a large one ranks are counted up from 0 instead: a rank says whose it
 that is a member. A view of ``k`` of ``n`` members costs ``min(n, k * 2**22 / n)`` ranks, so the most popular topics are
 not the most expensive ones.
 
-Random views, as they are before StaN begins, are the same with another permutation for each process and topic.
+Random views, as they are before StaN begins, are drawn from the list of members. That costs as much as a view has
+entries, whatever the size of the topic.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ RANKS_AT_A_TIME = 1 << 18
 """So many ranks are computed in one go: they stay in the processor's cache."""
 MOST_TABLES = 256 << 20
 """So many bytes at most are spent on tables of who is a member of the largest topics."""
+DRAWS_AT_A_TIME = 1 << 16
+"""So many members are drawn in one go."""
 COUNTING_COST = 4.0
 """A view that is found by counting costs about so much more per rank: it is one view at a time."""
 IDENTIFIERS = 1 << NODE_BITS
@@ -268,13 +271,60 @@ def aligned_views(topics: Topics, owners: Integers, of: Integers, key: int = 0) 
 
 def random_views(topics: Topics, owners: Integers, of: Integers, seed: int) -> Views:
     """Views that are drawn, for some subscriptions."""
-    return lowest(topics, owners, of, random_secrets_of(owners, of, seed))
+    secrets = random_secrets_of(owners, of, seed)
+    # Where a view holds half of the members or more it is faster to sort them than to draw the last ones.
+    is_dense = topics.sizes[of] <= 2 * topics.view_sizes[of]
+    dense, sparse = np.flatnonzero(is_dense), np.flatnonzero(~is_dense)
+    views = lowest(topics, owners[dense], of[dense], secrets[dense])
+    found = [Views(dense[views.place], views.neighbour)]
+    for start, end in slices(topics.view_sizes[of[sparse]], DRAWS_AT_A_TIME):
+        chosen = sparse[start:end]
+        views = drawn(topics, owners[chosen], of[chosen], secrets[chosen])
+        found.append(Views(chosen[views.place], views.neighbour))
+    return joined(found)
+
+
+def drawn(topics: Topics, owners: Integers, of: Integers, secrets: Secrets) -> Views:
+    """Views of members that are drawn one after the other; who was drawn before, and the owner, do not count.
+
+    The draws of a view do not depend on how many are made in one go, nor on other views.
+    """
+    counts = topics.view_sizes[of]
+    tries = int(counts.max(initial=0)) + 4
+    missing = np.arange(len(of))
+    found = []
+    while len(missing):
+        numbers = np.arange(1, tries + 1, dtype=np.uint64) * np.uint64(GOLDEN_GAMMA)
+        words = mixed_words(secrets[missing, np.newaxis] + numbers) >> np.uint64(32)
+        sizes = topics.sizes[of[missing]].astype(np.uint64)
+        index = ((words * sizes[:, np.newaxis]) >> np.uint64(32)).astype(np.int64)
+        members = topics.members[topics.offsets[of[missing]][:, np.newaxis] + index].astype(np.int64)
+        is_new = first_in_each_row(members) & (members != owners[missing, np.newaxis])
+        taken = is_new & (np.cumsum(is_new, axis=1) <= counts[missing, np.newaxis])
+        complete = taken.sum(axis=1) == counts[missing]
+        row, column = np.nonzero(taken & complete[:, np.newaxis])
+        found.append(Views(missing[row], members[row, column]))
+        missing = missing[~complete]
+        tries *= 2
+    return joined(found)
+
+
+def first_in_each_row(values: Integers) -> npt.NDArray[np.bool_]:
+    """Where a number stands that is not further left in the same row."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    is_first = np.ones(values.shape, np.bool_)
+    is_first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    found = np.empty(values.shape, np.bool_)
+    np.put_along_axis(found, order, is_first, axis=1)
+    return found
 
 
 def physical_links(owners: Integers, views: Views, processes: Integers) -> Integers:
     """For each of some processes, in ascending order, how many different neighbours its views have."""
-    pairs = np.unique((owners[views.place] << NODE_BITS) | views.neighbour)
-    return np.bincount(np.searchsorted(processes, pairs >> NODE_BITS), minlength=len(processes))
+    pairs = np.sort((owners[views.place] << NODE_BITS) | views.neighbour)
+    is_other = np.diff(pairs, prepend=-1) != 0
+    return np.bincount(np.searchsorted(processes, pairs[is_other] >> NODE_BITS), minlength=len(processes))
 
 
 def links_of(topics: Topics, owners: Integers, of: Integers, seed: int, key: int = 0) -> Links:

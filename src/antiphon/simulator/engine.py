@@ -88,6 +88,16 @@ class Application:
         """Part of what the log of a node holds of a topic; as ``Environment.kept``."""
         return None
 
+    def past(self, node: i64, topic: i64) -> list[int] | None:
+        """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
+        return None
+
+    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        """A node is about to lose its process."""
+
+    def returned(self, engine: Engine, node: i64, process: Process) -> None:
+        """A node that had crashed has a process again, which has started; here operations may be called."""
+
 
 @final
 class Node(Environment):
@@ -146,6 +156,10 @@ class Node(Environment):
     def kept(self, topic: i64, piece: i64) -> list[Message] | None:
         application = self._engine.application
         return None if application is None else application.kept(self.identifier, topic, piece)
+
+    def past(self, topic: i64) -> list[int] | None:
+        application = self._engine.application
+        return None if application is None else application.past(self.identifier, topic)
 
     def unwanted(self, message: Message) -> None:
         self._engine.unwanted += 1
@@ -341,6 +355,8 @@ class Engine:
         node.state = DOWN
         node.life.crashed_at = self.calendar.now
         node.free = self.calendar.now
+        if self.application is not None and node.process is not None:
+            self.application.crashes(self, identifier, node.process)
         node.forget()
         self._break_links(node)
         # With nobody there to handle it, what waited during a pause is dropped and counted.
@@ -350,6 +366,8 @@ class Engine:
         """Bring a crashed node back with an empty memory."""
         node = self._in_state(identifier, RESTART, DOWN, DOWN)
         self._bring_up(node)
+        if self.application is not None and node.process is not None:
+            self.application.returned(self, identifier, node.process)
 
     def pause(self, identifier: i64) -> None:
         """Stall a node: it does nothing, and what arrives waits."""
@@ -419,7 +437,8 @@ class Engine:
         if watch is None:
             return
         if self.nodes[peer].process is None:
-            self._look_later(watch, False)
+            # Over a connection that cannot be opened nothing gets through, even if the peer is there by then.
+            self._look_later(watch, self.network.in_order)
         for cut in self._cuts:
             self._look_around(watch, cut, False)
 

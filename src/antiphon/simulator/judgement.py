@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
-from antiphon.simulator.lives import changes_lives, evidence_of_lives, failing_nodes, failing_publisher, separate_lives
+from antiphon.simulator.lives import (
+    changes_lives,
+    crashing_nodes,
+    evidence_of_lives,
+    failing_nodes,
+    failing_publisher,
+    separate_lives,
+)
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     CrashFault,
@@ -185,7 +192,7 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     changes = table.filter(pc.is_in(table["event"], pa.array(["subscribed", "unsubscribed"])))
     for event, node, topic in zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True):
         happened.setdefault((node, topic), []).append(event)
-    failing = failing_nodes(scenario)
+    failing = crashing_nodes(scenario)
     for node, topic in sorted(asked.keys() | happened.keys()):
         if node in failing:
             continue
@@ -271,7 +278,9 @@ def judge_run(
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
     mortal = failing_nodes(scenario)
-    if mortal:
+    if PROTOCOLS[scenario.protocol].remembers:
+        table = separate_lives(table, scenario.nodes, set(range(scenario.nodes)) - mortal)
+    elif mortal:
         table = separate_lives(table, scenario.nodes)
     # Where weaker publications pass total ones, only these are in one order.
     apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
@@ -288,6 +297,12 @@ def judge_run(
         counts[HOLES] = max(0, owed - lost)
         examples["completeness"] = weaker.examples.get("completeness", "")
         examples[HOLES] = f"{owed} holes of which {lost} were said"
+    if PROTOCOLS[scenario.protocol].remembers:
+        # Who fails for good may take with it what others have heard of; they say so. Else nobody may speak of a loss.
+        found = counts["completeness"]
+        counts["completeness"] = max(0, found - lost) if mortal else found + lost
+        if not mortal and lost:
+            examples["completeness"] = f"{lost} were said to be lost, though everybody came back"
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

@@ -2,7 +2,8 @@
 
 A node that comes back has lost its memory: it is a new process, and is owed nothing of what its earlier lives were
 owed (thesis of M. Matos, section 2.1). So the oracle, which knows nodes that stay, is shown each life of a node as a
-node of its own, and a life that ends as one that unsubscribes from everything.
+node of its own, and a life that ends as one that unsubscribes from everything. Where nodes remember, a crash with a
+return is no end: the node is owed all that was published while it was away.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.simulator.scenario import CrashFault, LeaveFault, Scenario
+from antiphon.simulator.protocols import PROTOCOLS
+from antiphon.simulator.scenario import CrashFault, LeaveFault, RestartFault, Scenario
 from antiphon.simulator.workload import plan
 from antiphon.trace.oracle import COLUMNS, EVENTS, KEYS, ORDER, evidence
 
@@ -18,7 +20,7 @@ ENDS = ("crash", "leave")
 """How a life ends."""
 
 
-def failing_nodes(scenario: Scenario) -> set[int]:
+def crashing_nodes(scenario: Scenario) -> set[int]:
     """The nodes that do not live from the start to the end of a run, or only with a pause."""
     mortal = (CrashFault, LeaveFault)
     failing = set(scenario.absent_at_start())
@@ -28,9 +30,23 @@ def failing_nodes(scenario: Scenario) -> set[int]:
     return failing
 
 
+def failing_nodes(scenario: Scenario) -> set[int]:
+    """Those of them that are not owed everything: where nodes remember, who does not come back."""
+    failing = crashing_nodes(scenario)
+    if not PROTOCOLS[scenario.protocol].remembers:
+        return failing
+    failing -= set(scenario.absent_at_start())
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, CrashFault):
+            failing.update(fault.targets(scenario.nodes))
+        elif isinstance(fault, RestartFault):
+            failing.difference_update(fault.targets(scenario.nodes))
+    return failing
+
+
 def changes_lives(scenario: Scenario) -> bool:
     """Whether nodes crash, restart, join or leave."""
-    return len(failing_nodes(scenario)) > 0
+    return len(crashing_nodes(scenario)) > 0
 
 
 def failing_publisher(scenario: Scenario) -> int | None:
@@ -55,14 +71,25 @@ def evidence_of_lives(batch: pa.Table) -> pa.Table:
     return rows.append_column(KEYS, kept[KEYS])
 
 
-def separate_lives(table: pa.Table, node_count: int) -> pa.Table:
-    """The same with each life of a node as a node of its own, which unsubscribes from everything when it ends."""
+def separate_lives(table: pa.Table, node_count: int, remembering: set[int] | None = None) -> pa.Table:
+    """The same with each life of a node as a node of its own, which unsubscribes from everything when it ends.
+
+    Where nodes remember, ``remembering`` are those that do not fail for good, and only the last crash of others ends a
+    life. Whoever comes back says again that it is subscribed.
+    """
     rows: list[dict[str, object]] = []
     lives: dict[int, int] = {}
     topics_of: dict[int, dict[int, None]] = {}
-    for row in table.to_pylist():
+    listed = table.to_pylist()
+    last_ends = {row["node"]: place for place, row in enumerate(listed) if row["event"] in ENDS}
+    for place, row in enumerate(listed):
         node = row["node"]
         event = row["event"]
+        if remembering is not None:
+            if event in ENDS and (node in remembering or last_ends[node] != place):
+                continue
+            if event == "subscribed" and row["topic"] in topics_of.get(node, {}):
+                continue
         if event in ENDS:
             end = {**dict.fromkeys(table.column_names), "event": "unsubscribed", "source": 0, "sequence": 0}
             end["node"] = node + node_count * lives.get(node, 0)

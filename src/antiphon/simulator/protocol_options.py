@@ -73,6 +73,27 @@ class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
 
 
+class LastingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of topics over trees of subscribers where nodes fail and come back."""
+
+    window: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
+    ] = DEFAULT_WINDOW
+    """How many of its own publications a node may have on their way at a time, per topic."""
+    bundle: Annotated[
+        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
+    ] = DEFAULT_BUNDLE
+    """How many publications that had to queue may travel together."""
+    keep: Annotated[int, Meta(ge=2, le=1 << 31, description="a number of publications", examples=[256])] = 256
+    """How many publications of each source a member keeps in memory for whoever lacks them."""
+    compare: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks", examples=[1000])] = 1000
+    """Ticks between two times that members compare what they have, while something is wrong."""
+    forget: Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[1_000_000])] = 1_000_000
+    """Ticks after which a member that is away is not expected back."""
+    log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
+    """How many publications of a topic the log of each node holds, which outlives crashes; 0: no log."""
+
+
 class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of VCube-PS as published: a preset, and switches that differ from it."""
 

@@ -17,12 +17,14 @@ from antiphon.fabrics.cube.aggregation import CausalAggregation
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.bundling import TimerBundling
 from antiphon.fabrics.cube.directory import Directory
+from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
 from antiphon.fabrics.cube.published_delivery import PublishedDelivery
+from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.riding import RidingAggregation
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
-from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
@@ -45,6 +47,7 @@ from antiphon.simulator.protocol_options import (
     BrokerOptions,
     FloodingOptions,
     GroupTableOptions,
+    LastingOptions,
     PlumtreeTableOptions,
     PublishedVCubePsOptions,
     SimpleGossipTableOptions,
@@ -127,6 +130,8 @@ class Protocol:
     """Whether nodes that stay get everything although copies are lost and others fail."""
     agrees_probably: bool = False
     """Whether nodes get everything with high probability only, and order never breaks whatever fails."""
+    remembers: bool = False
+    """Whether a node that restarts goes on where it was, from its log."""
     holes_in: str | None = None
     """The order in which nodes may pass something over, and say so; weaker ones are complete."""
 
@@ -249,6 +254,45 @@ def orders_of_vcube_ps(process: Process) -> list[Order]:
     """The order of each topic that a node has ever heard of."""
     assert isinstance(process, VCubePs), "asked about VCube-PS"
     return [topic.order for topic in process.topics()]
+
+
+def prepare_lasting(setting: Setting) -> Builder:
+    """The same where nodes fail: everybody expects everybody, and hears who is not there."""
+    chosen: LastingOptions = setting.options
+    options = Options(setting.order, chosen.window, True, chosen.bundle, False, True, setting.total)
+    faults = FaultOptions(chosen.keep, chosen.compare, chosen.forget)
+    dimension = dimension_for(setting.nodes)
+    views = [View(dimension, [node for node in members if node not in setting.absent]) for members in setting.members]
+    built: set[int] = set()
+
+    def build(environment: Environment) -> LastingVCubePs:
+        node = int(environment.identifier)
+        process = LastingVCubePs(environment, PartialCube(dimension, range(setting.nodes)), options, faults)
+        process.begin_counting_at(environment.now())
+        if node in built:
+            # What it was a member of stands in its log.
+            return process
+        built.add(node)
+        for topic, members in enumerate(setting.members):
+            if node in members and node not in setting.absent:
+                process.begin_as_member(topic, views[topic])
+            elif node in members:
+                process.subscribe(topic)
+        return process
+
+    return build
+
+
+def mistake_in_lasting(options: LastingOptions, _nodes: int) -> Mistake | None:
+    """More is kept than may be under way, and nobody forgets before it has compared."""
+    if options.keep < options.window + options.bundle:
+        least = options.window + options.bundle
+        return Mistake(("keep",), f"fewer are kept than may be under way; for example: keep = {least}")
+    if options.forget < options.compare:
+        return Mistake(
+            ("forget",), f"nobody forgets before it has compared; for example: forget = {100 * options.compare}"
+        )
+    return None
 
 
 def prepare_published(setting: Setting) -> Builder:
@@ -457,6 +501,20 @@ PROTOCOLS = {
         mixes_orders=True,
         has_keys=True,
         tolerates_faults=False,
+    ),
+    "vcube-ps-lasting": Protocol(
+        "cube",
+        LastingOptions,
+        prepare_lasting,
+        orders_of_vcube_ps,
+        VCUBE_PS_ORDERS,
+        mistake=mistake_in_lasting,
+        has_topics=True,
+        mixes_orders=True,
+        needs_connections=True,
+        outlives_publishers=True,
+        recovers=True,
+        remembers=True,
     ),
     "vcube-ps-published": Protocol(
         "cube",

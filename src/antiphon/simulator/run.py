@@ -16,7 +16,7 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.disks import Disks
+from antiphon.simulator.disks import Disks, LastingDisks
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
@@ -30,6 +30,7 @@ from antiphon.simulator.network import (
     NormalDelay,
     QuantileDelay,
 )
+from antiphon.simulator.protocol_options import LastingOptions
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -151,7 +152,7 @@ class Simulation:
             recorder,
             can_fail=len(scenario.faults) > 0,
             absent=absent,
-            application=Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None,
+            application=disks_for(options),
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
@@ -280,6 +281,13 @@ def timed(
     violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), result.lost)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
+
+
+def disks_for(options: object) -> Disks | None:
+    """The logs of nodes, where they have any."""
+    if isinstance(options, LastingOptions):
+        return LastingDisks(options.log) if options.log > 0 else None
+    return Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None
 
 
 def build_cube(scenario: Scenario) -> Cube:

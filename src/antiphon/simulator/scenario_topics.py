@@ -8,8 +8,10 @@ from antiphon.simulator.scenario import (
     ANY_TOPIC,
     CrashFault,
     JoinFault,
+    LeaveFault,
     PartitionFault,
     PauseFault,
+    RestartFault,
     ResumeFault,
     Scenario,
     TopicsTable,
@@ -119,6 +121,9 @@ def check_connections(scenario: Scenario, document: Document) -> None:
     for key, share in (("loss", network.loss), ("duplication", network.duplication)):
         if share > 0:
             raise document.error(("network", key), f"{scenario.protocol} runs over connections; leave this out")
+    if scenario.protocol == "vcube-ps-lasting":
+        check_returns(scenario, document)
+        return
     joins = scenario.protocol == "broker-tree"
     for number, fault in enumerate(scenario.faults):
         if isinstance(fault, CrashFault | PauseFault | ResumeFault) or (joins and isinstance(fault, JoinFault)):
@@ -133,6 +138,21 @@ def check_connections(scenario: Scenario, document: Document) -> None:
             complaint = "a broker that returns is a new one, under a number of its own; let another node join"
         raise document.error(("fault", number), complaint)
     check_newcomers(scenario, document)
+
+
+def check_returns(scenario: Scenario, document: Document) -> None:
+    """Who comes back under its number has its log; who leaves does so by unsubscribing."""
+    for number, fault in enumerate(scenario.faults):
+        if isinstance(fault, RestartFault) and not scenario.protocol_options.get("log", 0):
+            raise document.error(
+                ("fault", number),
+                "a node that returns without its log is a new one, under a number of its own; let another node join, "
+                "or give nodes a log: protocol-options.log = 1000",
+            )
+        if isinstance(fault, LeaveFault):
+            raise document.error(
+                ("fault", number), f"{scenario.protocol} has no orderly leaving of nodes; let it unsubscribe instead"
+            )
 
 
 def check_newcomers(scenario: Scenario, document: Document) -> None:

@@ -192,6 +192,21 @@ define(
     NODE, "refused-connections", "connections", "Connections that this node has cut off because of what came over them"
 )
 define(NODE, "resumed-clients", "clients", "Clients that came from another node and went on here")
+define(NODE, "lanes-known", "lanes", "Lanes of writers, by topic, of which this node knows how far they have come")
+define(
+    NODE,
+    "lanes-forgotten",
+    "lanes",
+    "Lanes of writers that were forgotten because others came; what they repeat is not recognised",
+)
+define(NODE, "pieces-repeated", "batches", "Batches of writers that came again and were dropped here")
+define(NODE, "pieces-ahead", "batches", "Batches of writers that were dropped because others before them had not come")
+define(
+    NODE,
+    "pieces-in-conflict",
+    "batches",
+    "Batches of writers that were dropped because something else had been written before",
+)
 define(NODE, "bytes-sent", "bytes", "Bytes written to peers")
 define(NODE, "frames-sent", "frames", "Frames written to peers")
 define(NODE, "writes", "writes", "Writes to peers; one holds all frames of a turn, or of the time to gather")

@@ -83,8 +83,10 @@ def test_the_word_of_a_node_that_has_left_since_does_not_make_it_a_member() -> N
     process = VCubePs(Notebook(0), PartialCube(2, [0, 1, 2, 3]), Options())
     process.subscribe(0)
     process.left(3)
-    process.receive(1, Answer(0, 1, 0, vec[i64](), vec[i64]()))
-    process.receive(2, Answer(0, 1, 0, vec[i64]([member_entry(2, 1, True), member_entry(3, 1, True)]), vec[i64]()))
+    process.receive(1, Answer(0, 1, 0, vec[i64](), vec[i64](), False))
+    process.receive(
+        2, Answer(0, 1, 0, vec[i64]([member_entry(2, 1, True), member_entry(3, 1, True)]), vec[i64](), False)
+    )
     topic = process.topic(0)
     assert topic is not None
     assert topic.view.active_members() == [2]

@@ -116,7 +116,7 @@ def test_an_answer_that_nobody_asked_for_is_the_peers_fault() -> None:
     from mypy_extensions import i64
 
     with pytest.raises(ProtocolError, match="which did not ask"):
-        builder(4, [])(Notebook(1)).receive(3, Answer(3, 1, 0, vec[i64](), vec[i64]()))
+        builder(4, [])(Notebook(1)).receive(3, Answer(3, 1, 0, vec[i64](), vec[i64](), False))
 
 
 def test_publications_wait_for_the_subscription_and_go_before_the_unsubscription() -> None:
@@ -204,7 +204,9 @@ class OwnNumberOnly(Environment):
             from mypy_extensions import i64
 
             own = [key for key in message.entries if (key & SOURCE_MASK) == self.identifier or key in self._below]
-            message = Answer(message.source, message.sequence, message.topic, vec[i64](own), message.announced)
+            message = Answer(
+                message.source, message.sequence, message.topic, vec[i64](own), message.announced, message.is_past
+            )
         self._inner.send(destination, message)
 
     def deliver(self, publication: Publication) -> None:

@@ -93,7 +93,7 @@ def without_numbers(message: Message) -> Message:
 def without_announcements(message: Message) -> Message:
     """Newcomers do not hear of locks that were there before them."""
     if isinstance(message, Answer):
-        return Answer(message.source, message.sequence, message.topic, message.entries, NO_KEYS)
+        return Answer(message.source, message.sequence, message.topic, message.entries, NO_KEYS, message.is_past)
     return message
 
 

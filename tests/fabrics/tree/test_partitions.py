@@ -14,7 +14,7 @@ from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
 from antiphon.simulator.scenario_file import parse_scenario
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, run_until, tree
-from tests.fabrics.tree.test_repair import check_tree, shape, traffic
+from tests.fabrics.tree.test_repair import check_tree, living, shape, traffic
 
 MINORITY = [3, 5, 7]
 """Three of the eight brokers: a child of the root with its own, and a leaf from elsewhere."""
@@ -181,6 +181,38 @@ def test_crashes_during_a_partition() -> None:
     said = traffic(end=7000)
     faults = [cut(2000, 9000, *MINORITY), crash(3000, 5), crash(4000, 0)]
     assert kept(tree(said, faults, network=UNSTEADY, quorum=True, council=0)) == {}
+
+
+@pytest.mark.parametrize("parted", [(3, 5, 7), (1, 4, 5), (3, 7), (0, 1, 4)])
+@pytest.mark.parametrize("crashed", [(0, 3), (1, 0), (0, 3, 5), (0, 1, 4), (2, 0, 1)])
+def test_parts_that_gave_each_other_up_meet_again_though_those_who_did_so_failed(
+    parted: tuple[int, ...], crashed: tuple[int, ...]
+) -> None:
+    """Roots fail one after the other while the parts are separated; those who follow know whom they gave up."""
+    failures = [crash(50_000 + 3000 * number, broker) for number, broker in enumerate(crashed)]
+    said = [publish(150_000, broker, "causal") for broker in range(8)]
+    scenario = tree(said, [cut(1000, 100_000, *parted), *failures], quorum=True, council=0, absence=20_000)
+    simulation = run(scenario)
+    check_tree(shape(simulation))
+    assert simulation.engine.deliveries == (8 - len(crashed)) ** 2
+
+
+def test_parts_meet_again_though_newcomers_rule_both() -> None:
+    """Broker 6 joins one part and 7 the other, and both become roots: they have never seen anybody of the other."""
+    faults = [
+        cut(1000, 100_000, 1, 2, 3, 6),
+        JoinFault(at=40_000, node=6),
+        JoinFault(at=40_000, node=7),
+        crash(60_000, 0, 2),
+    ]
+    said = [publish(150_000, broker, "causal") for broker in (1, 3, 4, 5)]
+    parents = [-1, 0, 0, 1, 0, 4, 2, 0]
+    scenario = tree(said, faults, parents, [[1, 3, 4, 5]], quorum=True, council=0, absence=20_000)
+    apart = run_until(scenario, 90_000)
+    assert {broker for broker, process in living(apart).items() if process.is_root} == {6, 7}
+    simulation = run(scenario)
+    check_tree(shape(simulation))
+    assert simulation.engine.deliveries == 4 * 4
 
 
 # Newcomers.

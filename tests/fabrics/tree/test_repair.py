@@ -146,3 +146,17 @@ def test_proposals_do_not_overtake_those_that_were_lost_on_a_way_that_broke() ->
     network = NetworkTable(detection=1, in_order=True)
     simulation = run(tree(said, [crash(2, 16)], chain, [[17]], network, patience=100))
     assert (simulation.engine.deliveries, simulation.stuck()) == (3, 0)
+
+
+def test_the_root_learns_where_those_are_of_whom_it_heard_two_things() -> None:
+    """Found by the campaign: an orphan comes with a list of brokers below it that have found another way before.
+
+    What was said last counted, at the root too; when it turned out to be wrong nobody said where they were in truth.
+    """
+    parents = [-1, 0, 0, 2, 3, 3, 5, 5, *range(7, 17), 17, 17]
+    said = [publish(2, 5, "none")]
+    network = NetworkTable(detection=500, in_order=True)
+    failures = [crash(1, 17), crash(3, 7)]
+    simulation = run(tree(said, failures, parents, [[5]], network, total_degree=3, patience=100))
+    check_tree(shape(simulation))
+    assert simulation.stuck() == 0

@@ -68,11 +68,11 @@ class Membership(Process):
         self._topics: dict[i64, Topic] = {}
         # The topic that was asked for last: mostly the next message is about the same one.
         self._recent: Topic | None = None
-        self._surveys: dict[i64, Survey] = {}
+        self.surveys: dict[i64, Survey] = {}
         # By topic, those that this node cannot answer yet.
         self._delayed: dict[i64, list[Survey]] = {}
         self._directory: Final = Directory(cube)
-        self._counter: i64 = 0
+        self.counter: i64 = 0
 
     # What the application does.
 
@@ -108,7 +108,7 @@ class Membership(Process):
 
     def begin_counting_at(self, counter: i64) -> None:
         """Number subscriptions above those of a former life under the same identifier (before ``start``)."""
-        self._counter = max(self._counter, counter)
+        self.counter = max(self.counter, counter)
 
     def is_subscribed(self, topic: i64) -> bool:
         """Whether the application's last word on this topic was to subscribe."""
@@ -119,17 +119,17 @@ class Membership(Process):
         topics = [topic.text() for _, topic in sorted(self._topics.items())]
         surveys = [
             (key, survey.missing, list(survey.entries), list(survey.announced))
-            for key, survey in sorted(self._surveys.items())
+            for key, survey in sorted(self.surveys.items())
         ]
         delayed = [
             (name, [(survey_key(one.question), list(one.entries), list(one.announced)) for one in waiting])
             for name, waiting in sorted(self._delayed.items())
         ]
         nodes = [] if self._own_cube is None else self._own_cube.members()
-        return f"{self._counter} {topics} {surveys} {delayed} {self._directory.state()} {nodes} {self._is_leaving}"
+        return f"{self.counter} {topics} {surveys} {delayed} {self._directory.state()} {nodes} {self._is_leaving}"
 
     def unfinished(self) -> i64:
-        count: i64 = len(self._surveys)
+        count: i64 = len(self.surveys)
         for topic in self._topics.values():
             count += topic.unfinished()
         for waiting in self._delayed.values():
@@ -147,19 +147,23 @@ class Membership(Process):
     # Nodes that come and go.
 
     def joined(self, node: i64) -> None:
-        self._changing_cube().include(node)
+        self.changing_cube().include(node)
         self._bequeath([node], self._is_leaving)
 
     def left(self, node: i64) -> None:
-        self._changing_cube().remove(node)
-        for topic in self._topics.values():
-            topic.view.forget(node)
+        self.changing_cube().remove(node)
+        for topic in self.topics():
+            self.forget_member(topic, node)
+
+    def forget_member(self, topic: Topic, node: i64) -> None:
+        """A node is not there any more, member or not."""
+        topic.view.forget(node)
 
     def leave(self) -> None:
         self._is_leaving = True
         self._bequeath([node for node in self.cube.members() if node != self.me], True)
 
-    def _changing_cube(self) -> PartialCube:
+    def changing_cube(self) -> PartialCube:
         if self.options.directory:
             raise UsageError("with a directory the set of nodes is fixed; run without it where nodes come and go")
         cube = self._own_cube
@@ -245,9 +249,9 @@ class Membership(Process):
         if isinstance(message, Question):
             self._receive_question(sender, message)
         elif isinstance(message, Answer):
-            self._receive_answer(message)
+            self.receive_answer(message)
         elif isinstance(message, Unsubscribe):
-            self._receive_unsubscribe(sender, message)
+            self.receive_unsubscribe(sender, message)
         elif isinstance(message, Register):
             self._receive_register(sender, message)
         elif isinstance(message, Registered):
@@ -273,7 +277,7 @@ class Membership(Process):
             # It is taken out first: what begins here may end at once and lead back to this place.
             del topic.queue[0]
             if topic.state == OUTSIDE:
-                self._start_subscribing(topic)
+                self.start_subscribing(topic)
             else:
                 self._leave_topic(topic)
         if self.options.total:
@@ -291,14 +295,14 @@ class Membership(Process):
 
     # Becoming a member.
 
-    def _start_subscribing(self, topic: Topic) -> None:
-        self._counter += 1
-        topic.joined_counter = self._counter
+    def start_subscribing(self, topic: Topic) -> None:
+        self.counter += 1
+        topic.joined_counter = self.counter
         topic.state = SUBSCRIBING
         topic.view = View(self.cube.dimension)
         topic.heard.clear()
         if not self.options.directory:
-            self._ask_everybody(Subscribe(self.me, topic.joined_counter, topic.name))
+            self.ask_everybody(Subscribe(self.me, topic.joined_counter, topic.name))
             return
         home = self._directory.home_of(topic.name)
         if home == self.me:
@@ -319,7 +323,7 @@ class Membership(Process):
             topic.heard[member] = True
         self._ask(Subscribe(self.me, topic.joined_counter, topic.name, members))
 
-    def _ask_everybody(self, question: Question) -> None:
+    def ask_everybody(self, question: Question) -> None:
         self._conduct(question, NO_NODE, self._flood(question, self.cube.dimension))
 
     def _ask(self, question: Question) -> None:
@@ -329,9 +333,9 @@ class Membership(Process):
         """Wait for the answers of those below; answer at once if there are none."""
         survey = Survey(question, parent, missing)
         if missing == 0:
-            self._finish_survey(survey)
+            self.finish_survey(survey)
         else:
-            self._surveys[survey_key(question)] = survey
+            self.surveys[survey_key(question)] = survey
 
     def _flood(self, question: Question, height: i64) -> i64:
         """Ask all nodes of this node's clusters up to ``height``, members or not; how many copies left."""
@@ -368,10 +372,10 @@ class Membership(Process):
         else:
             self._conduct(question, sender, self._pass_on(question))
 
-    def _receive_answer(self, answer: Answer) -> None:
+    def receive_answer(self, answer: Answer) -> None:
         """Somebody below has answered a question."""
         key = survey_key(answer)
-        survey = self._surveys.get(key)
+        survey = self.surveys.get(key)
         if survey is None:
             raise ProtocolError(f"an answer about {answer} came to node {self.me}, which did not ask")
         if isinstance(survey.question, Synchronise):
@@ -381,10 +385,10 @@ class Membership(Process):
             survey.entries = append_all(survey.entries, answer.entries)
         survey.missing -= 1
         if survey.missing == 0:
-            del self._surveys[key]
-            self._finish_survey(survey)
+            del self.surveys[key]
+            self.finish_survey(survey)
 
-    def _finish_survey(self, survey: Survey) -> None:
+    def finish_survey(self, survey: Survey) -> None:
         """All children have answered: add the own word and tell the parent, or use what was gathered."""
         question = survey.question
         topic = self._topics.get(question.topic)
@@ -410,13 +414,14 @@ class Membership(Process):
                 entries = merged_frontiers(entries, past)
             elif topic.state != OUTSIDE:
                 entries = append(entries, member_entry(self.me, topic.joined_counter, topic.is_active()))
-        answer = Answer(question.source, question.sequence, question.topic, entries, announced)
+        is_past = isinstance(question, Synchronise)
+        answer = Answer(question.source, question.sequence, question.topic, entries, announced, is_past)
         self.environment.send(survey.parent, answer)
 
     def answer_delayed(self, topic: Topic) -> None:
         """What kept this node from answering is over."""
         for survey in self._delayed.pop(topic.name, []):
-            self._finish_survey(survey)
+            self.finish_survey(survey)
 
     def _become_active(self, topic: Topic, members: vec[i64]) -> None:
         """Everybody has heard of this node, and every member has spoken for itself: the view is complete."""
@@ -429,7 +434,7 @@ class Membership(Process):
         topic.departed.clear()
         topic.state = SYNCHRONISING
         if not self.options.directory:
-            self._ask_everybody(Synchronise(self.me, topic.joined_counter, topic.name))
+            self.ask_everybody(Synchronise(self.me, topic.joined_counter, topic.name))
             return
         # Whoever published before all had heard of this node is listed, or was heard of, or has left its past behind.
         heard = vec[i64]([node for node in topic.heard if node != self.me])
@@ -452,8 +457,8 @@ class Membership(Process):
 
     def _leave_topic(self, topic: Topic) -> None:
         self.before_leaving(topic)
-        self._counter += 1
-        topic.left_counter = self._counter
+        self.counter += 1
+        topic.left_counter = self.counter
         topic.state = OUTSIDE
         self.send_down(topic, Unsubscribe(self.me, topic.left_counter, topic.name), self.cube.dimension)
         topic.order = self._successor_of(topic.order)
@@ -488,7 +493,7 @@ class Membership(Process):
         topic.view = View(0)
         self.go_on(topic)
 
-    def _receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
+    def receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
         """A member has left."""
         topic = self.find_topic(message.topic)
         topic.view.remove(message.source, message.sequence)

@@ -136,13 +136,17 @@ class Answer(Message):
     """The subtree of the sender has handled a question; ``entries`` is what it has to say.
 
     To a ``Subscribe``: each member's own word for itself (:func:`member_entry`). To a ``Synchronise``: a frontier, and
-    ``announced`` total publications that have not started: name, place, count of keys and keys of each.
+    ``announced`` total publications that have not started: name, place, count of keys and keys of each. ``is_past``
+    says which of the two was asked.
     """
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64], announced: vec[i64]) -> None:
+    def __init__(
+        self, source: i64, sequence: i64, topic: i64, entries: vec[i64], announced: vec[i64], is_past: bool
+    ) -> None:
         super().__init__(source, sequence, topic)
         self.entries: Final[vec[i64]] = entries
         self.announced: Final[vec[i64]] = announced
+        self.is_past: Final[bool] = is_past
 
     def entries_carried(self) -> i64:
         return len(self.entries) + len(self.announced)

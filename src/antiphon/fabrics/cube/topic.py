@@ -7,6 +7,8 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.keeping import Keeping
+from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import UsageError
@@ -142,6 +144,13 @@ class Topic:
         self.undelivered_totals: i64 = 0
         # Locks of others, or own ones, for which not all below this node are closed.
         self.closing_count: i64 = 0
+        # Where nodes may fail: waves with their children by the key of their packet, members that are out of reach with
+        # the counters of their subscriptions, and what is kept for whoever lacks it.
+        self.routes: dict[i64, Route] = {}
+        self.away: dict[i64, i64] = {}
+        self.keeping: Keeping | None = None
+        # Own packets that not all have acknowledged, by their numbers, in order.
+        self.own_open: dict[i64, bool] = {}
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
@@ -150,8 +159,14 @@ class Topic:
         early = [(packet.source, packet.sequence) for packet in self.early]
         counters = (self.state, self.published, self.in_flight, self.joined_counter, self.left_counter)
         heard = (list(self.heard), list(self.inherited))
+        faults = (
+            [(key, route.text()) for key, route in sorted(self.routes.items())],
+            sorted(self.away.items()),
+            "" if self.keeping is None else self.keeping.state(),
+            list(self.own_open),
+        )
         return (
-            f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} {totals} "
+            f"{self.name} {counters} {queued} {early} {heard} {sorted(self.departed.items())} {totals} {faults} "
             f"[{self.view.state()}] [{self.order.state()}] [{self.waves.state()}]"
         )
 
@@ -162,11 +177,12 @@ class Topic:
         order = self.order
         if isinstance(order, TotalOrder) and self.state == MEMBER:
             locks += order.open_locks()
-        return order.waiting() + len(self.waves) + len(self.queue) + len(self.early) + joining + locks
+        waves = len(self.waves) + len(self.routes)
+        return order.waiting() + waves + len(self.queue) + len(self.early) + joining + locks
 
     def has_open_waves(self) -> bool:
         """Whether somebody waits for this node's answer, or this node for others'."""
-        return len(self.waves) > 0 or self.closing_count > 0
+        return len(self.waves) > 0 or len(self.routes) > 0 or self.closing_count > 0
 
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""

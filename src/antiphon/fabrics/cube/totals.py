@@ -99,6 +99,10 @@ class Totals(Membership):
         """Send to those who serve a cluster; the answer is how many copies left."""
         raise NotImplementedError
 
+    def send_own(self, topic: Topic, packet: Message) -> i64:
+        """Send an own packet down the own tree, and expect answers; how many copies left."""
+        raise NotImplementedError
+
     # The line of own publications.
 
     def may_begin_weak(self, topic: Topic, pending: Pending) -> bool:
@@ -139,10 +143,7 @@ class Totals(Membership):
         )
         topic.undelivered_totals += 1
         topic.begun = pending.sequence
-        count = self.send_down(topic, publication, self.cube.dimension)
-        if count > 0:
-            topic.in_flight += 1
-            topic.waves.open(publication_key(self.me, pending.sequence), count, NO_NODE)
+        count = self.send_own(topic, publication)
         self._tell_keeper(Release(self.me, pending.sequence, topic.name, self._epoch))
         self.arrived(topic, publication)
         self.started(publication, count)

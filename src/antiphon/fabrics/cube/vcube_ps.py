@@ -24,7 +24,8 @@ Membership is in :mod:`antiphon.fabrics.cube.membership`, total order in :mod:`a
 publications are here.
 
 ``docs/architecture.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small systems.
-Links must not lose or duplicate; they may reorder. Nodes do not fail here.
+Links must not lose or duplicate; they may reorder. Nodes do not fail here: those that may are in
+:mod:`antiphon.fabrics.cube.lasting`.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class VCubePs(Totals):
         elif isinstance(message, LeafCopy):
             self.receive_leaf_copy(sender, message)
         elif isinstance(message, Refusal):
-            self._receive_refusal(sender, message)
+            self.receive_refusal(sender, message)
         else:
             super().receive(sender, message)
         if self.options.total:
@@ -146,15 +147,19 @@ class VCubePs(Totals):
                 self.arrived(topic, publication)
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
+        self.deliver_all(topic, topic.order.arrived(publication))
+
+    def deliver_all(self, topic: Topic, publications: list[Ordered]) -> None:
+        """Deliver what an order has released."""
         totals: list[Ordered] = []
-        for released in topic.order.arrived(publication):
+        for released in publications:
             self.environment.deliver(released)
             if released.order == TOTAL:
                 totals.append(released)
         if len(totals) > 0:
             self.totals_delivered(topic, totals)
 
-    def _receive_refusal(self, sender: i64, refusal: Refusal) -> None:
+    def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
         """Forget a stale member; if it was to serve a cluster, somebody else must."""
         topic = self.find_topic(refusal.topic)
         topic.view.remove(sender, refusal.counter)
@@ -236,8 +241,12 @@ class VCubePs(Totals):
         del topic.queue[: len(started)]
         topic.begun = started[-1].sequence
         packet: Message = started[0] if len(started) == 1 else Bundle(started)
+        self.started(packet, self.send_own(topic, packet))
+
+    def send_own(self, topic: Topic, packet: Message) -> i64:
+        """Send an own packet down the own tree, and expect answers; how many copies left."""
         count = self.send_down(topic, packet, self.cube.dimension)
-        self.started(packet, count)
         if count > 0:
             topic.in_flight += 1
             topic.waves.open(publication_key(self.me, packet.sequence), count, NO_NODE)
+        return count

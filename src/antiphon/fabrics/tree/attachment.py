@@ -171,18 +171,27 @@ class Attachment(Process):
         self._unready.pop(child, None)
         # The root must know before it hears anything that is said without this child.
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, self._lost(child, [int(child), *(below or {})]))
+            self._report_loss(child, [int(child), *(below or {})])
         elif self.is_root:
             self.is_complete = False
         self.child_gone(child)
 
-    def _lost(self, child: i64, gone: list[int]) -> Lost:
-        """Of those who are gone, the ones that have not found another way here before that was known."""
+    def _report_loss(self, child: i64, gone: list[int]) -> None:
+        """Tell the parent who is gone, and where those are that have found another way here before that was known."""
         reached = self.reached()
         if not self.options.quorum:
             # Who has failed may have been accepted elsewhere shortly before.
             reached.pop(child, None)
-        return Lost(child, sorted(broker for broker in gone if broker not in reached))
+        for attached in self._news:
+            # Their way has not been reported yet, and will be.
+            for broker in attached.parents:
+                reached.pop(broker, None)
+        self.environment.send(self.parent, Lost(child, sorted(broker for broker in gone if broker not in reached)))
+        moved = {broker: reached[broker] for broker in gone if broker in reached}
+        if moved:
+            # What the parent has heard last of them may be what has turned out to be wrong.
+            self._news.append(Attached(moved, self.overlay, self.council, self.highest))
+            self.pass_on_news()
 
     def _receive_lost(self, sender: i64, lost: Lost) -> None:
         below = self.children.get(sender)
@@ -196,7 +205,7 @@ class Attachment(Process):
         for broker in lost.orphans:
             below.pop(broker, None)
         if self.parent != NO_NODE:
-            self.environment.send(self.parent, self._lost(lost.source, lost.orphans))
+            self._report_loss(lost.source, lost.orphans)
         elif self.is_root:
             self.is_complete = False
             self.look_for_missing()
@@ -428,10 +437,14 @@ class Attachment(Process):
             # What is said below is said after it.
             self._must_say_ready = False
             self.environment.send(self.parent, Ready(self.me, 0))
+        reached = self.reached() if news else {}
         for attached in news:
             self.learn(attached.overlay, attached.council, attached.epoch)
             if self.parent != NO_NODE:
-                self.environment.send(self.parent, attached)
+                # Some may be lost again since.
+                parents = {broker: reached[broker] for broker in attached.parents if broker in reached}
+                news_of_these = Attached(parents, attached.overlay, attached.council, attached.epoch)
+                self.environment.send(self.parent, news_of_these)
             elif self.is_root:
                 self.is_complete = False
         if news and self.is_root:

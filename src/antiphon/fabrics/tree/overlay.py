@@ -19,6 +19,9 @@ from antiphon.kernel.process import NO_NODE
 ROOT_BITS: Final = 22
 """Room for the number of the root in that of an epoch."""
 
+GONE_AT_MOST: Final = 256
+"""So many of those who were given up are remembered. Most have crashed, and a broker that returns is a new one."""
+
 
 def regular_parents(count: int, fan_out: int) -> list[int]:
     """The parent of each of so many brokers if each has ``fan_out`` children, until there are no more."""
@@ -75,6 +78,7 @@ class Overlay:
         absent: list[int] | None = None,
         council: Council | None = None,
         can_order: bool = True,
+        gone: list[int] | None = None,
     ) -> None:
         self.epoch: Final[i64] = epoch
         self.root: Final[i64] = root
@@ -82,6 +86,8 @@ class Overlay:
         self.parents: Final[dict[int, int]] = parents
         # Brokers that nobody can reach and that are waited for: what they lack is kept.
         self.absent: Final[list[int]] = absent or []
+        # Those who were given up, the latest last: nothing is kept for them, but roots look for them.
+        self.gone: Final[list[int]] = gone or []
         # Whose majorities were needed, and whether they were there: total publications are completed if so.
         # A default that is no literal would leave the compiled constructor without a signature, which hosts read.
         self.council: Final[Council] = NOBODY if council is None else council

@@ -17,7 +17,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, Attachment
 from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Begun, Claim, Install
-from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay, astray
+from antiphon.fabrics.tree.overlay import GONE_AT_MOST, ROOT_BITS, Overlay, astray
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
@@ -32,8 +32,8 @@ class Reign(Attachment):
         # The timers that run out when the council is to be changed, and when those who are absent are given up.
         self._change: i64 = -1
         self._give_up: i64 = -1
-        # Those whom nobody waits for any more; when one is found it is welcome.
-        self._given_up: set[int] = set()
+        # Those whom nobody waits for any more, the latest last; when one is found it is welcome.
+        self._given_up: list[int] = []
         # The children that have begun this epoch, with all below them.
         self._begun: set[int] = set()
         # Whether those who are missing are told that somebody is there, and how often the time between was doubled.
@@ -52,13 +52,11 @@ class Reign(Attachment):
         if not self.options.quorum:
             return
         self.dead.discard(peer)
-        if peer in self._given_up:
-            self._given_up.remove(int(peer))
+        if self.is_root and peer not in self.reached():
             self.known.add(int(peer))
-        if self.is_root and peer in self.known and peer not in self.reached():
             self.is_complete = False
             self.look_for_missing()
-            self.environment.send(peer, Claim(self.me, self._champion(), self.overlay))
+            self.environment.send(peer, self._my_claim())
 
     def _missing(self) -> list[int]:
         reached = self.reached()
@@ -97,11 +95,13 @@ class Reign(Attachment):
         self.known |= members
         epoch = (((self.highest >> ROOT_BITS) + 1) << ROOT_BITS) + self.me
         absent = sorted(self.known - members)
-        return Overlay(epoch, self.me, parents, absent, council, council.is_held_by(members))
+        gone = [broker for broker in self._given_up if broker not in self.known][-GONE_AT_MOST:]
+        return Overlay(epoch, self.me, parents, absent, council, council.is_held_by(members), gone)
 
     def _begin_epoch(self, overlay: Overlay) -> None:
         if self.options.quorum:
             self.known = {*overlay.parents, *overlay.absent}
+            self._given_up = list(overlay.gone)
         else:
             self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
         self.overlay = overlay
@@ -115,18 +115,30 @@ class Reign(Attachment):
         self.began_epoch()
         if self.options.quorum:
             self._say_begun()
-        if self.is_root and overlay.absent:
-            for broker in overlay.absent:
-                self.environment.watch(broker)
+        if self.is_root:
+            self._look_for_others(overlay)
+
+    def _look_for_others(self, overlay: Overlay) -> None:
+        """Watch those who are not in the tree; who was given up by others may have been there for long."""
+        for broker in overlay.absent:
+            self.environment.watch(broker)
+        if overlay.absent:
             self.environment.cancel_timer(self._give_up)
             self._give_up = self.environment.set_timer(self.options.absence_ticks, GIVE_UP)
+        for broker in overlay.gone:
+            self.environment.watch(broker)
+            if broker not in self.dead:
+                self.environment.send(broker, self._my_claim())
 
     def _give_up_absent(self) -> None:
         """Those who have been away since the epoch began are waited for no longer."""
         if self.is_root and self.is_complete and self.current.absent and self._is_one_tree():
             self.known.difference_update(self.current.absent)
-            self._given_up.update(self.current.absent)
+            self._remember(self.current.absent)
             self._begin_epoch(self._next_overlay(self.council))
+
+    def _remember(self, gone: list[int]) -> None:
+        self._given_up += [broker for broker in gone if broker not in self._given_up]
 
     def _receive_install(self, sender: i64, install: Install) -> None:
         if sender == self.parent and install.overlay.epoch > self.epoch:
@@ -171,6 +183,7 @@ class Reign(Attachment):
         if self.options.quorum:
             self.known.update(overlay.parents)
             self.known.update(overlay.absent)
+            self._remember(overlay.gone)
             self.council = self.council.merged(council)
             self.highest = max(self.highest, highest)
         if overlay.is_later_than(self.overlay):
@@ -184,7 +197,7 @@ class Reign(Attachment):
         if not self._is_claiming:
             return
         for broker in self._missing():
-            self.environment.send(broker, Claim(self.me, self._champion(), self.overlay))
+            self.environment.send(broker, self._my_claim())
         self._claim_doublings = min(self._claim_doublings + 1, DOUBLINGS_AT_MOST)
         self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)
 
@@ -205,7 +218,10 @@ class Reign(Attachment):
             self.search()
             self.candidates.insert(0, int(claim.source))
         else:
-            self.environment.send(claim.source, Claim(self.me, self._champion(), self.overlay))
+            self.environment.send(claim.source, self._my_claim())
+
+    def _my_claim(self) -> Claim:
+        return Claim(self.me, self._champion(), self.overlay)
 
     def _gives_way_to(self, claim: Claim) -> bool:
         """Between two who both think that they are the root, the one who knows the later epoch stays.

@@ -12,6 +12,7 @@ steps, never across input or output.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from bisect import bisect_right
 from contextlib import closing
@@ -204,8 +205,13 @@ class DurableLog:
 
     # Appending
 
-    def append(self, topic: str, count: int, appended_at_us: int, batch: bytes) -> int:
-        """Append a batch of ``count`` messages, and give the offset of the first; durable after the next commit."""
+    def append(
+        self, topic: str, count: int, appended_at_us: int, batch: bytes, fact: tuple[str, bytes] | None = None
+    ) -> int:
+        """Append a batch of ``count`` messages, and give the offset of the first; durable after the next commit.
+
+        A fact that belongs to the batch is put with it: a commit stores both or neither.
+        """
         byte_count = len(batch)
         if byte_count > MAXIMAL_BATCH_BYTES:
             raise UsageError(f"a batch has at most {MAXIMAL_BATCH_BYTES} bytes, not {byte_count}; make smaller ones")
@@ -230,6 +236,8 @@ class DurableLog:
         pending = Pending(state, entry, (key, packed_header(key, entry), batch))
         with self._guard:
             self._refuse_if_closed()
+            if fact is not None:
+                self._put(*fact)
             self._topics[topic] = state
             state.memory.append(entry)
             state.next_offset = first + count
@@ -248,19 +256,23 @@ class DurableLog:
 
     def put(self, key: str, value: bytes) -> None:
         """Keep a small fact of the node; ``get`` gives it at once, and the next commit makes it durable."""
+        with self._guard:
+            self._refuse_if_closed()
+            self._put(key, value)
+
+    def _put(self, key: str, value: bytes) -> None:
+        """Keep a fact, for whoever has the guard."""
         refuse_bad_name(key, "fact")
         if len(value) > MAXIMAL_FACT_BYTES:
             raise UsageError(
                 f"fact {key!r} has {len(value)} bytes, more than {MAXIMAL_FACT_BYTES}; append it to a topic"
             )
-        with self._guard:
-            self._refuse_if_closed()
-            if key not in self._fact_numbers:
-                if len(self._fact_numbers) >= MAXIMAL_FACT_COUNT:
-                    raise UsageError(f"a log holds at most {MAXIMAL_FACT_COUNT} facts; use fewer keys")
-                self._fact_numbers[key] = FIRST_FACT + len(self._fact_numbers)
-            self._facts[key] = value
-            self._changed_facts[key] = value
+        if key not in self._fact_numbers:
+            if len(self._fact_numbers) >= MAXIMAL_FACT_COUNT:
+                raise UsageError(f"a log holds at most {MAXIMAL_FACT_COUNT} facts; use fewer keys")
+            self._fact_numbers[key] = FIRST_FACT + len(self._fact_numbers)
+        self._facts[key] = value
+        self._changed_facts[key] = value
 
     def get(self, key: str) -> bytes | None:
         """The fact last put under this key."""
@@ -439,7 +451,33 @@ class DurableLog:
                 room_bytes -= len(entry.batch)
             return found
 
-    def _read_stored(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry]:
+    def has(self, topic: str) -> bool:
+        """Whether anything was ever appended to a topic."""
+        return topic in self._topics
+
+    def durable_end(self, topic: str) -> int:
+        """The offset behind all that was committed; 0 for a topic that is not known."""
+        state = self._topics.get(topic)
+        return 0 if state is None else state.stored.next_offset
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """A connection for ``read_durable`` in a thread of its own; whoever asks for it closes it before the log."""
+        self._refuse_if_closed()
+        return self._store.connect_reader()
+
+    def read_durable(self, topic: str, offset: int, max_bytes: int, connection: sqlite3.Connection) -> list[Entry]:
+        """Like ``read``, but only what was committed, and without keeping other threads from reading meanwhile."""
+        self._refuse_if_closed()
+        end = self.durable_end(topic)
+        if not 0 <= offset <= end:
+            raise UsageError(f"topic {topic!r} has no offset {offset} on disk; the latest is {end}")
+        if offset == end:
+            return []
+        return self._read_stored(self._topics[topic], offset, max_bytes, False, connection)
+
+    def _read_stored(
+        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: sqlite3.Connection | None = None
+    ) -> list[Entry]:
         """From the store, up to its end; every entry is checked, and that none is missing between them."""
         with self._guard:
             earliest, end = topic.earliest, topic.stored.next_offset
@@ -450,7 +488,7 @@ class DurableLog:
         expected = offset
         with (
             errors_of(self._store.directory, "reading"),
-            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end))) as rows,
+            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end), connection)) as rows,
         ):
             for key, packed, batch in rows:
                 header = unpacked_header(key, packed)

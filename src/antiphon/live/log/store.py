@@ -241,13 +241,20 @@ class Store:
             "select key, header from item where key >= ? and key < ? order by key", (key, end_key)
         )
 
-    def entries(self, first_key: int, key: int, end_key: int) -> sqlite3.Cursor:
+    def entries(
+        self, first_key: int, key: int, end_key: int, connection: sqlite3.Connection | None = None
+    ) -> sqlite3.Cursor:
         """Entries in order, from the last one between ``first_key`` and ``key`` on; none if there is none between."""
         query = (
             "select key, header, body from item "
             "where key >= (select max(key) from item where key >= ? and key <= ?) and key < ? order by key"
         )
-        return self._reader().execute(query, (first_key, key, end_key))
+        return (connection or self._reader()).execute(query, (first_key, key, end_key))
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """One more connection for reading, for a thread that is not to wait for others, nor they for it."""
+        with errors_of(self.directory, "opening"):
+            return connect(self.directory / DATABASE_NAME, read_only=True)
 
     def _reader(self) -> sqlite3.Connection:
         if self.reader is None:

@@ -1,0 +1,172 @@
+"""``antiphon watch``: judge the order of live topics while they are used."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from antiphon.cli import output, running
+from antiphon.kernel.errors import PeerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TRIGGER = "200 milliseconds"
+
+
+class Watched(msgspec.Struct):
+    """What was seen until the end."""
+
+    topics: list[str]
+    logs: int
+    deliveries: int = 0
+    violations: dict[str, int] = {}
+    verdict: str = "clean"
+
+
+def watch(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to watch.", show_default=False)],
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    start: Annotated[
+        Literal["latest", "earliest"], typer.Option(help="Begin with what comes, or with all that the logs hold.")
+    ] = "latest",
+    once: Annotated[bool, typer.Option("--once", help="Judge what is there now, and stop.")] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A directory: who watches again with it goes on where this ends.")
+    ] = None,
+    master: Annotated[str | None, typer.Option("--master", help="Let a Spark cluster watch.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per violation and line, and one at the end.")
+    ] = False,
+) -> None:
+    """Watch live topics and report violations of their order as they happen, until Ctrl-C.
+
+    The durable logs of all nodes are read by Spark and compared: is anything delivered twice, before something that it
+    follows, or, in total order, in different orders by different nodes? Any violation is exit code 1.
+
+    Example: antiphon watch room --servers 127.0.0.1:7400    antiphon watch room --start earliest --once
+    """
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    found = watch_topics(options_of(access), topics, start, once, checkpoint, master, json)
+    if json:
+        output.print_line(found)
+    else:
+        show(found)
+    if found.verdict != "clean":
+        raise typer.Exit(1)
+
+
+def options_of(access: running.Access) -> dict[str, str]:
+    """Where nodes are and who asks, as options of Spark."""
+    tls = access.tls or {}
+    options = {f"tls{name.capitalize()}": value for name, value in tls.items()}
+    if access.token:
+        options["token"] = access.token
+    return {"servers": access.servers, "cluster": access.cluster, **options}
+
+
+def watch_topics(
+    access: dict[str, str],
+    topics: list[str],
+    start: str,
+    once: bool,
+    checkpoint: Path | None,
+    master: str | None,
+    as_json: bool,
+) -> Watched:
+    """Watch until somebody stops it, or until all that is there has been judged."""
+    import antiphon.spark
+    from antiphon.pipeline.session import SessionOptions, spark_session
+    from antiphon.pipeline.watching import find_all_logs
+
+    logs = find_all_logs(access, topics)
+    found = Watched(topics, len(logs.by_number))
+    with (
+        spark_session("antiphon watch", SessionOptions(master=master, memory="1g", brief=True)) as session,
+        tempfile.TemporaryDirectory(prefix="antiphon-watch-") as scratch,
+    ):
+        antiphon.spark.register(session)
+        query = start_query(session, access, logs, found, start, checkpoint or Path(scratch), once, as_json)
+        if not as_json:
+            output.console.print(f"watching {escape(', '.join(topics))} in the logs of {found.logs} nodes")
+        follow(query, found)
+    found.verdict = "violated" if any(found.violations.values()) else "clean"
+    return found
+
+
+def start_query(
+    session: SparkSession,
+    access: dict[str, str],
+    logs: Any,
+    found: Watched,
+    start: str,
+    checkpoint: Path,
+    once: bool,
+    as_json: bool,
+) -> StreamingQuery:
+    """The job, which tells of violations as they are found."""
+    from antiphon.pipeline.watching import violations
+
+    def tell(frame: DataFrame, _: int) -> None:
+        for row in frame.collect():
+            found.violations[row["kind"]] = found.violations.get(row["kind"], 0) + 1
+            if as_json:
+                output.print_line(row.asDict())
+            else:
+                output.console.print(f"[bold red]{row['kind']}[/] on {escape(row['topic'])}: {escape(row['text'])}")
+
+    writer = violations(session, access, logs, found.topics, start).writeStream.foreachBatch(tell)
+    writer = writer.option("checkpointLocation", str(checkpoint)).outputMode("append")
+    return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TRIGGER)).start()
+
+
+def follow(query: StreamingQuery, found: Watched) -> None:
+    """Wait for the end, and count what was read."""
+    counted = -1
+    try:
+        while not query.awaitTermination(1):
+            counted = count_rows(query, found, counted)
+    except KeyboardInterrupt:
+        # Who watches long enough stops it so.
+        query.stop()
+    except Exception as error:
+        if not type(error).__module__.startswith("pyspark."):
+            raise
+        raise PeerError(f"watching has ended: {reason_in(str(error))}") from error
+    finally:
+        count_rows(query, found, counted)
+
+
+def count_rows(query: StreamingQuery, found: Watched, counted: int) -> int:
+    """Add the rows of micro-batches that were not counted; the last one that is."""
+    for progress in query.recentProgress:
+        if progress["batchId"] > counted:
+            counted = progress["batchId"]
+            found.deliveries += progress["numInputRows"]
+    return counted
+
+
+def reason_in(text: str) -> str:
+    """What one of ours said in an error of Spark, which has whole stacks in it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("antiphon.")]
+    return lines[-1].partition(": ")[2] if lines else text.strip().partition("\n")[0]
+
+
+def show(found: Watched) -> None:
+    """Print the end for people."""
+    output.console.print(f"{found.deliveries:,} deliveries in {found.logs} logs")
+    for kind, count in found.violations.items():
+        output.console.print(f"{kind}: [bold red]{count:,} violations[/]")
+    if found.verdict == "clean":
+        output.console.print("[bold green]nothing violated[/]")

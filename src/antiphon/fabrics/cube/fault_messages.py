@@ -1,0 +1,62 @@
+"""What members of a topic say to each other when somebody was lost or found: who has what, and here it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.cube.messages import Several
+from antiphon.kernel.message import Message
+from antiphon.orders.order import Ordered
+
+ANSWER: Final[i64] = 0
+ASKS: Final[i64] = 1
+ASKS_ALL: Final[i64] = 2
+
+
+@mypyc_attr(acyclic=True)
+class Compare(Message):
+    """The source, a member of the topic, says what it has; ``sequence`` is the counter of its subscription.
+
+    ``members`` are those of whom it knows (:func:`antiphon.fabrics.cube.messages.member_entry`), ``have`` is a set of
+    publications. ``asks`` says whether it wants to hear of something new (``ASKS``), in any case (``ASKS_ALL``), or has
+    been asked itself (``ANSWER``).
+    """
+
+    def __init__(
+        self, source: i64, sequence: i64, topic: i64, members: vec[i64], have: vec[i64], asks: i64, is_member: bool
+    ) -> None:
+        super().__init__(source, sequence, topic)
+        self.members: Final[vec[i64]] = members
+        self.have: Final[vec[i64]] = have
+        self.asks: Final[i64] = asks
+        self.is_member: Final[bool] = is_member
+
+    def entries_carried(self) -> i64:
+        return len(self.members) + len(self.have)
+
+
+@mypyc_attr(acyclic=True)
+class Filling(Several):
+    """Publications of any sources that the receiver lacks; ``is_last`` if the sender has no more for it."""
+
+    def __init__(self, publications: list[Ordered], is_last: bool) -> None:
+        super().__init__(publications)
+        self.is_last: Final[bool] = is_last
+
+
+@mypyc_attr(acyclic=True)
+class Gone(Message):
+    """The sender has delivered, and does not have any more, what the receiver lacks.
+
+    ``entries`` are keys: up to this publication of its source all that the receiver lacks is gone.
+    """
+
+    def __init__(self, source: i64, topic: i64, entries: vec[i64]) -> None:
+        super().__init__(source, 0, topic)
+        self.entries: Final[vec[i64]] = entries
+
+    def entries_carried(self) -> i64:
+        return len(self.entries)

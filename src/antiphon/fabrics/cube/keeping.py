@@ -1,0 +1,81 @@
+"""What a member keeps of a topic for those who may lack it.
+
+A publisher has at most a window of publications under way, counted from the first that somebody has not acknowledged.
+So when number ``n`` of a source arrives, all members that were within reach have everything up to ``n`` minus the
+window. More than that is kept for those who were out of reach for a short time; who was away for longer is helped from
+logs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.orders.order import Ordered, prefixes_of, singles_of
+
+
+@final
+class Keeping:
+    """The last publications of each source on one topic, as many as are kept, delivered or not."""
+
+    def __init__(self, keep: i64) -> None:
+        self._keep: Final[i64] = keep
+        self._kept: Final[dict[i64, Ordered]] = {}
+
+    def add(self, publication: Ordered) -> None:
+        """Keep a publication, and one less that is so much older."""
+        source, sequence = publication.source, publication.sequence
+        self._kept[publication_key(source, sequence)] = publication
+        if sequence > self._keep:
+            self._kept.pop(publication_key(source, sequence - self._keep), None)
+
+    def get(self, key: i64) -> Ordered | None:
+        """A publication, if it is kept."""
+        return self._kept.get(key)
+
+    def state(self) -> str:
+        """The names of what is kept, for those who compare states."""
+        return str(sorted(self._kept))
+
+
+@final
+class Possession:
+    """A set of publications that somebody has, for questions about single ones."""
+
+    def __init__(self, keys: vec[i64]) -> None:
+        self.counts: Final[dict[i64, i64]] = {key & SOURCE_MASK: key >> SOURCE_BITS for key in prefixes_of(keys)}
+        self.singles: Final[set[i64]] = singles_of(keys)
+
+    def holds(self, source: i64, sequence: i64) -> bool:
+        """Whether a publication is in it."""
+        return sequence <= self.counts.get(source, 0) or publication_key(source, sequence) in self.singles
+
+    def beyond(self, other: Possession) -> list[tuple[i64, i64, i64]]:
+        """Where this has more than another: source, the last number up to which the other has all, and the last here.
+
+        Not everything between the two need be here, or lacking there.
+        """
+        highest = dict(self.counts)
+        for key in self.singles:
+            source, sequence = key & SOURCE_MASK, key >> SOURCE_BITS
+            if sequence > highest.get(source, 0):
+                highest[source] = sequence
+        found: list[tuple[i64, i64, i64]] = []
+        for source, last in sorted(highest.items()):
+            reached = other.counts.get(source, 0)
+            if last > reached:
+                found.append((source, reached, last))
+        return found
+
+
+def with_held(have: vec[i64], held: list[i64]) -> vec[i64]:
+    """A set of publications and single ones that are not delivered, by their keys in ascending order."""
+    keys = prefixes_of(have)
+    singles = singles_of(have)
+    singles.update(held)
+    for single in sorted(singles):
+        keys = append(keys, ~single)
+    return keys

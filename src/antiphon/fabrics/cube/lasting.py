@@ -1,0 +1,467 @@
+"""VCube-PS through crashes, returns and partitions: what a tree failed to carry, members give each other.
+
+Goes beyond the thesis, which leaves failures as future work (section 6.2). Trees lead around those who are lost
+(:mod:`antiphon.fabrics.cube.rerouting`); here is what makes up for the rest. ``docs/architecture.md`` argues it.
+
+* **Compare.** Two members tell each other what they have: per source a number, and single publications beyond
+  (:class:`~antiphon.fabrics.cube.fault_messages.Compare`), with the members of whom they know. Who has something that
+  the other lacks sends it (``Filling``), from memory or from its log. Order is restored by the receiver, as always.
+* **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
+  or found, while somebody is away, while something waits for what has not come, until three rounds have brought nothing
+  new. In a round a member asks the first member of each of its clusters; news reach all in as many rounds as the cube
+  has dimensions. So the last publications of a dead publisher are completed by those who have them.
+* **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
+  the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
+  latter is a member at once, from where its log ends (``Environment.past``).
+* **Loss.** Who lacks something that others wait for asks all nodes, former members too. If all have answered and it has
+  not come, it is given up: at once if somebody has had it and has not any more, and nobody is away; or else after
+  ``forget_ticks``, since whoever is away may bring it. ``Environment.lost`` names it.
+
+Both sides of a partition go on by themselves, each with its own trees.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.fault_messages import ANSWER, ASKS, ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.keeping import Possession, with_held
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Question, Unsubscribe, member_entry
+from antiphon.fabrics.cube.recalling import Recall, recall
+from antiphon.fabrics.cube.rerouting import FaultOptions, ReroutingVCubePs, mixed
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Topic
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import Ordered
+
+COMPARING: Final[i64] = 1
+"""The name of the timer."""
+
+QUIET_ROUNDS: Final[i64] = 3
+"""So many rounds without anything new, and a topic rests, if nothing is missing and nobody is away."""
+
+LONGEST_PAUSE: Final[i64] = 16
+"""Rounds become rarer while nothing new comes, down to one in so many."""
+
+FILLING_AT_MOST: Final[i64] = 64
+FILLING_BYTES: Final[i64] = 1 << 20
+"""How much is sent at once to one who lacks something, about; then it asks for more."""
+
+
+@final
+class Unrest:
+    """A topic in which something is wrong, or was a while ago."""
+
+    def __init__(self) -> None:
+        self.quiet_rounds: i64 = 0
+        self.pause: i64 = 0
+        # What is missing, by the key of the first of its source, and since when.
+        self.missing_since: dict[i64, i64] = {}
+        # Who has not answered the question to all, and what those who answered have had and have not any more.
+        self.unanswered: dict[i64, bool] | None = None
+        self.gone: dict[i64, i64] = {}
+
+
+class LastingVCubePs(ReroutingVCubePs):
+    """One node of a topic system whose nodes fail, come back and lose each other."""
+
+    def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
+        super().__init__(environment, cube, options, faults)
+        self._restless: dict[i64, Unrest] = {}
+        self._is_timer_set: bool = False
+        # By topic and peer, what was read from the log for it.
+        self._recalls: dict[tuple[i64, i64], Recall] = {}
+        # By topic, who has left, or is not expected back, under which counter: late hearsay does not bring it back.
+        self._departed: dict[i64, dict[i64, i64]] = {}
+
+    # When to compare.
+
+    def disturb(self, topic: Topic) -> None:
+        """Something has changed that others may not know."""
+        unrest = self._restless.get(topic.name)
+        if unrest is None:
+            unrest = Unrest()
+            self._restless[topic.name] = unrest
+        unrest.quiet_rounds = 0
+        unrest.pause = 0
+        if not self._is_timer_set:
+            self._is_timer_set = True
+            self.environment.set_timer(self.faults.compare_ticks, COMPARING)
+
+    def forget_member(self, topic: Topic, node: i64) -> None:
+        super().forget_member(topic, node)
+        self._recalls.pop((topic.name, node), None)
+        self._not_answering(topic, node)
+
+    def member_lost(self, topic: Topic, peer: i64) -> None:
+        self.disturb(topic)
+
+    def member_met(self, topic: Topic, peer: i64) -> None:
+        if peer in topic.away:
+            self.disturb(topic)
+        self._compare(topic, peer, ASKS)
+
+    def arrived(self, topic: Topic, publication: Ordered) -> None:
+        super().arrived(topic, publication)
+        if topic.order.waiting() > 0 and topic.name not in self._restless:
+            self.disturb(topic)
+
+    def expire(self, name: i64) -> None:
+        if name != COMPARING:
+            super().expire(name)
+            return
+        self._is_timer_set = False
+        for topic_name, unrest in list(self._restless.items()):
+            self._next_round(self.find_topic(topic_name), unrest)
+        if len(self._restless) > 0:
+            self._is_timer_set = True
+            self.environment.set_timer(self.faults.compare_ticks, COMPARING)
+        if self.options.total:
+            self.go_on_opened()
+
+    def _next_round(self, topic: Topic, unrest: Unrest) -> None:
+        self._forget_missing(topic)
+        is_whole = len(topic.away) == 0 and topic.order.waiting() == 0
+        if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
+            del self._restless[topic.name]
+            return
+        if unrest.pause > 0:
+            unrest.pause -= 1
+            return
+        unrest.quiet_rounds += 1
+        if unrest.quiet_rounds > QUIET_ROUNDS:
+            unrest.pause = min(1 << (unrest.quiet_rounds - QUIET_ROUNDS), LONGEST_PAUSE)
+        self._note_missing(topic, unrest)
+        if len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
+            self._ask_all(topic, unrest)
+            return
+        for neighbour in self._neighbours(topic):
+            self._compare(topic, neighbour, ASKS)
+
+    def _note_missing(self, topic: Topic, unrest: Unrest) -> None:
+        order = mixed(topic)
+        now = self.environment.now()
+        before = unrest.missing_since
+        unrest.missing_since = {}
+        for source, _ in order.gaps():
+            first = publication_key(source, order.past(source) + 1)
+            unrest.missing_since[first] = before.get(first, now)
+
+    def _neighbours(self, topic: Topic) -> list[i64]:
+        found: list[i64] = []
+        s: i64 = 1
+        while s <= self.cube.dimension:
+            first = topic.view.first(self.me, s)
+            if first != NO_NODE:
+                found.append(first)
+            s += 1
+        # Those who are known, can be reached, and have not come back yet.
+        return found + [member for member in topic.away if member in self.present]
+
+    def _forget_missing(self, topic: Topic) -> None:
+        """Nobody waits for ever for those who are away."""
+        now = self.environment.now()
+        for member, counter in list(topic.away.items()):
+            if member not in self.present and now - self.lost_at.setdefault(member, now) >= self.faults.forget_ticks:
+                del topic.away[member]
+                self._departed.setdefault(topic.name, {})[member] = counter
+
+    # Comparing.
+
+    def _have(self, topic: Topic) -> vec[i64]:
+        order = mixed(topic)
+        held = order.held_keys()
+        return with_held(order.frontier(), held) if len(held) > 0 else order.frontier()
+
+    def _compare(self, topic: Topic, peer: i64, asks: i64) -> None:
+        members = vec[i64]()
+        # A view from the start holds its owner.
+        for member in topic.view.active_members():
+            members = append(members, member_entry(member, topic.view.counter_of(member), True))
+        for member, counter in topic.away.items():
+            members = append(members, member_entry(member, counter, False))
+        is_member = topic.state == MEMBER
+        message = Compare(self.me, topic.joined_counter, topic.name, members, self._have(topic), asks, is_member)
+        self.environment.send(peer, message)
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Compare):
+            self._receive_compare(sender, message)
+        elif isinstance(message, Filling):
+            self._receive_filling(sender, message)
+        elif isinstance(message, Gone):
+            self._receive_gone(message)
+        else:
+            super().receive(sender, message)
+            if isinstance(message, Question):
+                self._asked_by(sender, message)
+            return
+        if self.options.total:
+            self.go_on_opened()
+
+    def _asked_by(self, newcomer: i64, question: Question) -> None:
+        """A newcomer speaks for itself: whatever was known of it is out of date."""
+        topic = self.topic(question.topic)
+        if topic is None:
+            return
+        topic.away.pop(newcomer, None)
+        if newcomer not in self.present:
+            # It was lost since it asked, or was found and this node does not know yet.
+            self.forget_member(topic, newcomer)
+
+    def _receive_compare(self, sender: i64, message: Compare) -> None:
+        topic = self.find_topic(message.topic)
+        # Who has left, or is about to join again, may still have what others lack, of itself above all.
+        theirs, mine = Possession(message.have), Possession(self._have(topic))
+        has_given_all = not message.is_member or self._fill(topic, sender, theirs, mine)
+        if topic.state == OUTSIDE:
+            if has_given_all and message.asks != ANSWER:
+                self.environment.send(sender, Unsubscribe(self.me, topic.left_counter, topic.name))
+            return
+        self._hear_of_members(topic, sender, message.members)
+        if not message.is_member or topic.state != MEMBER:
+            # Either has surveys under way, and will meet the other as a member.
+            if message.asks != ASKS:
+                self._answer(topic, sender, message, has_given_all, False)
+            return
+        if has_given_all:
+            self._take_back(topic, sender, message.sequence)
+        self._answer(topic, sender, message, has_given_all, len(theirs.beyond(mine)) > 0)
+
+    def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, lacks: bool) -> None:
+        if message.asks == ANSWER:
+            self._not_answering(topic, sender)
+        elif message.asks == ASKS_ALL:
+            # Who has not got all asks again, and the answer comes behind the rest.
+            if has_given_all:
+                self._compare(topic, sender, ANSWER)
+        elif lacks or self._knows_more(topic, message):
+            self._compare(topic, sender, ANSWER)
+
+    def _knows_more(self, topic: Topic, message: Compare) -> bool:
+        """Whether this node knows of members of whom the other did not speak, or is away for it."""
+        known = {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}
+        return not known.get(self.me, False) or any(
+            member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
+        )
+
+    def _hear_of_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
+        departed = self._departed.get(topic.name, {})
+        for entry in members:
+            node, counter = entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK
+            if node == self.me or topic.view.counter_of(node) >= counter or topic.away.get(node, -1) >= counter:
+                continue
+            if departed.get(node, -1) >= counter:
+                if node in self.present:
+                    self.environment.send(speaker, Unsubscribe(node, departed[node], topic.name))
+                continue
+            topic.away[node] = counter
+            if topic.state == MEMBER:
+                self.disturb(topic)
+                if node in self.present:
+                    self._compare(topic, node, ASKS)
+
+    def _take_back(self, topic: Topic, peer: i64, counter: i64) -> None:
+        """A member has been given all that is here: what follows goes to it as to all."""
+        if peer not in self.present:
+            return
+        self._departed.get(topic.name, {}).pop(peer, None)
+        is_news = topic.view.counter_of(peer) < counter or peer in topic.away
+        topic.away.pop(peer, None)
+        topic.view.add(peer, counter, True)
+        if is_news:
+            self.disturb(topic)
+
+    def receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
+        topic = self.find_topic(message.topic)
+        if topic.view.counter_of(message.source) >= 0 or topic.state != MEMBER:
+            # Who is no member here need not be spoken of to others.
+            super().receive_unsubscribe(sender, message)
+        if topic.away.get(message.source, message.sequence + 1) <= message.sequence:
+            del topic.away[message.source]
+        departed = self._departed.setdefault(topic.name, {})
+        departed[message.source] = max(message.sequence, departed.get(message.source, -1))
+        self._not_answering(topic, message.source)
+
+    # Giving.
+
+    def _fill(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> bool:
+        """Send a part of what another one lacks; whether that was all there is."""
+        found: list[Ordered] = []
+        older: list[tuple[i64, i64, i64]] = []
+        keeping = self.keeping(topic)
+        for source, reached, last in mine.beyond(theirs):
+            number = last
+            while number > reached:
+                publication = keeping.get(publication_key(source, number))
+                if publication is not None:
+                    if not theirs.holds(source, number):
+                        found.append(publication)
+                elif mine.holds(source, number):
+                    break
+                number -= 1
+            if number > reached:
+                older.append((source, reached + 1, number))
+        found.reverse()
+        if len(older) > 0:
+            found = self._recalled(topic, peer, theirs, older) + found
+        else:
+            self._recalls.pop((topic.name, peer), None)
+        size: i64 = 0
+        count: i64 = 0
+        while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
+            size += len(found[count].payload)
+            count += 1
+        if count > 0:
+            self.environment.send(peer, Filling(found[:count], count == len(found)))
+        return count == len(found)
+
+    def _recalled(
+        self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
+    ) -> list[Ordered]:
+        """From the log what another one lacks; it is told what is not there either."""
+        name = (topic.name, peer)
+        known = self._recalls.get(name)
+        if known is None or not known.covers(older):
+            known = recall(self.environment, topic.name, older, theirs)
+            self._recalls[name] = known
+        left = known.unsent(theirs)
+        gone = vec[i64]()
+        for source, first, last in older:
+            last_gone = known.gone_before(source, first, last)
+            if last_gone >= first:
+                gone = append(gone, publication_key(source, last_gone))
+        if len(gone) > 0:
+            self.environment.send(peer, Gone(self.me, topic.name, gone))
+        return left
+
+    # Getting.
+
+    def _receive_filling(self, sender: i64, message: Filling) -> None:
+        topic = self.find_topic(message.topic)
+        if topic.state != MEMBER:
+            return
+        is_new = False
+        for publication in message.publications:
+            key = publication_key(publication.source, publication.sequence)
+            if not mixed(topic).counts(key) and not mixed(topic).is_held(key):
+                is_new = True
+                self.arrived(topic, publication)
+        if is_new:
+            self.disturb(topic)
+        unrest = self._restless.get(topic.name)
+        is_asked_with_all = unrest is not None and unrest.unanswered is not None and sender in unrest.unanswered
+        # If nothing was new somebody else gives the same, and is quicker.
+        if not message.is_last and (is_new or is_asked_with_all):
+            self._compare(topic, sender, ASKS_ALL if is_asked_with_all else ASKS)
+
+    # Giving up.
+
+    def _receive_gone(self, message: Gone) -> None:
+        topic = self.find_topic(message.topic)
+        if topic.state != MEMBER:
+            return
+        for key in message.entries:
+            source, last = key & SOURCE_MASK, key >> SOURCE_BITS
+            if mixed(topic).past(source) < last:
+                if topic.name not in self._restless:
+                    self.disturb(topic)
+                gone = self._restless[topic.name].gone
+                gone[source] = max(last, gone.get(source, 0))
+
+    def _ask_all(self, topic: Topic, unrest: Unrest) -> None:
+        # Also those who are no members any more.
+        unrest.unanswered = dict(self.present)
+        for node in self.present:
+            self._compare(topic, node, ASKS_ALL)
+        self._look_what_is_lost(topic)
+
+    def _not_answering(self, topic: Topic, peer: i64) -> None:
+        """A peer has answered the question to all, or will not."""
+        unrest = self._restless.get(topic.name)
+        if unrest is not None and unrest.unanswered is not None and unrest.unanswered.pop(peer, False):
+            self._look_what_is_lost(topic)
+
+    def _look_what_is_lost(self, topic: Topic) -> None:
+        """If all have answered, what is still missing is nowhere within reach."""
+        unrest = self._restless.get(topic.name)
+        if unrest is None or unrest.unanswered is None or len(unrest.unanswered) > 0:
+            return
+        unrest.unanswered = None
+        order = mixed(topic)
+        now = self.environment.now()
+        for source, last in order.gaps():
+            since = unrest.missing_since.get(publication_key(source, order.past(source) + 1), now)
+            if now - since >= self.faults.forget_ticks:
+                self._give_up(topic, source, last)
+        if len(topic.away) == 0:
+            for source, last in sorted(unrest.gone.items()):
+                self._give_up(topic, source, last)
+        unrest.gone.clear()
+
+    def _give_up(self, topic: Topic, source: i64, last: i64) -> None:
+        order = mixed(topic)
+        number = order.past(source) + 1
+        until = number - 1
+        while until < last and not order.is_held(publication_key(source, until + 1)):
+            until += 1
+        if until < number:
+            return
+        while number <= until:
+            if not order.counts(publication_key(source, number)):
+                self.environment.lost(topic.name, source, number)
+            number += 1
+        self.deliver_all(topic, order.pass_over(source, until))
+        self.disturb(topic)
+
+    # Coming, and coming back.
+
+    def counted(self, topic: i64) -> list[int]:
+        return list(mixed(self.find_topic(topic)).frontier())
+
+    def after_joining(self, topic: Topic, early: list[Message]) -> None:
+        super().after_joining(topic, early)
+        topic.away = {node: counter for node, counter in topic.away.items() if topic.view.counter_of(node) < counter}
+        for node in topic.away:
+            if node in self.present:
+                self._compare(topic, node, ASKS)
+        if len(topic.away) > 0:
+            self.disturb(topic)
+
+    def start_subscribing(self, topic: Topic) -> None:
+        past = self.environment.past(topic.name)
+        if past is None:
+            super().start_subscribing(topic)
+        else:
+            self._resume(topic, vec[i64](past))
+
+    def _resume(self, topic: Topic, past: vec[i64]) -> None:
+        """Go on where an earlier life of this node ended; what it has missed it gets from those it meets."""
+        self.counter += 1
+        topic.joined_counter = self.counter
+        topic.view = View(self.cube.dimension)
+        topic.order.start_from(past)
+        order = mixed(topic)
+        topic.published = topic.begun = max(topic.begun, order.past(self.me))
+        # What is published now follows all that was delivered then.
+        order.adopt_barrier(vec[i64]([key for key in past if key < 0 or key & SOURCE_MASK != self.me]))
+        topic.state = MEMBER
+        self.environment.subscribed(topic.name)
+        for peer in self.present:
+            self._compare(topic, peer, ASKS)
+        self.disturb(topic)
+        self.go_on(topic)
+
+    def state(self) -> str:
+        restless = [
+            (name, unrest.quiet_rounds, unrest.pause, sorted(unrest.missing_since), sorted(unrest.gone.items()))
+            for name, unrest in sorted(self._restless.items())
+        ]
+        departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
+        recalls = [(name, one.text()) for name, one in sorted(self._recalls.items())]
+        return f"{super().state()} {restless} {departed} {recalls}"

@@ -1,0 +1,1 @@
+"""Maelstrom's protocol: a third host for Antiphon's processes, and a small runner with Maelstrom's measures."""

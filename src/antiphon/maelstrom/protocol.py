@@ -1,0 +1,117 @@
+"""Maelstrom's messages: JSON objects on lines, with a source, a destination and a body.
+
+Requests of clients have a ``type`` and a ``msg_id``, and are answered with ``in_reply_to``; errors have a code that
+says whether the operation can have happened. What nodes say to each other is their own business, and is a
+:class:`Frame` here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+
+TIMEOUT: Final = 0
+NOT_SUPPORTED: Final = 10
+TEMPORARILY_UNAVAILABLE: Final = 11
+MALFORMED_REQUEST: Final = 12
+"""Codes of errors, as Maelstrom's documentation numbers them."""
+
+INDEFINITE: Final = frozenset({TIMEOUT, 13})
+"""After these, and after codes that nobody has defined, an operation may have happened, or may still happen."""
+
+DEFINITE: Final = frozenset({1, NOT_SUPPORTED, TEMPORARILY_UNAVAILABLE, MALFORMED_REQUEST, 14, 20, 21, 22, 30})
+"""After these it never has, and never will."""
+
+FRAME: Final = "antiphon"
+"""The type of what nodes of ours say to each other."""
+
+
+class Frame(msgspec.Struct, frozen=True, tag_field="type", tag=FRAME, omit_defaults=True):
+    """Some messages of processes, and what a link needs to lose none of them and to keep their order.
+
+    ``mine`` and ``yours`` are how often each end has begun anew, as far as the sender knows; frames of other beginnings
+    do not count. ``number`` counts frames that hold messages, from 1; a frame without messages has number 0. All up to
+    ``got`` have come. Who ``asks`` wants an answer now. With a ``gap`` the frame of that number has come and some
+    before it have not: they are to be sent again.
+    """
+
+    mine: int
+    yours: int
+    number: int = 0
+    got: int = 0
+    messages: list[bytes] = []
+    asks: bool = False
+    gap: int = 0
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """A line, as far as who it is from and for; the body is read when it is known what it should be."""
+
+    src: str
+    dest: str
+    body: msgspec.Raw
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A line to be written."""
+
+    src: str
+    dest: str
+    body: Any
+
+
+class RequestError(Exception):
+    """A request cannot be answered as its client hopes; the client is told with a code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code: Final = code
+        self.text: Final = text
+
+
+_read_envelope = msgspec.json.Decoder(Envelope).decode
+_read_body = msgspec.json.Decoder(dict[str, Any]).decode
+_read_frame = msgspec.json.Decoder(Frame).decode
+_write = msgspec.json.Encoder().encode
+
+
+def read_line(line: bytes) -> Envelope:
+    """A line of standard input; :class:`PeerError` if it is no message."""
+    try:
+        return _read_envelope(line)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"a line is no message of Maelstrom: {error}; it needs src, dest and body") from error
+
+
+def read_body(envelope: Envelope) -> dict[str, Any]:
+    """The body of a message."""
+    try:
+        return _read_body(envelope.body)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"the body of a message from {envelope.src} is no object: {error}") from error
+
+
+def read_frame(envelope: Envelope) -> Frame:
+    """The body of a message of another node of ours."""
+    try:
+        return _read_frame(envelope.body)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"{envelope.src} does not speak as nodes of Antiphon do: {error}; run one kind only") from error
+
+
+def write_line(source: str, destination: str, body: object) -> bytes:
+    """A message as a line."""
+    return _write(Outgoing(source, destination, body)) + b"\n"
+
+
+def field(body: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    """A field of a request; its client is told if it is missing or of another kind."""
+    if name not in body:
+        raise RequestError(MALFORMED_REQUEST, f"a request of type {body.get('type')!r} needs {name!r}")
+    value = body[name]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise RequestError(MALFORMED_REQUEST, f"{name!r} is a {kind.__name__} in requests, not {value!r}")
+    return value

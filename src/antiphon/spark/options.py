@@ -1,0 +1,266 @@
+"""What reading and writing topics in Spark can be told: names, defaults, and what is wrong with what was given.
+
+Names and meanings are those of Kafka's connector where it has them. Spark does not tell upper from lower case in them.
+A name that is not known is refused together with the nearest one that is: a misspelt option would otherwise change
+nothing, silently. Tokens are never shown, neither here nor by Spark, which hides options with ``token`` in their names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.live.logs import logger
+from antiphon.live.names import checked_name
+from antiphon.live.rights import read_token
+from antiphon.live.tls import Tls
+from antiphon.live.whereabouts import addresses_of
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""As in Kafka's JSON of offsets."""
+
+ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate", "tlsKey", "token", "tokenFile")
+"""Where the nodes are and who is asking: for reading and writing."""
+
+READ_OPTIONS: Final = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
+    "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeKeys",
+    "patienceSeconds",
+)  # fmt: skip
+
+SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
+"""What Spark hands on though it is meant for itself."""
+
+PATIENCE_SECONDS: Final = 30
+"""How long a node may be away whose log is being read, unless somebody says otherwise."""
+
+DEFAULT_CLUSTER: Final = "antiphon"
+WHICH_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
+BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp")
+
+log = logger("spark")
+
+PartitionOffsets = dict[str, dict[int, int]]
+"""By topic and partition."""
+
+Shape = TypeVar("Shape")
+
+
+class DataLossError(PeerError):
+    """What was to be read is not there any more, or cannot be reached."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Where the nodes are, and how they are to know who is asking."""
+
+    servers: tuple[str, ...]
+    cluster: str = DEFAULT_CLUSTER
+    tls: Tls | None = None
+    token: str = ""
+
+    def __repr__(self) -> str:
+        # The token is nobody's business.
+        return f"Access({self.servers!r}, {self.cluster!r}, {self.tls!r})"
+
+
+class Given:
+    """The options that somebody has given, by any spelling of their names."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        refuse_unknown(options, known)
+
+    def text(self, name: str) -> str | None:
+        """The value of an option; None if it was not given."""
+        return self._values.get(name.lower())
+
+    def truth(self, name: str, default: bool) -> bool:
+        """The value of an option that is true or false."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.strip().lower() not in ("true", "false"):
+            raise UsageError(f"option {name!r} is true or false, not {value!r}")
+        return value.strip().lower() == "true"
+
+    def number(self, name: str, at_least: int) -> int | None:
+        """The value of an option that is a whole number; None if it was not given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.strip().isdecimal() or int(value) < at_least:
+            raise UsageError(f"option {name!r} is a whole number of at least {at_least}, not {value!r}")
+        return int(value)
+
+
+def refuse_unknown(options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """Name an option that is not known, and the one that was probably meant."""
+    by_small = {name.lower(): name for name in known}
+    for name in options:
+        if name.lower() in by_small or name.lower() in SPARK_OPTIONS:
+            continue
+        near = difflib.get_close_matches(name.lower(), list(by_small), 1, 0.0)
+        raise UsageError(
+            f"there is no option {name!r}; the nearest one is {by_small[near[0]]!r}; all of them are {', '.join(known)}"
+        )
+
+
+def access_from(given: Given) -> Access:
+    """Where the nodes are and who is asking."""
+    servers = given.text("servers")
+    if servers is None:
+        raise UsageError(
+            "option 'servers' is missing: the addresses of some nodes, such as 127.0.0.1:7400,127.0.0.1:7401"
+        )
+    authority, certificate, key = (given.text(name) for name in ("tlsAuthority", "tlsCertificate", "tlsKey"))
+    if authority is None and (certificate is not None or key is not None):
+        raise UsageError("a certificate needs an authority to trust: give the option 'tlsAuthority', too")
+    if (certificate is None) != (key is None):
+        raise UsageError("a certificate and its key go together: give both 'tlsCertificate' and 'tlsKey', or neither")
+    token, token_file = given.text("token"), given.text("tokenFile")
+    if token is not None and token_file is not None:
+        raise UsageError("options 'token' and 'tokenFile' exclude each other; give one of them")
+    if token_file is not None:
+        token = read_token(Path(token_file))
+    tls = None if authority is None else Tls(authority=authority, certificate=certificate, key=key)
+    return Access(tuple(addresses_of(servers)), given.text("cluster") or DEFAULT_CLUSTER, tls, token or "")
+
+
+class Bound(NamedTuple):
+    """Where reading starts or ends: at these offsets, or at this time; else at one end of each log."""
+
+    name: str
+    offsets: PartitionOffsets | None = None
+    time_us: int | None = None
+    everywhere: int = LATEST
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be read, in the words of Kafka's connector."""
+
+    access: Access
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: dict[str, tuple[int, ...]] | None = None
+    start: Bound
+    end: Bound
+    offsets_per_trigger: int | None = None
+    minimal_partitions: int | None = None
+    fail_on_data_loss: bool = True
+    with_headers: bool = False
+    with_keys: bool = False
+    patience_seconds: int = PATIENCE_SECONDS
+
+    def lost(self, what: str) -> None:
+        """Something cannot be read: that is the end, or, if somebody has said so, the rest is read."""
+        if self.fail_on_data_loss:
+            raise DataLossError(f"{what}; option failOnDataLoss=false goes on with what is there")
+        log.warning("rows are left out", reason=what)
+
+    def wants(self, topic: str) -> bool:
+        """Whether a topic that a node has is to be read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics
+
+
+def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
+    """All options for reading, checked as far as that is possible without asking a node."""
+    given = Given(options, (*ACCESS_OPTIONS, *READ_OPTIONS))
+    for name in BATCH_ONLY:
+        if is_stream and given.text(name) is not None:
+            raise UsageError(f"option {name!r} is for batch queries: a stream has no end; leave it out")
+    topics, pattern, assigned = which_topics(given)
+    patience_seconds = given.number("patienceSeconds", 0)
+    return ReadOptions(
+        access=access_from(given),
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        start=start_from(given, is_stream),
+        end=end_from(given),
+        offsets_per_trigger=given.number("maxOffsetsPerTrigger", 1),
+        minimal_partitions=given.number("minPartitions", 1),
+        fail_on_data_loss=given.truth("failOnDataLoss", True),
+        with_headers=given.truth("includeHeaders", False),
+        with_keys=given.truth("includeKeys", False),
+        patience_seconds=PATIENCE_SECONDS if patience_seconds is None else patience_seconds,
+    )
+
+
+def which_topics(given: Given) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]] | None]:
+    """The topics that are named, or the pattern, or topics with their partitions."""
+    named = [name for name in WHICH_TOPICS if given.text(name) is not None]
+    if len(named) != 1:
+        what = "none of them" if not named else " and ".join(map(repr, named))
+        raise UsageError(f"give one of the options {', '.join(map(repr, WHICH_TOPICS))}, not {what}")
+    value = given.text(named[0]) or ""
+    if named == ["subscribePattern"]:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise UsageError(f"option 'subscribePattern' is no regular expression: {error}") from error
+        return (), value, None
+    if named == ["assign"]:
+        found = from_json("assign", value, dict[str, list[int]], '{"room":[17]}')
+        if not found or not all(found.values()):
+            raise UsageError("option 'assign' names no partitions; for example: {\"room\":[17]}")
+        assigned = {checked_name(topic): tuple(dict.fromkeys(partitions)) for topic, partitions in found.items()}
+        return tuple(assigned), None, assigned
+    topics = tuple(dict.fromkeys(checked_name(word.strip()) for word in value.split(",") if word.strip()))
+    if not topics:
+        raise UsageError("option 'subscribe' names no topic; for example: orders,prices")
+    return topics, None, None
+
+
+def start_from(given: Given, is_stream: bool) -> Bound:
+    """Where reading starts: a stream with what comes, a batch with what is there, unless somebody says otherwise."""
+    bound = bound_from(given, "startingOffsets", "startingTimestamp", LATEST if is_stream else EARLIEST)
+    if not is_stream and bound.offsets is None and bound.everywhere == LATEST:
+        raise UsageError("option 'startingOffsets' of a batch query cannot be 'latest': there would be nothing to read")
+    if not is_stream and any(LATEST in partitions.values() for partitions in (bound.offsets or {}).values()):
+        raise UsageError("an offset -1 (latest) in 'startingOffsets' of a batch query would leave nothing to read")
+    return bound
+
+
+def end_from(given: Given) -> Bound:
+    """Where reading ends."""
+    bound = bound_from(given, "endingOffsets", "endingTimestamp", LATEST)
+    if bound.offsets is None and bound.time_us is None and bound.everywhere == EARLIEST:
+        raise UsageError("option 'endingOffsets' cannot be 'earliest': there would be nothing to read")
+    if any(EARLIEST in partitions.values() for partitions in (bound.offsets or {}).values()):
+        raise UsageError("an offset -2 (earliest) in 'endingOffsets' would leave nothing to read")
+    return bound
+
+
+def bound_from(given: Given, offsets_name: str, time_name: str, default: int) -> Bound:
+    """A bound from its two options; a time counts more than offsets."""
+    time_ms = given.number(time_name, 0)
+    if time_ms is not None:
+        return Bound(time_name, time_us=time_ms * 1000, everywhere=EARLIEST)
+    value = given.text(offsets_name)
+    if value is None:
+        return Bound(offsets_name, everywhere=default)
+    word = value.strip().lower()
+    if word in ("earliest", "latest"):
+        return Bound(offsets_name, everywhere=EARLIEST if word == "earliest" else LATEST)
+    example = '{"room":{"17":23}}, with -2 for earliest and -1 for latest; or earliest, or latest'
+    found = from_json(offsets_name, value, PartitionOffsets, example)
+    if any(offset < EARLIEST for partitions in found.values() for offset in partitions.values()):
+        raise UsageError(f"option {offsets_name!r} has an offset below -2; it is {example}")
+    return Bound(offsets_name, offsets=found)
+
+
+def from_json(name: str, value: str, shape: type[Shape], example: str) -> Shape:
+    """An option that is written in JSON."""
+    try:
+        return msgspec.json.decode(value, type=shape)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"option {name!r} cannot be read ({error}); it looks like {example}") from error

@@ -1,0 +1,175 @@
+"""Rows: the messages of stored batches as columns of Spark.
+
+Batches are columns already, and become Arrow record batches without a Python object per row but the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import ORDER_NAMES
+from antiphon.live.client_messages import StoredBatch
+from antiphon.live.columns import Columns, decode_columns
+from antiphon.live.wire import Codec
+from antiphon.spark.plan import Piece
+
+HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+ROWS_AT_MOST: Final = 1 << 16
+BYTES_AT_MOST: Final = 16 << 20
+"""A record batch is not made longer than this by one more stored batch."""
+
+
+def schema_of_rows(with_headers: bool, with_keys: bool) -> StructType:
+    """The columns of a row: Kafka's, and what Antiphon knows besides."""
+    columns = [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+    ]
+    if with_headers:
+        columns.append(StructField("headers", ArrayType(HEADER)))
+    columns += [
+        StructField("publisher", LongType()),
+        StructField("sequence", LongType()),
+        StructField("order", StringType()),
+    ]
+    if with_keys:
+        columns.append(StructField("keys", ArrayType(BinaryType())))
+    return StructType(columns)
+
+
+@cache
+def codec() -> Codec:
+    """Reads publications as nodes of any fabric record them."""
+    return Codec()
+
+
+class Run(NamedTuple):
+    """What the rows of one stored batch have in common, and where they begin."""
+
+    rows: int
+    offset: int
+    timestamp_us: int
+    publisher: int
+    sequence: int
+    order: int
+
+
+class RowBuilder:
+    """Makes record batches of the rows of one piece."""
+
+    def __init__(self, piece: Piece, with_headers: bool, with_keys: bool) -> None:
+        self._piece = piece
+        self._schema = to_arrow_schema(schema_of_rows(with_headers, with_keys), timezone="UTC")
+        self._with_headers = with_headers
+        self._with_keys = with_keys
+        self._clear()
+
+    def _clear(self) -> None:
+        self._runs: list[Run] = []
+        self._values: list[bytes] = []
+        self._bytes = 0
+        # Batches that have something, with where their rows begin.
+        self._keys: list[tuple[int, Sequence[bytes | None]]] = []
+        self._headers: list[tuple[int, Sequence[dict[str, bytes] | None]]] = []
+        self._about: list[tuple[int, Sequence[list[bytes] | None]]] = []
+
+    def batches(self, chunks: Iterable[Sequence[StoredBatch]]) -> Iterator[pa.RecordBatch]:
+        """All rows of what was read."""
+        for chunk in chunks:
+            for first, count, recorded in chunk:
+                if len(self._values) + count > ROWS_AT_MOST or self._bytes + len(recorded) > BYTES_AT_MOST:
+                    yield from self._flush()
+                self._add(first, count, recorded)
+        yield from self._flush()
+
+    def _add(self, first: int, count: int, recorded: bytes) -> None:
+        publication = codec().decode_publication(recorded)
+        columns = decode_columns(publication.payload)
+        if len(columns.values) != count:
+            raise ProtocolError(f"a batch of {count} messages at offset {first} holds {len(columns.values)}")
+        low = max(0, self._piece.start - first)
+        high = min(count, self._piece.end - first)
+        row = len(self._values)
+        self._values += columns.values if high - low == count else columns.values[low:high]
+        self._bytes += len(recorded)
+        sequence = columns.first_sequence + low
+        self._runs.append(
+            Run(high - low, first + low, columns.timestamp_us, publication.source, sequence, publication.order)
+        )
+        if columns.keys is not None:
+            self._keys.append((row, columns.keys[low:high]))
+        if self._with_headers and columns.headers is not None:
+            self._headers.append((row, columns.headers[low:high]))
+        if self._with_keys:
+            self._add_about(row, low, high, columns)
+
+    def _add_about(self, row: int, low: int, high: int, columns: Columns) -> None:
+        if columns.about is not None:
+            self._about.append((row, [columns.about] * (high - low)))
+        elif columns.keys is not None:
+            self._about.append((row, [None if key is None else [key] for key in columns.keys[low:high]]))
+
+    def _flush(self) -> Iterator[pa.RecordBatch]:
+        if not self._values:
+            self._clear()
+            return
+        total = len(self._values)
+        counts, offsets, times, publishers, sequences, orders = np.array(self._runs, np.int64).T
+        # How far each row is from the first one of its batch.
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        names = pa.DictionaryArray.from_arrays(pa.array(np.repeat(orders, counts)), list(ORDER_NAMES))
+        columns: dict[str, Any] = {
+            "key": spread(total, self._keys, pa.binary()),
+            "value": pa.array(self._values, pa.binary()),
+            "topic": pa.repeat(self._piece.partition.topic, total),
+            "partition": pa.repeat(pa.scalar(self._piece.partition.number, pa.int32()), total),
+            "offset": pa.array(np.repeat(offsets, counts) + within),
+            "timestamp": pa.array(np.repeat(times, counts)).cast(pa.timestamp("us", "UTC")),
+            "publisher": pa.array(np.repeat(publishers, counts)),
+            "sequence": pa.array(np.repeat(sequences, counts) + within),
+            "order": names.cast(pa.string()),
+        }
+        if self._with_headers:
+            pairs = [(row, [listed(each) for each in part]) for row, part in self._headers]
+            columns["headers"] = spread(total, pairs, self._schema.field("headers").type)
+        if self._with_keys:
+            columns["keys"] = spread(total, self._about, self._schema.field("keys").type)
+        self._clear()
+        yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def listed(headers: dict[str, bytes] | None) -> list[dict[str, Any]] | None:
+    """Headers as Kafka's connector shows them."""
+    return [{"key": key, "value": value} for key, value in headers.items()] if headers else None
+
+
+def spread(total: int, parts: Sequence[tuple[int, Sequence[Any]]], kind: Any) -> Any:
+    """A column that only some batches have; nothing elsewhere."""
+    if not parts:
+        return pa.nulls(total, kind)
+    values: list[Any] = [None] * total
+    for row, part in parts:
+        values[row : row + len(part)] = part
+    return pa.array(values, kind)

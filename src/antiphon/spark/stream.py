@@ -1,0 +1,237 @@
+"""Reading topics in a stream: offsets that Spark keeps, limits per micro-batch, and topics that appear later.
+
+The offsets of a stream are those of Kafka's connector, ``{"room": {"17": 23}}``: by topic and partition, the next one
+to read. A partition names its log, so a query that starts again finds the same messages at the same offsets, wherever
+the node with that log runs then. What a query reads is decided when its offsets are written down, before it is read; it
+is the same whenever it is read again. That goes for topics that appear later, too: the first micro-batch that knows of
+one only writes down where it begins.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from antiphon.kernel.errors import PeerError
+from antiphon.live.errors import DeniedError
+from antiphon.live.logs import logger
+from antiphon.spark.logs import Logs, Memory
+from antiphon.spark.options import ReadOptions
+from antiphon.spark.plan import (
+    Partition,
+    Piece,
+    Positions,
+    chosen_partitions,
+    divided,
+    logs_for,
+    named_partitions,
+    offsets_from,
+    piece_of,
+    positions_from,
+    resolved,
+    start_within,
+    unreachable,
+)
+from antiphon.spark.reader import read_piece
+
+FRESH_SECONDS: Final = 10.0
+"""What nodes have said is good enough for so long to find out where a log is."""
+
+
+LOOK_SECONDS: Final = 0.25
+"""How often to look for a node that is away."""
+
+log = logger("spark")
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says how far a stream can be read, plans micro-batches, and reads them."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        # The end of a query that reads what is there and stops; None if it does not stop.
+        self._target: Positions | None = None
+        self._latest: Positions | None = None
+        self._logs: Logs | None = None
+        self._memory = Memory()
+        self._asked_at = 0.0
+
+    # Offsets.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Where a new query starts."""
+        options = self._options
+        logs = self._ask()
+        partitions = chosen_partitions(options, logs)
+        starts = resolved(options, options.start, partitions, logs)
+        found = {partition: logs.range(*partition) for partition in partitions}
+        return offsets_from(
+            {
+                partition: start_within(options, partition, starts[partition], bounds)
+                for partition, bounds in found.items()
+                if bounds is not None
+            }
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """How far the next micro-batch reads."""
+        # Who starts a query again may have left topics out.
+        starts = {each: offset for each, offset in positions_from(start).items() if is_wanted(self._options, each)}
+        ends = self._ends(starts)
+        self._latest = dict(ends)
+        if self._target is not None:
+            # A log that nobody had when the query began is read up to where it ends when somebody has it.
+            ends = {partition: min(end, self._target.setdefault(partition, end)) for partition, end in ends.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(starts, ends, limit.max_rows)
+        # A log that is not there, or shorter than it was, was complained of; nothing is read of it now.
+        ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
+        return offsets_from(ends | self._beginnings(starts))
+
+    def _ends(self, starts: Positions) -> Positions:
+        """The ends of all partitions that are read."""
+        options = self._options
+        logs = self._ask(starts)
+        ends: Positions = {}
+        for partition, start in starts.items():
+            found = logs.range(*partition)
+            if found is None:
+                options.lost(unreachable(partition, logs))
+                ends[partition] = start
+            else:
+                start_within(options, partition, start, found)
+                ends[partition] = found.end
+        return ends
+
+    def _beginnings(self, starts: Positions) -> Positions:
+        """Where partitions begin that are new to the query; one that is to stop takes only those that were there."""
+        logs, target = self._logs, self._target
+        if logs is None:
+            return {}
+        beginnings: Positions = {}
+        for partition in new_partitions(self._options, logs, starts):
+            found = logs.range(*partition)
+            if found is not None and (target is None or partition in target):
+                beginnings[partition] = found.first
+        return beginnings
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
+        """At most ``maxOffsetsPerTrigger`` rows."""
+        most = self._options.offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 (Spark's name)
+        """How far it could be read if there was no limit."""
+        return None if self._latest is None else offsets_from(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
+        """Remember what is there now."""
+        logs = self._ask()
+        self._target = {
+            Partition(topic, held.number): found.end
+            for held in logs.by_number.values()
+            for topic, found in held.topics.items()
+        }
+
+    # Reading.
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Piece]:
+        """The pieces of a micro-batch."""
+        starts, ends = positions_from(start), positions_from(end)
+        logs = self._ask(ends, FRESH_SECONDS)
+        pieces = []
+        for partition, last in ends.items():
+            # One that was not read before begins where this micro-batch ends.
+            first = starts.get(partition, last)
+            if first >= last:
+                continue
+            piece = piece_of(self._options, logs, partition, first, last)
+            if piece is not None:
+                pieces.append(piece)
+        return divided(pieces, self._options.minimal_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece."""
+        assert isinstance(partition, Piece), "Spark hands back what it was given"
+        return read_piece(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: the node keeps the log as long as its retention says."""
+
+    def stop(self) -> None:
+        """Nothing to do: connections last as long as a question."""
+
+    # Asking nodes.
+
+    def _ask(self, wanted: Positions | None = None, fresh_seconds: float = 0.0) -> Logs:
+        """What nodes hold; what they said a moment ago if that will do and says where everything wanted is."""
+        partitions = list(wanted or ())
+        logs = self._logs
+        is_known = logs is not None and all(logs.range(*partition) is not None for partition in partitions)
+        if logs is None or not is_known or time.monotonic() - self._asked_at > fresh_seconds:
+            logs = self._logs = self._wait_for(partitions)
+            self._asked_at = time.monotonic()
+        return logs
+
+    def _wait_for(self, partitions: list[Partition]) -> Logs:
+        """What nodes hold; a node that is needed may be away for a while, as when it is restarted."""
+        options = self._options
+        give_up_at = time.monotonic() + (options.patience_seconds if options.fail_on_data_loss else 0)
+        while True:
+            failure: PeerError | None = None
+            try:
+                logs = logs_for(options, partitions, self._memory)
+                if all(logs.range(*partition) is not None for partition in partitions):
+                    return logs
+            except DeniedError:
+                raise
+            except PeerError as error:
+                failure = error
+            if time.monotonic() >= give_up_at:
+                if failure is not None:
+                    raise failure
+                return logs
+            log.warning("waiting for a node whose log is read")
+            time.sleep(LOOK_SECONDS)
+
+
+def is_wanted(options: ReadOptions, partition: Partition) -> bool:
+    """Whether a partition of which a query has written down where it was is still to be read."""
+    if options.assigned is not None:
+        return partition.number in options.assigned.get(partition.topic, ())
+    return options.wants(partition.topic)
+
+
+def new_partitions(options: ReadOptions, logs: Logs, starts: Positions) -> list[Partition]:
+    """What a query is to read and does not: topics that have appeared, or that were added when it was started again."""
+    if options.assigned is not None:
+        return [partition for partition in named_partitions(options) if partition not in starts]
+    known = {partition.topic for partition in starts}
+    fresh = sorted(name for name in logs.names() if options.wants(name) and name not in known)
+    return [Partition(topic, held.number) for topic in fresh if (held := logs.fullest(topic)) is not None]
+
+
+def limited(starts: Positions, ends: Positions, most: int) -> Positions:
+    """Ends that are so many offsets away at most; each partition has a share by its size, as in Kafka's connector."""
+    sizes = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return ends
+    found: Positions = {}
+    for partition, size in sizes.items():
+        share = most * size / total
+        # A small partition is not to wait for ever behind large ones.
+        rows = math.ceil(share) if share < 1 else math.floor(share)
+        found[partition] = min(ends[partition], starts[partition] + rows)
+    return found

@@ -1,0 +1,87 @@
+"""The streaming audit: quiet while all is well, and it tells of violations that were planted in the logs of nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from librt.vecs import vec
+from mypy_extensions import i64
+from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
+
+from antiphon.cli.main import app
+from antiphon.cli.watch import watch_topics
+from antiphon.kernel.message import CAUSAL
+from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.log import DurableLog
+from antiphon.live.names import topic_number
+from antiphon.live.wire import Codec
+from antiphon.orders.order import Ordered
+from antiphon.pipeline.watching import find_all_logs, violations
+from tests.spark.nodes import Nodes
+
+QUESTION, ANSWER = (0, 1), (1, 1)
+
+
+def plant(log: DurableLog, *deliveries: tuple[int, int]) -> None:
+    """Write into a log that its node delivered publications, each a message, in this order."""
+    for source, sequence in deliveries:
+        payload = encode_columns(Columns(sequence, 1_700_000_000_000_000, [b"planted"]))
+        publication = Ordered(source, sequence, 0, payload, vec[i64](), topic_number("room"), CAUSAL)
+        log.append("room", 1, 1_700_000_000_000_000, Codec().encode(publication))
+    log.commit()
+
+
+def test_a_violation_in_the_logs_is_told_and_is_exit_code_1(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:
+    orders = [(QUESTION, ANSWER), (QUESTION, ANSWER), (ANSWER, QUESTION)]
+    for place, deliveries in enumerate(orders):
+        with DurableLog.open(tmp_path / f"node-{place}") as log:
+            plant(log, *deliveries)
+    three = nodes.cluster(3, tmp_path, ["room"])
+    assert [node.identifier for node in three] == [0, 1, 2]
+    options = ["--servers", three[0].address, "--start", "earliest", "--once", "--json"]
+    options += ["--checkpoint", str(tmp_path / "checkpoint")]
+    called = CliRunner().invoke(app, ["watch", "room", *options])
+    told, end = (json.loads(line) for line in called.stdout.splitlines())
+    assert (told["kind"], told["partition"], told["offset"]) == ("causal", three[2].log_desk.number, 1)
+    assert told["text"].endswith("delivered after 1 of node 1, which follows it")
+    assert end == {
+        "topics": ["room"], "logs": 3, "deliveries": 6, "violations": {"causal": 1}, "verdict": "violated",
+    }  # fmt: skip
+    assert called.exit_code == 1
+    # Who watches again goes on where that ended.
+    again = CliRunner().invoke(app, ["watch", "room", *options])
+    assert (json.loads(again.stdout)["deliveries"], again.exit_code) == (0, 0)
+
+
+def test_a_violation_is_told_when_it_happens(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:
+    one, other = nodes.cluster(2, tmp_path, ["room"])
+    nodes.publish(one, "room", [b"why?"])
+    access = {"servers": other.address}
+    told: list[tuple[str, int, int]] = []
+
+    def tell(frame: DataFrame, _: int) -> None:
+        told.extend((row["kind"], row["partition"], row["offset"]) for row in frame.collect())
+
+    found = violations(spark, access, find_all_logs(access, ["room"]), ["room"], "earliest")
+    writer = found.writeStream.foreachBatch(tell).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="50 milliseconds").start()
+    try:
+        query.processAllAvailable()
+        assert told == []
+        assert other.store is not None
+        plant(other.store, (0, 1))
+        query.processAllAvailable()
+        assert told == [("duplicates", other.log_desk.number, 1)]
+    finally:
+        query.stop()
+
+
+def test_a_live_topic_in_order_is_quiet(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:
+    some = nodes.cluster(3, tmp_path, ["room"])
+    for node in some:
+        nodes.publish(node, "room", [b"%d" % number for number in range(50)])
+        nodes.publish(node, "room", [b"all agree"] * 5, order="total")
+    found = watch_topics({"servers": some[1].address}, ["room"], "earliest", True, None, None, as_json=True)
+    assert (found.logs, found.deliveries, found.violations) == (3, 3 * 3 * 55, {})

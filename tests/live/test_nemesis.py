@@ -17,6 +17,7 @@ import pytest
 import antiphon
 from antiphon.cli.audit import audit_files
 from antiphon.lab.live_campaign import FABRICS, Campaign, CampaignPlan, Figures
+from antiphon.lab.live_overload import Flood, OverloadPlan
 from antiphon.live.controls import PROTOCOL_VERSION
 from tests.live.support import cluster, running, take_values
 
@@ -98,3 +99,12 @@ def test_a_node_of_the_next_wire_version_is_refused_with_the_reason(fabric: str)
             assert await take_values(subscription, 1) == [b"still here"]
 
     running(test)
+
+
+@pytest.mark.slow
+def test_who_asks_for_too_much_is_told_and_whatever_is_accepted_comes(tmp_path: Path) -> None:
+    plan = OverloadPlan("tree", 3, 1.0, 1000.0, "causal", tmp_path, measure_seconds=0.5)
+    figures = antiphon.run(Flood(plan, print).run())
+    assert not figures.has_failed, figures
+    assert figures.refused > 0 and figures.accepted + figures.refused == figures.asked + 1
+    assert figures.accepted == figures.delivered > 0

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.live.processes import Plan, running_cluster
 from antiphon.kernel.errors import PeerError
+from antiphon.live.processes import Plan, running_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from antiphon.live.client import Client
 
 TOPIC: Final = "flood"
-VALUE_BYTES: Final = 100
+VALUE_BYTES: Final = 64 << 10
+"""Large ones, so that one application can ask for many times what a cluster carries."""
 NUMBER_BYTES: Final = 8
-AT_ONCE: Final = 256
+FILLING: Final = bytes(VALUE_BYTES - 2 * NUMBER_BYTES)
+AT_ONCE: Final = 32
 """How many messages are under way where each is awaited."""
 
 TURN_US: Final = 5_000
 """How long the flood goes on before it lets others have their turn, in microseconds."""
 
 LOOK_SECONDS: Final = 0.05
-CALM_SECONDS: Final = 1.0
 GROWTH_BYTES_AT_MOST: Final = 96 << 20
 """A node may take so much more than when a tenth of the time was over: buffers have bounds, and are full by then."""
 
@@ -153,8 +154,7 @@ class Flood:
 
     def _value(self) -> bytes:
         self._number += 1
-        head = self._number.to_bytes(NUMBER_BYTES, "big") + monotonic_us().to_bytes(NUMBER_BYTES, "big")
-        return head.ljust(VALUE_BYTES, b".")
+        return self._number.to_bytes(NUMBER_BYTES, "big") + monotonic_us().to_bytes(NUMBER_BYTES, "big") + FILLING
 
     async def _measure(self, publisher: Client) -> None:
         """How much is accepted where everything is awaited."""
@@ -169,7 +169,7 @@ class Flood:
 
     async def _flood(self, publisher: Client) -> None:
         figures, plan = self.figures, self._plan
-        before, seen_before = self._number, self._watch.count
+        seen_before = self._watch.count
         rate = plan.factor * figures.sustainable_per_second
         begun_us = monotonic_us()
         while (passed := (monotonic_us() - begun_us) / 1e6) < plan.seconds:
@@ -179,10 +179,8 @@ class Flood:
             await asyncio.sleep(0)
         ended_us = monotonic_us()
         figures.asked_per_second = figures.asked / plan.seconds
-        await publisher.publish(TOPIC, self._value(), order=plan.order)
-        await self._until_all_came()
+        await self._say_last(publisher)
         figures.recovery_seconds = (monotonic_us() - ended_us) / 1e6
-        figures.accepted = self._number - before
         figures.delivered = self._watch.count - seen_before
         figures.lost = max(0, figures.accepted - figures.delivered)
         figures.doubled, figures.out_of_order = self._watch.doubled, self._watch.out_of_order
@@ -198,15 +196,27 @@ class Flood:
             try:
                 receipt = publisher.publish(TOPIC, self._value(), order=self._plan.order)
             except OverloadedError:
-                # It was not published: its number is for the next one.
-                self._number -= 1
                 figures.refused += 1
                 continue
             receipt.add_done_callback(self._answered)
 
     def _answered(self, receipt: asyncio.Future[None]) -> None:
-        if not receipt.cancelled() and receipt.exception() is not None:
+        # The client refuses what does not fit into it, and the node what does not fit there.
+        if receipt.cancelled() or receipt.exception() is not None:
             self.figures.refused += 1
+        else:
+            self.figures.accepted += 1
+
+    async def _say_last(self, publisher: Client) -> None:
+        """Publish one more, as soon as that is accepted; it comes when all that was accepted before has come."""
+        while True:
+            try:
+                await publisher.publish(TOPIC, self._value(), order=self._plan.order)
+                break
+            except antiphon.PeerError:
+                await asyncio.sleep(LOOK_SECONDS)
+        self.figures.accepted += 1
+        await self._until_all_came()
 
     async def _until_all_came(self) -> None:
         """Whatever was accepted comes; the last of it comes last."""

@@ -1,10 +1,10 @@
 """Overload: publishers that do not wait and ask for many times what a live cluster sustains.
 
-First one application awaits each message that it publishes, as fast as it can: that is the sustainable rate. Then it asks
-for a multiple of it without waiting, for as long as is wanted, and counts what is accepted and what is refused with an
-:class:`antiphon.OverloadedError`. Another one, at the other end of the cluster, looks when everything comes. Promised is
-that memory stays bounded, that what is accepted comes, all of it, in a bounded time, that what is refused is told, and
-that all is as before when it is over.
+First one application awaits each message that it publishes, as fast as it can: that is the sustainable rate. Then it
+asks for a multiple of it without waiting, for as long as is wanted, and counts what is accepted and what is refused
+with an :class:`antiphon.OverloadedError`. Another one, at the other end of the cluster, looks when everything comes.
+Promised is that memory stays bounded, that what is accepted comes, all of it, in a bounded time, that what is refused
+is told, and that all is as before when it is over.
 """
 
 from __future__ import annotations

@@ -239,18 +239,38 @@ class Brokers(Membership):
     def _take_back(self, newcomer: Peer) -> None:
         """Let go of the identifier that this broker has given to a newcomer, if it has taken another one."""
         given = self.roster.take_back(newcomer)
-        if given is None:
-            return
-        link = self.links.pop(given, None)
+        if given is not None:
+            self._disown(given)
+
+    def _disown(self, identifier: int) -> None:
+        """Nobody has this identifier, after all."""
+        link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        self._heard_on.pop(given, None)
-        self._lost.discard(given)
-        self._never_again(given)
+        self._heard_on.pop(identifier, None)
+        self._lost.discard(identifier)
+        self._never_again(identifier)
+
+    def _is_outdated(self, peer: Peer) -> bool:
+        """Whether somebody is known by a better identifier than the one under which it is introduced.
+
+        Who comes back while others do begins as a founder, says so to those, and is given an identifier then: that one
+        counts. Of two that it was given, the one counts by which it is known, until it says otherwise itself.
+        """
+        known = self.roster.identifier_of(peer.instance)
+        if known is None or known == peer.identifier:
+            return False
+        if known >= len(self._table.brokers):
+            return True
+        self.roster.forget(known)
+        self._disown(known)
+        return False
 
     def _meet(self, peer: Peer) -> None:
         """Keep a connection to somebody that was not known, and tell the others."""
         if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
+            return
+        if self._is_outdated(peer):
             return
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)

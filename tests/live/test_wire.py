@@ -193,6 +193,11 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "wants_pulse": st.booleans(),
     "sent_at": st.integers(LEAST, MOST),
     "minima": st.lists(st.integers(0, MOST), min_size=64, max_size=64).map(array_of),
+    "have": integers,
+    "asks": st.integers(0, 2),
+    "is_member": st.booleans(),
+    "is_last": st.booleans(),
+    "is_past": st.booleans(),
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
@@ -285,6 +290,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "ShuffleReply", "Parted",
         "Stamped", "Ball", "Probe",
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
+        "Compare", "Filling", "Gone",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

@@ -357,9 +357,13 @@ class Brokers(Membership):
         if identifier in self._lost and identifier in self._heard_on and link is not None and link.is_connected:
             log.info("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
-            self._node.catalogue.peer_joined(identifier)
-            if identifier in self._watched:
-                self._node.link_found(identifier)
+            self.came_together(identifier)
+
+    def came_together(self, identifier: int) -> None:
+        """Both directions are open with somebody with whom they were not."""
+        self._node.catalogue.peer_joined(identifier)
+        if identifier in self._watched:
+            self._node.link_found(identifier)
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         super().connection_ended(connection)

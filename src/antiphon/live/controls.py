@@ -163,12 +163,16 @@ class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
-    """The receiver has this identifier, those from ``first`` to below ``end`` to give to others, and these contacts."""
+    """The receiver has this identifier, those from ``first`` to below ``end`` to give to others, and these contacts.
+
+    ``founding`` names the cluster among all that were ever founded, where that matters.
+    """
 
     identifier: Identifier
     first: Number
     end: Number
     contacts: list[Appointment]
+    founding: Name = ""
 
 
 class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):

@@ -29,6 +29,7 @@ from antiphon.live.log import DurableLog, Entry
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.pasts import Pasts
 from antiphon.live.recent import Budget
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
@@ -90,6 +91,8 @@ class NodeCore(Publisher):
         self._blocked: set[Outbox] = set()
         # Of batches that wait for the disk.
         self._receipts: set[asyncio.Future[None]] = set()
+        # Where a node goes on after a restart.
+        self.pasts = Pasts(self) if settings.fabric == "cube" and not settings.aggregate else None
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
@@ -280,6 +283,8 @@ class NodeCore(Publisher):
         fact: tuple[str, bytes] | None,
     ) -> None:
         assert self.process is not None, "only a process delivers"
+        if self.pasts is not None:
+            self.pasts.delivered(topic)
         store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
 
     def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
@@ -300,6 +305,16 @@ class NodeCore(Publisher):
         topic.recalled_from = entries[0].first_offset
         return [self.codec.decode_recorded(entry.batch) for entry in entries if entry.first_offset < end]
 
+    def past(self, number: int) -> list[int] | None:
+        """What an earlier life of this node delivered on a topic."""
+        topic = self._by_number.get(number)
+        return None if topic is None or self.pasts is None else self.pasts.of(topic)
+
+    def forget_past(self) -> None:
+        """What an earlier life of this node delivered means nothing here."""
+        if self.pasts is not None:
+            self.pasts.void()
+
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
@@ -318,6 +333,8 @@ class NodeCore(Publisher):
         """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        if self.pasts is not None:
+            self.pasts.changed(topic)
         if topic.is_missing:
             # Subscribers are told once of each gap, however much is missing.
             return
@@ -343,7 +360,11 @@ class NodeCore(Publisher):
         if self._trace is not None:
             self._trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
-        topic.log_from = topic.end_offset
+        if self.pasts is None:
+            topic.log_from = topic.end_offset
+        else:
+            # Its log is one, whatever the memberships.
+            self.pasts.changed(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 
@@ -351,6 +372,8 @@ class NodeCore(Publisher):
         """A subscription of the process has ended."""
         topic = self._by_number[number]
         topic.recent.end()
+        if self.pasts is not None:
+            self.pasts.left(topic)
         if self._trace is not None:
             self._trace.unsubscribed(self.identifier, topic)
 
@@ -361,6 +384,8 @@ class NodeCore(Publisher):
         if self._is_settling:
             return
         self._is_settling = True
+        if self.pasts is not None:
+            self.pasts.note()
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.

@@ -42,6 +42,9 @@ class LiveEnvironment(Environment):
     def kept(self, topic: int, piece: int) -> list[Message] | None:
         return self._node.kept(topic, piece)
 
+    def past(self, topic: int) -> list[int] | None:
+        return self._node.past(topic)
+
     def subscribed(self, topic: int) -> None:
         self._node.membership_began(topic)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
@@ -15,6 +17,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.live.acquaintances import Acquaintances
 from antiphon.live.brokers import Brokers
 from antiphon.live.cluster import Cluster
+from antiphon.live.companions import Companions
 from antiphon.live.gossip_table import EVERYBODY, GossipTable
 from antiphon.live.membership import Membership
 from antiphon.live.settings import Settings
@@ -22,6 +25,12 @@ from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
+
+KEPT_BESIDE: Final = 64
+"""So many batches of each publisher are kept in memory beyond those that may be under way."""
+
+COMPARE_TICKS: Final = 100_000
+"""How often members of a topic compare what they have while something is wrong, in microseconds."""
 
 
 def new_membership(node: Node, highest: int) -> Membership:
@@ -32,7 +41,9 @@ def new_membership(node: Node, highest: int) -> Membership:
     gossip = node.settings.gossip
     if isinstance(gossip, GossipTable):
         return Acquaintances(node, gossip, highest)
-    return Cluster(node, node.instance, node.address, highest)
+    if node.settings.aggregate:
+        return Cluster(node, node.instance, node.address, highest)
+    return Companions(node, highest)
 
 
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:
@@ -48,11 +59,21 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
     cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
     options = Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
-    # What leaves in one turn for one peer is written at once, so no parcels are needed.
-    process = (AggregatingVCubePs if settings.aggregate else VCubePs)(environment, cube, options)
+    process = new_cube(settings, environment, cube, options)
     if members:
         process.begin_as_newcomer()
     return process
+
+
+def new_cube(settings: Settings, environment: Environment, cube: PartialCube, options: Options) -> VCubePs:
+    """A process that hears of others when they are there; or one for nodes that do not fail, and hold things back."""
+    if settings.aggregate:
+        # What leaves in one turn for one peer is written at once, so no parcels are needed.
+        return AggregatingVCubePs(environment, cube, options)
+    alone = PartialCube(dimension_for(int(environment.identifier) + 1), [int(environment.identifier)])
+    keep = settings.window + options.bundle + KEPT_BESIDE
+    faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000))
+    return LastingVCubePs(environment, alone, options, faults)
 
 
 def new_gossip(settings: Settings, table: GossipTable, environment: Environment, contacts: list[int]) -> Brisa:

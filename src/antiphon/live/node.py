@@ -522,7 +522,7 @@ class Node(NodeCore):
         self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
         self.process = new_process(self.settings, self.environment, members)
         self.process.start()
-        self._keep_highest()
+        self.keep_highest()
 
     def peer_joined(self, identifier: int) -> None:
         """Another node is in the cluster."""
@@ -530,7 +530,7 @@ class Node(NodeCore):
         self.process.joined(identifier)
         self.catalogue.peer_joined(identifier)
         self.sessions.tell_nodes()
-        self._keep_highest()
+        self.keep_highest()
 
     def peer_left(self, identifier: int) -> None:
         """Another node leaves; it still answers."""
@@ -568,7 +568,8 @@ class Node(NodeCore):
             return
         self.settle()
 
-    def _keep_highest(self) -> None:
+    def keep_highest(self) -> None:
+        """Remember which identifiers there were."""
         if self.store is not None and self.commit is not None:
             self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())
             self.commit.soon()

@@ -32,6 +32,7 @@ class Roster:
     def __init__(self, instance: str, address: str, contacts_wanted: int) -> None:
         self.me = Peer(instance, address)
         self._contacts_wanted = contacts_wanted
+        self.founding = ""
         self._first = 0
         self._end = 0
         self._given: dict[str, PlaceGiven] = {}
@@ -56,6 +57,7 @@ class Roster:
 
     def take(self, place: PlaceGiven) -> None:
         """Somebody has given this node its place."""
+        self.founding = place.founding
         self._take(place.identifier, place.first, place.end)
         self.appointed(place.contacts)
 
@@ -76,7 +78,7 @@ class Roster:
         self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         self.appoint([identifier])
-        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments())
+        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding)
         self._given[newcomer.instance] = given
         self._unclaimed.add(newcomer.instance)
         return given

@@ -22,7 +22,7 @@ DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
 POSITIVE: Final = (
     "window", "maximum_nodes", "maximum_clients", "maximum_topics", "client_topics", "join_seconds", "leave_seconds",
-    "lost_seconds", "handshake_seconds",
+    "lost_seconds", "forget_seconds", "handshake_seconds",
 )  # fmt: skip
 
 
@@ -99,6 +99,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     lost_seconds: float = 5.0
     """How long the machine of another broker may be silent before its broker counts as failed; a process that ends is
     noticed at once."""
+
+    forget_seconds: float = 600.0
+    """How long a node of a cube that is out of reach is expected back; until then others wait for what only it has."""
 
     metrics: str | None = None
     """Where to answer ``/metrics``, ``/health`` and ``/ready`` over HTTP, for example 127.0.0.1:9464."""

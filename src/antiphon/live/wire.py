@@ -21,6 +21,7 @@ import msgspec
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube import fault_messages as cube_faults
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube import total_messages as cube_totals
 from antiphon.fabrics.gossip import epto_messages as epto
@@ -131,9 +132,10 @@ CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.KeeperIs,
     cube_totals.Standing,
 )
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS)
+CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (cube_faults.Compare, cube_faults.Filling, cube_faults.Gone)
+KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
-    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS),
+    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS),
     "tree": TREE_KINDS,
     "gossip": GOSSIP_KINDS,
 }
@@ -220,6 +222,11 @@ FIELDS: Final[dict[str, Any]] = {
     "latest": Stamp,
     "sent_at": Integer,
     "minima": Integers,
+    "have": Integers,
+    "asks": Annotated[int, msgspec.Meta(ge=0, le=int(cube_faults.ASKS_ALL))],
+    "is_member": bool,
+    "is_last": bool,
+    "is_past": bool,
 }
 """What a field may hold, by its name."""
 

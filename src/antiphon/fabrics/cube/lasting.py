@@ -449,7 +449,7 @@ class LastingVCubePs(ReroutingVCubePs):
         order = mixed(topic)
         topic.published = topic.begun = max(topic.begun, order.past(self.me))
         # What is published now follows all that was delivered then.
-        order.adopt_barrier(vec[i64]([key for key in past if key < 0 or key & SOURCE_MASK != self.me]))
+        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or key & SOURCE_MASK != self.me]))
         topic.state = MEMBER
         self.environment.subscribed(topic.name)
         for peer in self.present:

@@ -153,18 +153,25 @@ class FullCube(Cube):
         return list(range(1 << int(self.dimension)))
 
 
+DENSE_DIMENSION: Final[i64] = 17
+"""Up to this dimension a cube has a byte for each entry of its trie, 256 KiB at most."""
+
+
 class PartialCube(Cube):
     """Some identifiers are members. ``first`` costs O(dimension); adding and removing too.
 
     A binary trie laid out as a heap says where there are members: entry 1 stands for all identifiers, entries ``2e``
     and ``2e + 1`` for the two halves of entry ``e``, one byte each. The first member of a cluster is the one with the
     least XOR distance to the cluster's head, found by walking down on the head's side wherever that has a member.
+    Above ``DENSE_DIMENSION`` the entries are a set: identifiers far apart, as live nodes may have, cost what they are.
     """
 
     def __init__(self, dimension: i64, members: Iterable[int] = ()) -> None:
         super().__init__(dimension)
         self._size: i64 = 1 << dimension
-        self._occupied: vec[u8] = vec[u8]([0] * int(2 << dimension))
+        self._is_dense: bool = dimension <= DENSE_DIMENSION
+        self._occupied: vec[u8] = vec[u8]([0] * int(2 << dimension)) if self._is_dense else vec[u8]()
+        self._entries: set[i64] = set()
         self._count: i64 = 0
         for member in members:
             self.add(member)
@@ -173,6 +180,7 @@ class PartialCube(Cube):
         """Another cube with the same members."""
         twin = PartialCube(self.dimension)
         twin._occupied = vec[u8](self._occupied)
+        twin._entries = set(self._entries)
         twin._count = self._count
         return twin
 
@@ -190,10 +198,15 @@ class PartialCube(Cube):
         members = self.members()
         self.dimension = dimension
         self._size = 1 << dimension
-        self._occupied = vec[u8]([0] * int(2 << dimension))
+        self._is_dense = dimension <= DENSE_DIMENSION
+        self._occupied = vec[u8]([0] * int(2 << dimension)) if self._is_dense else vec[u8]()
+        self._entries = set()
         self._count = 0
         for member in members:
             self.add(member)
+
+    def _has(self, entry: i64) -> bool:
+        return self._occupied[entry] != 0 if self._is_dense else entry in self._entries
 
     def add(self, i: i64) -> bool:
         """Make ``i`` a member; false if it was one."""
@@ -202,11 +215,14 @@ class PartialCube(Cube):
                 f"identifier {i} does not fit a cube of dimension {self.dimension}; choose one below {self._size}"
             )
         entry = self._size + i
-        if self._occupied[entry] != 0:
+        if self._has(entry):
             return False
         self._count += 1
-        while entry > 0 and self._occupied[entry] == 0:
-            self._occupied[entry] = 1
+        while entry > 0 and not self._has(entry):
+            if self._is_dense:
+                self._occupied[entry] = 1
+            else:
+                self._entries.add(entry)
             entry >>= 1
         return True
 
@@ -216,14 +232,20 @@ class PartialCube(Cube):
             return False
         self._count -= 1
         entry = self._size + i
-        self._occupied[entry] = 0
-        while entry > 1 and self._occupied[entry ^ 1] == 0:
+        self._clear(entry)
+        while entry > 1 and not self._has(entry ^ 1):
             entry >>= 1
-            self._occupied[entry] = 0
+            self._clear(entry)
         return True
 
+    def _clear(self, entry: i64) -> None:
+        if self._is_dense:
+            self._occupied[entry] = 0
+        else:
+            self._entries.discard(entry)
+
     def contains(self, i: i64) -> bool:
-        return 0 <= i < self._size and self._occupied[self._size + i] != 0
+        return 0 <= i < self._size and self._has(self._size + i)
 
     def count(self) -> i64:
         """The number of members."""
@@ -236,6 +258,8 @@ class PartialCube(Cube):
         head = i ^ (1 << (s - 1))
         level = s - 1
         entry = (self._size + head) >> level
+        if not self._is_dense:
+            return self._first_of_few(head, level, entry)
         if self._occupied[entry] == 0:
             return NO_NODE
         while level > 0:
@@ -245,7 +269,20 @@ class PartialCube(Cube):
                 entry ^= 1
         return entry - self._size
 
+    def _first_of_few(self, head: i64, level: i64, entry: i64) -> i64:
+        entries = self._entries
+        if entry not in entries:
+            return NO_NODE
+        while level > 0:
+            level -= 1
+            entry = (entry << 1) | ((head >> level) & 1)
+            if entry not in entries:
+                entry ^= 1
+        return entry - self._size
+
     def members(self) -> list[int]:
+        if not self._is_dense:
+            return sorted([int(entry - self._size) for entry in self._entries if entry >= self._size])
         return [i for i in range(int(self._size)) if self._occupied[self._size + i] != 0]
 
 

@@ -1,0 +1,135 @@
+"""The nodes of a cube as one of them sees them: each keeps a connection to every other, and they come and go.
+
+Connections are those of brokers (:mod:`antiphon.live.brokers`): two nodes are together while both directions are open,
+and nothing of an earlier time of being together comes later. The process is told of everybody with whom this node is
+together, newcomers too, and of everybody with whom it is not any more; it does the rest
+(:mod:`antiphon.fabrics.cube.lasting`).
+
+Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
+the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
+they belong to. When it starts again it looks for them before it founds anything; what its log says of an earlier life
+counts only among those of the same founding, where identifiers mean the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.live.brokers import Brokers
+from antiphon.live.controls import PlaceGiven
+from antiphon.live.logs import logger
+from antiphon.live.tree_table import TreeTable
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+LOOK_SECONDS: Final = 0.005
+"""How often a newcomer looks whether it is together with all of whom it knows."""
+
+MEET_SECONDS: Final = 1.0
+"""How long it waits for those who are known and do not answer: they may have failed."""
+
+SEARCH_SECONDS: Final = 2.0
+"""How long a node that is to found a cluster looks for those of its earlier life."""
+
+ADDRESSES_AT_MOST: Final = 64
+"""So many of the others are remembered."""
+
+ADDRESSES: Final = "other nodes"
+FOUNDING: Final = "founding"
+
+log = logger("companions")
+
+
+class Companions(Brokers):
+    """All nodes of a cube."""
+
+    def __init__(self, node: Node, highest: int) -> None:
+        super().__init__(node, TreeTable())
+        self._highest = highest
+        self._remembered: list[str] = json.loads(node.fact(ADDRESSES, "[]"))
+        # Those with whom this node has ever tried to be together.
+        self._known: set[int] = set()
+
+    # Beginning.
+
+    async def join(self, contacts: Sequence[str]) -> None:
+        """Ask for a place, or found a cluster if there is nobody; done when this node is together with the others."""
+        if not contacts and self._remembered:
+            await self._search()
+        await super().join(self._contacts)
+        until = self._node.loop.time() + min(MEET_SECONDS, self._node.settings.lost_seconds)
+        while self._lost - self._over and self._node.loop.time() < until:
+            await asyncio.sleep(LOOK_SECONDS)
+        self._remember()
+
+    async def _search(self) -> None:
+        """Look for those of an earlier life; if nobody is there, they are to find this node."""
+        self._contacts = [address for address in self._remembered if address != self._address]
+        if not self._contacts:
+            return
+        self._ask(0)
+        until = self._node.loop.time() + SEARCH_SECONDS
+        while not self.roster.is_placed and self._node.loop.time() < until:
+            await asyncio.sleep(LOOK_SECONDS)
+        if not self.roster.is_placed:
+            log.info("nobody is left of an earlier life", asked=len(self._contacts))
+            self._contacts = []
+            for link in self._strangers:
+                link.close()
+            self._strangers.clear()
+            if self._asking is not None:
+                self._asking.cancel()
+
+    def _ask(self, attempt: int) -> None:
+        if self._contacts:
+            super()._ask(attempt)
+
+    def _begin_as_founder(self) -> None:
+        identifier = self._highest + 1
+        founding = self._node.fact(FOUNDING, "") or self._instance
+        self.roster.take(PlaceGiven(identifier, identifier + 1, MAXIMUM_IDENTIFIER + 1, [], founding))
+        self._node.placed(identifier, [])
+        self._is_in.set_result(None)
+
+    def _place_given(self, place: PlaceGiven) -> None:
+        if not self.roster.is_placed and place.founding != self._node.fact(FOUNDING, place.founding):
+            log.warning("this cluster is not that of an earlier life; its log is not continued")
+            self._node.forget_past()
+        super()._place_given(place)
+
+    def _remember(self) -> None:
+        """Keep where others are for the next life."""
+        store = self._node.store
+        if store is None or self._is_closed:
+            return
+        addresses = [peer.address for peer in self.peers()][:ADDRESSES_AT_MOST]
+        if addresses:
+            store.put(ADDRESSES, json.dumps(addresses).encode())
+        store.put(FOUNDING, self.roster.founding.encode())
+        self._node.keep_highest()
+
+    def highest_identifier(self) -> int:
+        return max(self._highest, self.roster.highest())
+
+    # Being together.
+
+    def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
+        if identifier not in self._known:
+            # The process has not heard of it: it is found when both directions are open.
+            self._known.add(identifier)
+            self._lost.add(identifier)
+            self._watched.add(identifier)
+        super()._connect(identifier, address, instance, connect_seconds)
+
+    def came_together(self, identifier: int) -> None:
+        super().came_together(identifier)
+        self._node.sessions.tell_nodes()
+        self._remember()
+
+    def peers(self) -> list[Peer]:
+        return [peer for peer in super().peers() if peer.identifier != self.roster.me.identifier]

@@ -1,0 +1,116 @@
+"""What counts as past at a node on its topics, kept beside its log: from there its next life goes on.
+
+A note is taken every so many batches, with the offset at which the log was then. Since everything that is delivered is
+appended to the log, the note and what the log holds behind it are the whole; and a crash between the two loses
+nothing. The batches of clients in the last part of the log are noted as seen, so that one that a client hands in again
+elsewhere is still recognised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antiphon.kernel.message import publication_key
+from antiphon.live.batch import Batch
+from antiphon.live.log import Entry
+from antiphon.live.topics import LiveTopic
+
+if TYPE_CHECKING:
+    from antiphon.live.core import NodeCore
+
+BATCHES_PER_NOTE: Final = 256
+SEEN_MESSAGES: Final = 1 << 16
+"""So many of the last messages are looked through for batches of clients."""
+
+READ_BYTES: Final = 1 << 20
+
+
+class Note(msgspec.Struct, array_like=True):
+    """What counted as past when the log had come so far."""
+
+    offset: int
+    keys: list[int]
+
+
+class Pasts:
+    """The notes of one node; they are taken only where a process goes on from them."""
+
+    def __init__(self, node: NodeCore) -> None:
+        self._node = node
+        self._is_void = False
+        # Topics by how many batches were delivered since the last note; those that are due at the next pause.
+        self._unnoted: dict[LiveTopic, int] = {}
+        self._due: set[LiveTopic] = set()
+
+    def void(self) -> None:
+        """Notes of earlier lives mean nothing here."""
+        self._is_void = True
+
+    def delivered(self, topic: LiveTopic) -> None:
+        """A batch has been appended to the log."""
+        count = self._unnoted.get(topic, 0) + 1
+        self._unnoted[topic] = count
+        if count >= BATCHES_PER_NOTE:
+            self._due.add(topic)
+
+    def changed(self, topic: LiveTopic) -> None:
+        """Something counts as past that is not in the log."""
+        self._due.add(topic)
+
+    def left(self, topic: LiveTopic) -> None:
+        """The next life is not to go on with this topic."""
+        self._due.discard(topic)
+        self._unnoted.pop(topic, None)
+        if self._node.store is not None:
+            self._node.store.put(fact_of(topic.name), b"")
+
+    def note(self) -> None:
+        """Between two steps of the process: write down what is due."""
+        process, store = self._node.process, self._node.store
+        if not self._due or process is None or store is None:
+            return
+        due, self._due = self._due, set()
+        for topic in due:
+            self._unnoted.pop(topic, None)
+            note = Note(topic.end_offset, [int(key) for key in process.counted(topic.number)])
+            store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
+        if self._node.commit is not None:
+            self._node.commit.soon()
+
+    def of(self, topic: LiveTopic) -> list[int] | None:
+        """What an earlier life had delivered on a topic that it had not left."""
+        store = self._node.store
+        kept = None if store is None or self._is_void else store.get(fact_of(topic.name))
+        if store is None or not kept:
+            return None
+        note = msgspec.msgpack.decode(kept, type=Note)
+        later: set[int] = set()
+        for entry in self._entries(topic, note.offset):
+            publication = self._node.codec.decode_publication(entry.batch)
+            later.add(int(publication_key(publication.source, publication.sequence)))
+        self._look_who_was_seen(topic)
+        return [*note.keys, *(~key for key in sorted(later))]
+
+    def _look_who_was_seen(self, topic: LiveTopic) -> None:
+        for entry in self._entries(topic, topic.end_offset - SEEN_MESSAGES):
+            publication = self._node.codec.decode_publication(entry.batch)
+            batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
+            if batch.client != 0:
+                topic.seen.add(batch.author, batch.number)
+
+    def _entries(self, topic: LiveTopic, first: int) -> list[Entry]:
+        store = self._node.store
+        assert store is not None, "who reads has a log"
+        found: list[Entry] = []
+        position = max(first, store.earliest(topic.name))
+        while position < topic.end_offset:
+            found += store.read(topic.name, position, READ_BYTES)
+            position = found[-1].first_offset + found[-1].count
+        return [entry for entry in found if entry.first_offset >= first]
+
+
+def fact_of(topic: str) -> str:
+    """The name of the fact."""
+    return f"past {topic}"

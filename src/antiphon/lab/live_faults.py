@@ -116,7 +116,8 @@ class Nemesis:
         count = len(self.network.doors)
         first = self._draw_one(list(range(count)))
         if self.chance.random() < TOGETHER and first.kind != "roll":
-            spared = [place for place in range(count) if place not in first.victims]
+            struck = () if first.kind == "delay" else first.victims
+            spared = [place for place in range(count) if place not in struck]
             second = self._draw_one(spared)
             if second.kind not in ("roll", first.kind) and not (first.others and second.others):
                 return [first, second]

@@ -73,6 +73,9 @@ def node(
     lost_seconds: Annotated[
         Seconds, setting("S", "How long a broker's machine may be silent before the broker counts as failed; 5.")
     ] = None,
+    forget_seconds: Annotated[
+        Seconds, setting("S", "How long a node of a cube that is out of reach is expected back; 600.")
+    ] = None,
     metrics: Annotated[Word, setting("HOST:PORT", "Where to answer /metrics, /status, /health and /ready.")] = None,
     tls_certificate: Annotated[Word, setting("FILE.pem", "The certificate of this node (antiphon certs).")] = None,
     tls_key: Annotated[Word, setting("FILE.key", "Its key.")] = None,

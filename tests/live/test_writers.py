@@ -29,10 +29,12 @@ def rows_of(piece: int, mark: str = "") -> list[bytes]:
 ALL_ROWS = [row for piece in range(PIECES) for row in rows_of(piece)]
 
 
-async def write(address: str, series: int = 0, pieces: int = PIECES, mark: str = "", lane: int = 0) -> Lane:
+async def write(
+    address: str, series: int = 0, pieces: int = PIECES, mark: str = "", lane: int = 0, order: str = "causal"
+) -> Lane:
     """Write a series as a program of its own would, from its connection to its end."""
     async with antiphon.connect(address, reconnect_seconds=0) as client:
-        opened = await Lane.open(client, "query", lane, series, "fifo", ["room"])
+        opened = await Lane.open(client, "query", lane, series, order, ["room"])
         for piece in range(pieces):
             await opened.write("room", Columns(1, 1, rows_of(piece, mark)))
         await opened.finish()
@@ -71,7 +73,7 @@ def test_the_second_attempt_may_go_to_another_node(tmp_path: Path) -> None:
             antiphon.start(data=str(tmp_path / "1"), keep=["room"], join=[one.address]) as other,
         ):
             async with antiphon.connect(one.address, reconnect_seconds=0) as client:
-                lane = await Lane.open(client, "query", 0, 0, "fifo", ["room"])
+                lane = await Lane.open(client, "query", 0, 0, "causal", ["room"])
                 await lane.write("room", Columns(1, 1, rows_of(0)))
                 await lane.write("room", Columns(1, 1, rows_of(1)))
                 await client.abandon()
@@ -283,5 +285,40 @@ def test_a_node_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
             await until(lambda: node.cluster.lost_nodes)
             await write(node.address, series=1)
             assert await log_of(node) == ALL_ROWS * 2
+
+    running(test)
+
+
+def test_in_fifo_order_everything_goes_through_one_node(tmp_path: Path) -> None:
+    """Somebody who cannot be asked may get the beginning through another node, and later than the rest."""
+
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path / "node")) as node:
+            await write(node.address, order="fifo")
+            assert (await write(node.address, order="fifo")).skipped == 0
+            assert await log_of(node) == ALL_ROWS
+
+    running(test)
+
+
+def test_a_new_series_waits_for_those_who_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member gets the end of a series late, as after it was cut off; it would drop that behind a new series."""
+    monkeypatch.setattr(writing, "LEVEL_SECONDS", 20.0)
+
+    async def test() -> None:
+        async with (
+            antiphon.start(data=str(tmp_path / "0"), keep=["room"]) as one,
+            antiphon.start(data=str(tmp_path / "1"), keep=["room"], join=[one.address]) as other,
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(writing, "STALLED_SECONDS", 0.2)
+                patch.setattr(other.writers, "take", lambda *_: None)
+                with pytest.raises(PeerError, match="does not have all"):
+                    await write(one.address)
+            later = asyncio.ensure_future(write(one.address, series=1))
+            await asyncio.sleep(0.1)
+            await write(one.address)
+            await later
+            assert await log_of(other) == ALL_ROWS * 2
 
     running(test)

@@ -69,6 +69,18 @@ def test_rows_of_a_partition_keep_their_order(spark: SparkSession, node: Node) -
     assert [int(row["value"]) for row in rows] == list(range(3 * PIECE_ROWS))
 
 
+@pytest.mark.parametrize("fabric", ["cube", "tree"])
+def test_total_order_about_the_keys_of_rows(spark: SparkSession, nodes: Nodes, tmp_path: Path, fabric: str) -> None:
+    """More keys than one batch is about."""
+    node = nodes.start(data=str(tmp_path / "data"), fabric=fabric)
+    frame = spark.range(1000).selectExpr("cast(id as string) as value", "cast(id % 200 as string) as key")
+    for _ in range(2):
+        write(frame, node, order="total", writeId="keys")
+    rows = written(spark, node)
+    assert numbers(rows) == list(range(1000))
+    assert {row["order"] for row in rows.select("order").distinct().collect()} == {"total"}
+
+
 def test_rows_that_were_read_can_be_written_as_they_are(spark: SparkSession, node: Node) -> None:
     write(spark.range(10).select(f.col("id").cast("string").alias("value")), node, topic="side")
     write(written(spark, node, "side"), node)

@@ -99,9 +99,10 @@ class Brokers(Membership):
                 while self._is_searching():
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError as error:
-            raise JoinError(self._why_not_in()) from error
+            raise JoinError(self.why_not_in()) from error
 
-    def _why_not_in(self) -> str:
+    def why_not_in(self) -> str:
+        """What to say to whoever waited for a place in vain."""
         seconds = self._node.settings.join_seconds
         said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
         if self._contacts:
@@ -131,6 +132,12 @@ class Brokers(Membership):
     def _is_searching(self) -> bool:
         process = self._node.process
         return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
+
+    async def leave(self) -> None:
+        """Wait until all that was said is written to those who are there."""
+        self._node.settle()
+        while any(link.unwritten_bytes() for other, link in self.links.items() if other not in self._lost):
+            await asyncio.sleep(LOOK_SECONDS)
 
     def close(self) -> None:
         self._is_in.cancel()

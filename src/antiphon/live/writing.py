@@ -29,6 +29,9 @@ UNDER_WAY_AT_MOST: Final = 16
 STALLED_SECONDS: Final = 10.0
 """For so long nobody who lacks something may stand still before the lane gives up."""
 
+LEVEL_SECONDS: Final = 1.0
+"""For so long somebody who lacks something of an earlier series may stand still before a new one begins."""
+
 PAUSES_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 CONTENT_ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -64,6 +67,8 @@ class Lane:
         self._order = order
         self._courses: dict[str, Course] = {}
         self._under_way: deque[asyncio.Future[Any]] = deque()
+        # Topics on which not all have the same of an earlier series.
+        self._uneven: set[str] = set()
         self.skipped = 0
         """Pieces that were not sent because all have them."""
 
@@ -114,22 +119,45 @@ class Lane:
                     "written (was a checkpoint restored from a copy?); go on under another name"
                 )
             if series_of(later) < self._series:
+                if len(set(self._numbers(topic, nodes))) > 1:
+                    self._uneven.add(topic)
                 continue
             course = self._courses[topic] = Course()
             course.furthest = place_of(later)
             course.furthest_digests = {
                 digest for node in nodes for number, digest in standings_on(topic, node) if number == later
             }
-            course.everywhere = min(self._places(topic, nodes))
+            # In causal and total order, what is written now comes after all that this node had, also to those who could
+            # not be asked. In fifo order that is so only of what goes through this node, so everything does.
+            course.everywhere = 0 if self._order == "fifo" else min(self._places(topic, nodes))
+
+    def _numbers(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
+        """How far the lane has come at the node that was asked and at all members of a topic."""
+        return [
+            max((number for number, _ in standings_on(topic, node)), default=0)
+            for index, node in enumerate(nodes)
+            if index == 0 or topic in node.member_of
+        ]
 
     def _places(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
-        """How far the lane has come in this series at the node that was asked and at all members of a topic."""
-        places = []
-        for index, node in enumerate(nodes):
-            if index == 0 or topic in node.member_of:
-                found = [place_of(number) for number, _ in standings_on(topic, node) if self._is_of_series(number)]
-                places.append(max(found, default=0))
-        return places
+        """The same in this series."""
+        return [place_of(number) if self._is_of_series(number) else 0 for number in self._numbers(topic, nodes)]
+
+    async def _until_level(self, topic: str) -> None:
+        """Wait for those who catch up with an earlier series: what comes of it behind the new one is dropped.
+
+        Who does not come further was away when it was written, and has a hole there as for all messages.
+        """
+        loop = asyncio.get_running_loop()
+        moved_at, best, attempt = loop.time(), -1, 0
+        while loop.time() - moved_at < LEVEL_SECONDS:
+            numbers = self._numbers(topic, await self._ask([topic]))
+            if len(set(numbers)) == 1:
+                return
+            if sum(numbers) > best:
+                best, moved_at, attempt = sum(numbers), loop.time(), 0
+            await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
+            attempt += 1
 
     def _is_of_series(self, number: int) -> bool:
         return series_of(number) == self._series
@@ -139,6 +167,9 @@ class Lane:
         course = self._courses.get(topic)
         if course is None:
             course = self._courses[topic] = Course()
+        if topic in self._uneven:
+            self._uneven.discard(topic)
+            await self._until_level(topic)
         previous = course.digest
         course.place += 1
         course.digest = chained(previous, topic, self._order, columns)

@@ -54,7 +54,7 @@ def check(figures: Figures) -> None:
     [
         ("tree", ("kill", "pause", "cut", "delay", "disk")),
         ("gossip", ("kill", "pause", "delay", "disk")),
-        ("cube", ("pause", "delay")),
+        ("cube", ("kill", "pause", "cut", "delay", "disk")),
     ],
 )
 def test_nothing_is_lost_through_faults(tmp_path: Path, fabric: str, faults: tuple[str, ...]) -> None:

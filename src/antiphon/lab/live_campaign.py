@@ -67,10 +67,13 @@ class Fabric:
     has_keys: bool = False
 
 
+EVERYTHING: Final = ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk")
+"""All faults but those that take long and are asked for."""
+
 FABRICS: Final = {
-    "cube": Fabric(("restart", "pause", "delay"), ("none", "fifo", "causal"), False),
+    "cube": Fabric(EVERYTHING, ("none", "fifo", "causal"), False),
     "tree": Fabric(
-        ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk"),
+        EVERYTHING,
         ("none", "fifo", "causal", "total"),
         False,
         goes_on_when_refused=True,

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import antiphon
+from antiphon import Node
+from tests.live.support import free_addresses
 
 
 class Proxy:
@@ -65,3 +71,19 @@ class Proxy:
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError
+
+
+@asynccontextmanager
+async def behind_proxies(count: int, **settings: Any) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
+    """Nodes that others reach through proxies only; all joined through the first."""
+    async with AsyncExitStack() as stack:
+        places = free_addresses(count)
+        proxies = [await Proxy(place).start() for place in places]
+        for proxy in proxies:
+            stack.push_async_callback(proxy.close)
+        nodes: list[Node] = []
+        for place, proxy in zip(places, proxies, strict=True):
+            join = [proxies[0].address] if nodes else []
+            starting = antiphon.start(listen=place, advertise=proxy.address, join=join, **settings)
+            nodes.append(await stack.enter_async_context(starting))
+        yield nodes, proxies

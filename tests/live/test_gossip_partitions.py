@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import pytest
 
-import antiphon
 from antiphon import Node
-from tests.live.proxy import Proxy
-from tests.live.support import exact_values, free_addresses, running, subscribed, until
-
-
-@asynccontextmanager
-async def behind_proxies(count: int, **settings: Any) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
-    """Nodes that others reach through proxies only; all joined through the first."""
-    async with AsyncExitStack() as stack:
-        places = free_addresses(count)
-        proxies = [await Proxy(place).start() for place in places]
-        for proxy in proxies:
-            stack.push_async_callback(proxy.close)
-        nodes: list[Node] = []
-        for place, proxy in zip(places, proxies, strict=True):
-            join = [proxies[0].address] if nodes else []
-            starting = antiphon.start(fabric="gossip", listen=place, advertise=proxy.address, join=join, **settings)
-            nodes.append(await stack.enter_async_context(starting))
-        yield nodes, proxies
+from tests.live.proxy import behind_proxies
+from tests.live.support import exact_values, running, subscribed, until
 
 
 def links_of(node: Node) -> int:
@@ -39,7 +19,7 @@ def links_of(node: Node) -> int:
 @pytest.mark.parametrize("parted", [(4,), (0,), (0, 1, 2, 3, 4)], ids=["one", "who all came through", "everybody"])
 def test_who_was_cut_off_gets_what_the_others_said_and_they_what_it_said(parted: tuple[int, ...]) -> None:
     async def test() -> None:
-        async with behind_proxies(5) as (nodes, proxies):
+        async with behind_proxies(5, fabric="gossip") as (nodes, proxies):
             subscriptions = await subscribed(nodes)
             await nodes[2].publish("room", b"before")
             assert [await exact_values(each, 1) for each in subscriptions] == [[b"before"]] * 5

@@ -1,8 +1,10 @@
 """The nodes of a cube as one of them sees them: each keeps a connection to every other, and they come and go.
 
 Connections are those of brokers (:mod:`antiphon.live.brokers`): two nodes are together while both directions are open,
-and nothing of an earlier time of being together comes later. The process is told of everybody with whom this node is
-together, newcomers too, and of everybody with whom it is not any more; it does the rest
+and nothing of an earlier time of being together comes later. Each says to each that it goes on, four times in
+``lost_seconds``; who was not heard for so long, because its process stands still, is lost until it is heard again. Who
+finds that it has stood still itself does not take others for lost. The process is told of everybody with whom this
+node is together, newcomers too, and of everybody with whom it is not any more; it does the rest
 (:mod:`antiphon.fabrics.cube.lasting`).
 
 Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
-from antiphon.live.controls import Control, PlaceGiven, PlaceWanted
+from antiphon.live.controls import Control, PlaceGiven, PlaceWanted, StillHere
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
 from antiphon.live.tree_table import TreeTable
@@ -37,6 +39,9 @@ MEET_SECONDS: Final = 1.0
 
 SEARCH_SECONDS: Final = 2.0
 """How long a node that is to found a cluster looks for those of its earlier life."""
+
+SIGNS: Final = 4
+"""How often a node says that it goes on in the time after which it counts as lost."""
 
 ADDRESSES_AT_MOST: Final = 64
 """So many of the others are remembered."""
@@ -57,6 +62,9 @@ class Companions(Brokers):
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
         self._lost_since: dict[int, float] = {}
+        self._heard_at: dict[int, float] = {}
+        self._sign: asyncio.TimerHandle | None = None
+        self._signed_at = node.loop.time()
 
     # Beginning.
 
@@ -69,6 +77,8 @@ class Companions(Brokers):
         while self._lost - self._over and self._node.loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         self._remember()
+        self._signed_at = self._node.loop.time()
+        self._give_sign()
 
     async def _search(self) -> None:
         """Look for those of an earlier life; if nobody is there, they are to find this node."""
@@ -114,6 +124,11 @@ class Companions(Brokers):
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
+        if isinstance(message, StillHere):
+            sender = self.roster.identifier_of(connection.instance)
+            if sender is not None:
+                self._heard_at[sender] = self._node.loop.time()
+            return
         count = len(self.peers()) + 1
         if isinstance(message, PlaceWanted) and count >= self._node.settings.maximum_nodes:
             raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
@@ -150,7 +165,30 @@ class Companions(Brokers):
             self._watched.add(identifier)
         super()._connect(identifier, address, instance, connect_seconds)
 
+    def _give_sign(self) -> None:
+        """Say that this node goes on, and look who did not."""
+        now, period = self._node.loop.time(), self._node.settings.lost_seconds / SIGNS
+        stood_still = now - self._signed_at > 2 * period
+        self._signed_at = now
+        for identifier in list(self._heard_on):
+            if identifier in self._lost:
+                continue
+            self.tell(identifier, StillHere())
+            heard_at = self._heard_at.setdefault(identifier, now)
+            if stood_still:
+                self._heard_at[identifier] = now
+            elif now - heard_at > self._node.settings.lost_seconds:
+                self._lose(identifier)
+        self._node.settle()
+        self._sign = self._node.loop.call_later(period, self._give_sign)
+
+    def close(self) -> None:
+        if self._sign is not None:
+            self._sign.cancel()
+        super().close()
+
     def came_together(self, identifier: int) -> None:
+        self._heard_at[identifier] = self._node.loop.time()
         self._lost_since.pop(identifier, None)
         super().came_together(identifier)
         self._node.sessions.tell_nodes()

@@ -181,6 +181,10 @@ class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
     peers: list[Peer]
 
 
+class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
+    """The sender's process goes on, whatever its machine says."""
+
+
 class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
     """The contacts that the sender knows of."""
 
@@ -205,6 +209,7 @@ PEER_CONTROLS: Final = (
     RecentIs,
     AskWriter,
     WriterIs,
+    StillHere,
 )
-MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre)
+MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre, StillHere)
 """Those by which nodes find each other; each fabric has its own."""

@@ -1,0 +1,204 @@
+"""A live cube whose nodes are killed, return with their logs, stand still, and are cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import antiphon
+from antiphon import Node, Subscription
+from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.live.settings import Settings
+from tests.live.proxy import behind_proxies
+from tests.live.support import Child, child, cluster, exact_values, running, subscribed, take_values, until
+
+
+def present(node: Node) -> set[int]:
+    """With whom a node is together, as its process knows it."""
+    assert isinstance(node.process, LastingVCubePs), "nodes of a cube last"
+    return {int(peer) for peer in node.process.present}
+
+
+async def values_until(subscription: Subscription, is_enough: Callable[[list[bytes]], bool]) -> list[bytes]:
+    """What comes, one after the other, until it is enough."""
+    values: list[bytes] = []
+    async for message in subscription:
+        values.append(message.value)
+        if is_enough(values):
+            break
+    return values
+
+
+async def listen_to(process: Child) -> None:
+    """Read what a process says, which would stand still if nobody did."""
+    while await process.line():
+        pass
+
+
+def test_nobody_waits_for_a_member_that_is_killed() -> None:
+    """More than a window of messages is accepted and delivered after a member is gone that nobody waits for."""
+
+    async def test() -> None:
+        async with cluster(3, window=4) as nodes, child("publish", f"join={nodes[0].address}") as victim:
+            subscriptions = await subscribed(nodes)
+            assert await victim.line()
+            await victim.kill()
+            for number in range(500):
+                await nodes[1].publish("room", b"own %d" % number)
+            expected = [b"own %d" % number for number in range(500)]
+            for subscription in subscriptions:
+                seen = await values_until(subscription, lambda values: values.count(expected[-1]) == 1)
+                assert [value for value in seen if value.startswith(b"own")] == expected
+
+    running(test)
+
+
+def test_what_a_dead_publisher_said_last_is_known_to_all_or_to_nobody() -> None:
+    async def test() -> None:
+        async with cluster(4) as nodes, child("publish", f"join={nodes[0].address}") as victim:
+            subscriptions = await subscribed(nodes)
+            heard_first = [await anext(aiter(subscription)) for subscription in subscriptions]
+            await victim.kill()
+            await until(lambda: all(len(present(node)) == 3 for node in nodes))
+            for node in nodes:
+                await node.publish("room", b"end", order="causal")
+            heard: list[list[bytes]] = []
+            for subscription in subscriptions:
+                values = await values_until(subscription, lambda values: values.count(b"end") == 4)
+                heard.append([value for value in values if value != b"end"])
+            # Subscriptions began at different moments; from then on all have the same, in order, up to the same end.
+            lines = [[int(m.value), *map(int, values)] for m, values in zip(heard_first, heard, strict=True)]
+            assert len({line[-1] for line in lines}) == 1
+            for line in lines:
+                assert line == list(range(line[0], line[-1] + 1))
+
+    running(test)
+
+
+def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(3, data=None) as nodes:
+            stays = await subscribed(nodes)
+            first = await antiphon.start(join=[nodes[0].address], data=str(tmp_path / "x"))
+            await first.subscribe("room").ready()
+            for number in range(20):
+                await nodes[number % 3].publish("room", b"%d" % number, order="causal")
+            await until(lambda: first.topics["room"].end_offset == 20)
+            await first.until_on_disk()
+            await first._shut()
+            for number in range(20, 40):
+                await nodes[number % 3].publish("room", b"%d" % number, order="causal")
+            async with antiphon.start(join=[nodes[1].address], data=str(tmp_path / "x")) as again:
+                assert again.identifier != first.identifier
+                everything = again.subscribe("room", start="earliest")
+                await everything.ready()
+                await nodes[0].publish("room", b"40", order="causal")
+                values = await take_values(everything, 41)
+                assert sorted(map(int, values)) == list(range(41))
+                assert values[-1] == b"40"
+                # What it says now follows what its earlier life had seen.
+                await again.publish("room", b"41", order="causal")
+                for subscription in stays:
+                    assert (await take_values(subscription, 42))[-1] == b"41"
+
+    running(test)
+
+
+def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with behind_proxies(3) as (nodes, _):
+            subscriptions = await subscribed(nodes)
+            settings = Settings(data=str(tmp_path / "x"), join=[nodes[0].address])
+            lonely = await antiphon.start(settings)
+            await lonely.publish("room", b"heard")
+            for subscription in subscriptions:
+                assert await take_values(subscription, 1) == [b"heard"]
+            # Nothing of what it says now leaves its machine.
+            for link in lonely.cluster.links.values():
+                link.abort()
+            await lonely.publish("room", b"on disk only")
+            await lonely._shut()
+            async with antiphon.start(settings) as again:
+                await again.subscribe("room").ready()
+                for subscription in subscriptions:
+                    assert await take_values(subscription, 1) == [b"on disk only"]
+
+    running(test)
+
+
+@pytest.mark.parametrize("parted", [(3,), (0,), (0, 1, 2, 3)], ids=["one", "who all came through", "everybody"])
+def test_both_sides_of_a_partition_go_on_and_exchange_what_they_missed(parted: tuple[int, ...]) -> None:
+    async def test() -> None:
+        async with behind_proxies(4) as (nodes, proxies):
+            subscriptions = await subscribed(nodes)
+            await nodes[2].publish("room", b"before")
+            assert [await exact_values(each, 1) for each in subscriptions] == [[b"before"]] * 4
+            for place in parted:
+                proxies[place].cut()
+            await until(lambda: all(not present(nodes[place]) for place in parted))
+            for node in nodes:
+                for number in range(10):
+                    await node.publish("room", b"%d alone %d" % (node.identifier, number), order="causal")
+            for place in parted:
+                proxies[place].mend()
+            await until(lambda: all(len(present(node)) == 3 for node in nodes))
+            await nodes[0].publish("room", b"after", order="causal")
+            values = [await exact_values(each, 41) for each in subscriptions]
+            assert all(sorted(each) == sorted(values[0]) for each in values)
+            for each in values:
+                for node in nodes:
+                    own = [value for value in each if value.startswith(b"%d alone" % node.identifier)]
+                    assert own == [b"%d alone %d" % (node.identifier, number) for number in range(10)]
+                last = b"%d alone 9" % nodes[0].identifier
+                assert each.index(last) < each.index(b"after")
+
+    running(test)
+
+
+def test_a_node_that_stood_still_does_no_harm(tmp_path: Path) -> None:
+    """It is taken for lost, wakes up, and goes on; what it says then is heard, once and in order."""
+
+    async def test() -> None:
+        async with (
+            cluster(3, lost_seconds=1.0) as nodes,
+            child("publish", f"join={nodes[0].address}", f"data={tmp_path}") as sleeper,
+        ):
+            subscriptions = await subscribed(nodes)
+            assert await sleeper.line()
+            listening = asyncio.create_task(listen_to(sleeper))
+            sleeper.process.send_signal(signal.SIGSTOP)
+            await until(lambda: all(len(present(node)) == 2 for node in nodes))
+            await nodes[0].publish("room", b"meanwhile")
+            sleeper.process.send_signal(signal.SIGCONT)
+            await until(lambda: all(len(present(node)) == 3 for node in nodes))
+            for subscription in subscriptions:
+                values = await values_until(subscription, lambda values: b"meanwhile" in values[:-200])
+                own = [int(value) for value in values if value != b"meanwhile"]
+                assert own == list(range(own[0], own[0] + len(own)))
+            listening.cancel()
+
+    running(test)
+
+
+def test_who_comes_back_with_an_empty_disk_is_a_new_node(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(2) as nodes:
+            stays = await subscribed(nodes)
+            first = await antiphon.start(join=[nodes[0].address], data=str(tmp_path / "one"))
+            await first.publish("room", b"old")
+            await asyncio.gather(*(take_values(subscription, 1) for subscription in stays))
+            await first._shut()
+            async with antiphon.start(join=[nodes[0].address], data=str(tmp_path / "two")) as other:
+                assert other.identifier not in (first.identifier, *(node.identifier for node in nodes))
+                heard = other.subscribe("room")
+                await heard.ready()
+                await other.publish("room", b"new")
+                assert await take_values(heard, 1) == [b"new"]
+                for subscription in stays:
+                    assert await take_values(subscription, 1) == [b"new"]
+
+    running(test)

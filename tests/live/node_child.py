@@ -23,11 +23,11 @@ from antiphon import Message, Node
 
 
 def settings_of(words: list[str]) -> dict[str, Any]:
-    """Settings from ``name=value``; ``join`` is a list."""
+    """Settings from ``name=value``; ``join`` is a list, ``aggregate`` true or false."""
     settings: dict[str, Any] = {}
     for word in words:
         name, _, value = word.partition("=")
-        settings[name] = [value] if name == "join" else value
+        settings[name] = [value] if name == "join" else value == "true" if name == "aggregate" else value
     return settings
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, ClosedError, Message, PeerError, UsageError
+from antiphon.live.gateway import AHEAD
 from tests.live.support import child, cluster, outcome, running, take, take_values, until
 
 
@@ -247,5 +248,21 @@ def test_a_client_that_takes_slowly_slows_publishers_and_loses_nothing() -> None
             assert not publishing.done()
             assert await take_values(slow, 100_000) == [b"%d" % number for number in range(100_000)]
             await publishing
+
+    running(test)
+
+
+def test_a_callback_gets_more_than_may_be_ahead_of_it() -> None:
+    """What it has taken is told to the node, which sends no more than so much ahead."""
+    count = AHEAD + 1000
+
+    async def test() -> None:
+        async with antiphon.start() as node, await antiphon.connect(node.address) as client:
+            heard: list[bytes] = []
+            await client.subscribe("room", callback=lambda message: heard.append(message.value)).ready()
+            for number in range(count):
+                await node.publish("room", b"%d" % number)
+            await until(lambda: len(heard) == count)
+            assert heard == [b"%d" % number for number in range(count)]
 
     running(test)

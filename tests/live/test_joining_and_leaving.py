@@ -88,7 +88,7 @@ def test_a_cluster_that_is_full_says_so() -> None:
     async def test() -> None:
         async with cluster(2, maximum_nodes=2) as nodes:
             with pytest.raises(JoinError, match="2 nodes, its maximum"):
-                await antiphon.start(join=[nodes[1].address])
+                await antiphon.start(join=[nodes[1].address], join_seconds=0.4)
             await everybody_hears_everybody(nodes)
 
     running(test)
@@ -203,15 +203,18 @@ def test_the_registrar_dies_while_nodes_join(phase: Phase, count: int) -> None:
     """The node that places others, the one with the smallest identifier, is killed when a newcomer is at a phase."""
 
     async def test() -> None:
-        async with child("serve") as registrar, AsyncExitStack() as stack:
+        async with child("serve", "aggregate=true") as registrar, AsyncExitStack() as stack:
             stayers = [
-                await stack.enter_async_context(antiphon.start(join=[registrar.address], leave_seconds=1.0))
+                await stack.enter_async_context(
+                    antiphon.start(join=[registrar.address], leave_seconds=1.0, aggregate=True)
+                )
                 for _ in range(2)
             ]
             if phase is Phase.ASKING:
                 # It will be asked and never answer.
                 registrar.process.send_signal(signal.SIGSTOP)
-            newcomers = [Node(Settings(join=[stayers[0].address], leave_seconds=1.0).checked()) for _ in range(count)]
+            settings = Settings(join=[stayers[0].address], leave_seconds=1.0, aggregate=True)
+            newcomers = [Node(settings.checked()) for _ in range(count)]
             joining = [asyncio.create_task(node.start()) for node in newcomers]
             for node in newcomers:
                 stack.push_async_callback(node.close)
@@ -230,7 +233,7 @@ def has_reached(newcomer: Node, phase: Phase, registrar: str) -> bool:
     """Whether a newcomer is at a phase of joining or beyond; at the first one it has asked the registrar."""
     if not hasattr(newcomer, "cluster"):
         return False
-    assert isinstance(newcomer.cluster, Cluster), "nodes of a cube admit each other"
+    assert isinstance(newcomer.cluster, Cluster), "nodes that hold things back admit each other"
     admission = newcomer.cluster.admission
     phases = list(Phase)
     if phase is Phase.ASKING:

@@ -12,10 +12,9 @@ from antiphon import Client, Node, PeerError
 from antiphon.live.client_messages import AskRange
 from antiphon.live.columns import decode_columns
 from antiphon.live.gateway import LOG_QUESTIONS_AT_MOST
+from antiphon.live.remote_log import RemoteLog
 from antiphon.live.wire import Codec
 from tests.live.support import outcome, running, until
-
-EVERYTHING = (0, None)
 
 
 async def fill(node: Node, topic: str, count: int) -> None:
@@ -29,7 +28,7 @@ async def read_all(client: Client, log: int, topic: str, end: int, most_bytes: i
     values: list[bytes] = []
     position = answers = 0
     while position < end:
-        answer = await client.read_log(log, topic, position, end, most_bytes, EVERYTHING)
+        answer = await RemoteLog(client).range(log, topic, position, end, most_bytes)
         for first, count, recorded in answer.batches:
             columns = decode_columns(Codec().decode_publication(recorded).payload)
             assert (first, count) == (len(values), len(columns.values))
@@ -43,7 +42,7 @@ def test_a_log_is_read_in_chunks_of_the_size_that_is_asked_for(tmp_path: Path) -
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 40)
-            logs = await client.logs()
+            logs = await RemoteLog(client).topics()
             assert (logs.log, logs.node) == (node.log_desk.number, node.identifier)
             [bounds] = logs.topics
             assert (bounds.topic, bounds.first, bounds.end) == ("room", 0, 40)
@@ -59,7 +58,7 @@ def test_the_number_of_a_log_stays_with_its_directory(tmp_path: Path) -> None:
     async def number_in(directory: Path) -> int:
         async with antiphon.start(data=str(directory), keep=["room"]) as node, antiphon.connect(node.address) as client:
             await fill(node, "room", 1)
-            return (await client.logs()).log
+            return (await RemoteLog(client).topics()).log
 
     async def test() -> None:
         one, again = await number_in(tmp_path / "one"), await number_in(tmp_path / "one")
@@ -82,7 +81,7 @@ def test_only_what_is_on_disk_is_told_of(tmp_path: Path) -> None:
             await fill(node, "room", 3)
             await until(lambda: store.durable_end("room") == 3)
             store.append("room", 1, 1, b"in memory only")
-            [bounds] = (await client.logs(["room"])).topics
+            [bounds] = (await RemoteLog(client).topics(["room"])).topics
             assert (bounds.end, store.latest("room")) == (3, 4)
 
     running(test)
@@ -95,7 +94,7 @@ def test_times_are_found_in_the_log(tmp_path: Path) -> None:
             store = node.store
             assert store is not None
             last_us = store.read("room", 2, 1)[0].appended_at_us
-            [bounds] = (await client.logs(["room"], [0, last_us, last_us + 1])).topics
+            [bounds] = (await RemoteLog(client).topics(["room"], [0, last_us, last_us + 1])).topics
             assert bounds.at_times == [0, 2, 3]
 
     running(test)
@@ -109,11 +108,11 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             wrong = [((log + 1, "room", 0), "does not have log"), ((log, "side", 0), "no topic 'side'")]
             wrong.append(((log, "room", 4), "has no offset 4 on disk; the latest is 3"))
             for (number, topic, offset), complaint in wrong:
-                error = await outcome(client.read_log(number, topic, offset, 9, 1000, EVERYTHING))
+                error = await outcome(RemoteLog(client).range(number, topic, offset, 9, 1000))
                 assert isinstance(error, PeerError) and complaint in str(error)
             # A node without a log says so.
         async with antiphon.start() as node, antiphon.connect(node.address) as client:
-            logs = await client.logs(["room"])
+            logs = await RemoteLog(client).topics(["room"])
             assert (logs.log, logs.topics) == (0, [])
 
     running(test)
@@ -133,7 +132,7 @@ def test_the_node_goes_on_while_its_log_is_read(tmp_path: Path, monkeypatch: Any
                 return read(*arguments)
 
             monkeypatch.setattr(store, "read_durable", read_slowly)
-            reading = asyncio.ensure_future(client.read_log(node.log_desk.number, "room", 0, 3, 1 << 20, EVERYTHING))
+            reading = asyncio.ensure_future(RemoteLog(client).range(node.log_desk.number, "room", 0, 3, 1 << 20))
             # Publishing, committing and answering go on.
             await fill(node, "room", 2)
             assert (await client.status())["topics"]["room"]["end_offset"] == 5

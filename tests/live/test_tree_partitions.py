@@ -186,6 +186,33 @@ def test_a_broker_that_crashed_returns_as_a_new_one() -> None:
     running(test)
 
 
+def test_two_brokers_that_crashed_return_at_the_same_time() -> None:
+    """Both begin as founders and meet each other as such, before the others tell them that they are newcomers."""
+
+    async def test() -> None:
+        async with tree(5, table=QUICK) as nodes:
+            table, addresses = nodes[0].settings.tree, [node.address for node in nodes[3:]]
+            for node in nodes[3:]:
+                await node.close()
+            await until(lambda: in_tree(nodes[:3]))
+            starting = [antiphon.start(fabric="tree", tree=table, listen=address) for address in addresses]
+            again = await asyncio.gather(*starting)
+            everybody = [*nodes[:3], *again]
+            try:
+                assert all(node.identifier > 4 for node in again)
+                await until(lambda: in_tree(everybody))
+                subscriptions = await subscribed(everybody)
+                for node in everybody:
+                    await node.publish("room", b"%d" % node.identifier, order="total")
+                orders = [await exact_values(each, 5) for each in subscriptions]
+                assert all(order == orders[0] for order in orders)
+            finally:
+                for node in again:
+                    await node.close()
+
+    running(test)
+
+
 def test_somebody_joins_while_total_messages_pass() -> None:
     async def test() -> None:
         async with tree(3, table=QUICK) as nodes:

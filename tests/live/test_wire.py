@@ -301,7 +301,8 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
         "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,
-        "AskLogs": 170, "LogsAre": 171, "AskRange": 172, "RangeIs": 173,
+        "AskLogs": 170, "LogsAre": 171, "AskRange": 172, "RangeIs": 173, "AskMarks": 174,
+        "MarksAre": 175,
         "AskStandings": 180, "StandingsAre": 181,
     }  # fmt: skip
 

@@ -78,6 +78,20 @@ def test_random_views_have_the_size_that_connects_and_differ_between_topics() ->
     assert links.logical.tolist() == np.bincount(OWNERS[views.place], minlength=UNIVERSE.processes).tolist()
 
 
+def test_a_random_view_depends_on_nothing_but_its_process_and_topic() -> None:
+    """So it does not matter how subscriptions are dealt out; and nobody is in a view twice, in small topics neither."""
+    lists = [np.arange(2), np.arange(5), np.arange(3, 19), np.arange(100), np.arange(20, 90, 2)]
+    topics = Topics(np.cumsum([0, *map(len, lists)]), np.concatenate(lists), 100)
+    owners, of = np.concatenate(lists), np.repeat(np.arange(len(lists)), [len(members) for members in lists])
+    views = random_views(topics, owners, of, seed=3)
+    for place, (owner, topic) in enumerate(zip(owners.tolist(), of.tolist(), strict=True)):
+        view = views.neighbour[views.place == place].tolist()
+        assert len(set(view)) == len(view) == topics.view_sizes[topic]
+        assert set(view) <= set(lists[topic].tolist()) - {owner}
+        alone = random_views(topics, owners[place : place + 1], of[place : place + 1], seed=3)
+        assert alone.neighbour.tolist() == view
+
+
 def test_random_views_are_uniform() -> None:
     views = random_views(TOPICS, OWNERS, OF, seed=8)
     topic = int(np.argmax(TOPICS.sizes))

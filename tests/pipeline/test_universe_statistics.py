@@ -14,8 +14,7 @@ from typer.testing import CliRunner, Result
 
 from antiphon.cli.main import app
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.universe_figures import correlation_matrix
-from antiphon.lab.universes import read_universe, synthetic_universe, write_universe
+from antiphon.lab.universes import correlation_matrix, read_universe, synthetic_universe, write_universe
 from antiphon.pipeline.universe_fits import distribution_of
 from antiphon.pipeline.universe_source import Source, read_names
 from antiphon.pipeline.universe_statistics import grouped, statistics_of

@@ -54,6 +54,9 @@ def torture(
         float | None, typer.Option(min=0.1, metavar="M", help="The same in minutes.", show_default=False)
     ] = None,
     nodes: Annotated[int, typer.Option(min=4, max=64, metavar="N", help="With --live: how many nodes.")] = 8,
+    overload: Annotated[
+        bool, typer.Option("--overload", help="With --live: no faults, but ten times what the cluster sustains.")
+    ] = False,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -86,7 +89,13 @@ def torture(
         from antiphon.cli.torture_live import Wishes, torture_live
 
         long = seconds if minutes is None else 60 * minutes
-        torture_live(Wishes(fabric, order, long, nodes, seed, faults, rate, out, json))
+        wishes = Wishes(fabric, order, long, nodes, seed, faults, rate, out, json)
+        if overload:
+            from antiphon.cli.torture_overload import torture_by_overload
+
+            torture_by_overload(wishes)
+        else:
+            torture_live(wishes)
         return
     from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
 

@@ -32,6 +32,9 @@ app = typer.Typer(
 )
 
 MOST_TOPICS = 300
+BY_TOPIC, BY_PROCESS = "subscribers per topic", "subscriptions per process"
+Columns = dict[str, dict[str, float | int | None]]
+"""Distributions in a few numbers, by what is counted."""
 
 SourcePath = Annotated[
     str,
@@ -262,12 +265,13 @@ def stats(
         steps.step("looked at")
     if not found.subscriptions:
         raise UsageError("no row of the source has a process and a topic; check --process, --topic and --where")
+    columns = columns_of(found)
     if page is not None:
-        draw(found, source, page)
+        draw(found, columns, source, page)
     if json:
-        output.print_json(in_plain(found))
+        output.print_json(in_plain(found, columns))
     else:
-        show_statistics(found, page)
+        show_statistics(found, columns, page)
 
 
 def source_of(path: str, format_: Format | None, process: str | None, topic: str | None, where: str | None) -> Source:
@@ -299,7 +303,7 @@ def show(about: About, out: Path, seconds: float, json: bool) -> None:
         output.console.print("This is a synthetic stand-in and no trace.")
 
 
-def draw(found: Statistics, source: str, place: Path) -> None:
+def draw(found: Statistics, columns: Columns, source: str, place: Path) -> None:
     """Write the page or the picture."""
     from antiphon.lab.universe_figures import tail_figure, tail_series
     from antiphon.report.universe_page import HeatMap, write_page, write_picture
@@ -329,7 +333,6 @@ def draw(found: Statistics, source: str, place: Path) -> None:
         ),
     ]
     sizes = {"processes": found.processes, "topics": found.topics, "subscriptions": found.subscriptions}
-    columns = columns_of(found)
     write_page(source, sizes, columns, figures, heat, place)
 
 
@@ -348,23 +351,20 @@ def described(distribution: Distribution) -> dict[str, float | int | None]:
     }
 
 
-def columns_of(found: Statistics) -> dict[str, dict[str, float | int | None]]:
+def columns_of(found: Statistics) -> Columns:
     """Both distributions in a few numbers."""
-    return {
-        "subscribers per topic": described(found.popularity),
-        "subscriptions per process": described(found.activity),
-    }
+    return {BY_TOPIC: described(found.popularity), BY_PROCESS: described(found.activity)}
 
 
-def in_plain(found: Statistics) -> dict[str, object]:
+def in_plain(found: Statistics, columns: Columns) -> dict[str, object]:
     """Statistics for machines."""
     correlation = found.correlation
     return {
         "processes": found.processes,
         "topics": found.topics,
         "subscriptions": found.subscriptions,
-        "popularity": described(found.popularity),
-        "activity": described(found.activity),
+        "popularity": columns[BY_TOPIC],
+        "activity": columns[BY_PROCESS],
         "correlation": None
         if correlation is None
         else {
@@ -375,14 +375,13 @@ def in_plain(found: Statistics) -> dict[str, object]:
     }
 
 
-def show_statistics(found: Statistics, page: Path | None) -> None:
+def show_statistics(found: Statistics, columns: Columns, page: Path | None) -> None:
     """Statistics for people."""
     output.console.print(
         f"{found.processes:,} processes, {found.topics:,} topics, {found.subscriptions:,} subscriptions"
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    columns = columns_of(found)
     for name in columns:
         table.add_column(name, justify="right")
     for key in next(iter(columns.values())):

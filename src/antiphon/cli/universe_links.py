@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import msgspec
 import typer
 
 from antiphon.cli import output
-from antiphon.cli.jobs import Cores, Master
+from antiphon.cli.jobs import Cores, Master, interruptible
 from antiphon.cli.universe import Json, running
 from antiphon.kernel.errors import UsageError
 
@@ -56,22 +57,31 @@ def links(
     Example: [bold]antiphon universe links w8 -o w8-links[/]
     """
     from antiphon.pipeline.stan_job import stan_links
+    from antiphon.pipeline.universe import claim, removed_if_broken
     from antiphon.pipeline.universe_files import SUBSCRIPTIONS, read_about
 
     about = read_about(directory)
     if about.subscriptions == 0:
         raise UsageError(f"nobody subscribes to anything in {directory}; make another universe")
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists; choose a new directory")
+    if out is not None:
+        claim(out)
     begun = time.perf_counter()
-    with running("universe links", 2, master, cores) as (session, steps):
-        pairs = session.read.parquet(str(directory / SUBSCRIPTIONS))
-        found = stan_links(session, pairs, about.processes, about.topics, seed, seed)
-        steps.step("topics are with all workers")
-        if out is not None:
-            found.write.parquet(str(out))
-            found = session.read.parquet(str(out))
-        means = means_of(found)
+    with (
+        nullcontext() if out is None else removed_if_broken(out),
+        running("universe links", 2, master, cores) as (session, steps),
+    ):
+
+        def compute() -> dict[str, float]:
+            pairs = session.read.parquet(str(directory / SUBSCRIPTIONS))
+            found = stan_links(session, pairs, about.processes, about.topics, seed, seed)
+            steps.step("topics are with all workers")
+            if out is not None:
+                # The directory is there, and empty.
+                found.write.mode("append").parquet(str(out))
+                found = session.read.parquet(str(out))
+            return means_of(found)
+
+        means = interruptible(compute)
         steps.step("computed")
     summary = LinksSummary(
         processes=about.processes,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.lab.documents import Number, document
+from antiphon.lab.documents import document
 from antiphon.lab.epto_runs import (
     GLOBAL,
     LOGICAL,
@@ -21,7 +21,18 @@ from antiphon.lab.epto_runs import (
     Outcome,
     measure,
 )
-from antiphon.lab.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon.lab.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+    compared_from,
+)
 from antiphon.lab.figures import Axis, Figure, Point, Series
 from antiphon.simulator.network import QuantileDelay
 
@@ -115,13 +126,6 @@ LEAST_COMPARED = 50
 """With fewer nodes than half of the smallest published size, rows say what was measured and nothing else."""
 
 
-def compared_at(size: int, label: str, measured: Sample, published: Number) -> Row:
-    """A row that is compared with a published number if the system is large enough for that."""
-    if size < LEAST_COMPARED:
-        return Row(label, published.unit, measured)
-    return compared(label, measured, published)
-
-
 def in_same_order(outcome: Outcome) -> float:
     """The share of nodes that delivered everything, in the one order, in percent."""
     return 100 * outcome.hole_free_share if outcome.disorders == 0 else 0.0
@@ -133,7 +137,7 @@ def compare_order(plan: Plan, results: Found) -> Iterator[Finding]:
     for size in plan.sizes:
         best = results.sample(EptoCase(size, highest), lambda outcome: max(outcome.similarities))
         label = f"best of {size} nodes at rate {highest}, unordered"
-        yield compared_at(size, label, best, NUMBERS["fig-5.8/at-most-half"])
+        yield compared_from(LEAST_COMPARED, size, label, best, NUMBERS["fig-5.8/at-most-half"])
     for case in all_cases(plan):
         label = f"in the same order, all of it, {case.nodes} nodes, rate {case.rate:g}, {case.clock} clock"
         yield compared(label, results.sample(case, in_same_order), NUMBERS["fig-5.8/with-epto"])

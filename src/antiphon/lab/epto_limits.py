@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from antiphon.lab.documents import document
-from antiphon.lab.epto_figures import DOCUMENT, PUBLISHED_RUNS, SIZES, compared_at, in_same_order
+from antiphon.lab.epto_figures import DOCUMENT, LEAST_COMPARED, PUBLISHED_RUNS, SIZES, in_same_order
 from antiphon.lab.epto_runs import GLOBAL, LOGICAL, MODEL, EptoCase, Outcome, measure
-from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared_from
 from antiphon.lab.figures import Axis, Figure, Series
 
 RATE = 0.5
@@ -85,7 +85,9 @@ def compare_periods(plan: Plan, results: Found) -> Iterator[Finding]:
     """How many nodes have no holes, by period."""
     for size in plan.sizes:
         label = f"median delay / shortest period with {MOST_PERCENT} % of nodes without holes, {size} nodes"
-        yield compared_at(size, label, shortest_period(plan, size, results), NUMBERS["fig-5.10a/third-of-median"])
+        yield compared_from(
+            LEAST_COMPARED, size, label, shortest_period(plan, size, results), NUMBERS["fig-5.10a/third-of-median"]
+        )
     for case in period_cases(plan):
         about = f"period {case.period}, {case.nodes} nodes, {case.clock} clock"
         yield Row(f"without holes, {about}", "% of nodes", results.sample(case, in_same_order))
@@ -160,7 +162,9 @@ def compare_drifts(plan: Plan, results: Found) -> Iterator[Finding]:
     """How many nodes have no holes, by drift."""
     for size in plan.sizes:
         share = results.sample(EptoCase(size, RATE, drift=1.0), in_same_order)
-        yield compared_at(size, f"without holes, drift 1.0, {size} nodes", share, NUMBERS["fig-5.10b/drift-1"])
+        yield compared_from(
+            LEAST_COMPARED, size, f"without holes, drift 1.0, {size} nodes", share, NUMBERS["fig-5.10b/drift-1"]
+        )
     for case in drift_cases(plan):
         about = f"drift {case.drift:g}, {case.nodes} nodes, {case.clock} clock"
         yield Row(f"without holes, {about}", "% of nodes", results.sample(case, in_same_order))
@@ -236,9 +240,13 @@ def compare_churn(plan: Plan, results: Found) -> Iterator[Finding]:
     """Delay and holes at the nodes that stay."""
     for size in plan.sizes:
         label = f"churn up to which the delay differs by at most {100 * UNNOTICEABLE:g} %, {size} nodes"
-        yield compared_at(size, label, most_churn(plan, size, results, same_delay), NUMBERS["fig-5.11/delay"])
+        yield compared_from(
+            LEAST_COMPARED, size, label, most_churn(plan, size, results, same_delay), NUMBERS["fig-5.11/delay"]
+        )
         label = f"churn up to which all is delivered in the same order, {size} nodes"
-        yield compared_at(size, label, most_churn(plan, size, results, complete), NUMBERS["fig-5.11/complete"])
+        yield compared_from(
+            LEAST_COMPARED, size, label, most_churn(plan, size, results, complete), NUMBERS["fig-5.11/complete"]
+        )
     for case in churn_cases(plan):
         about = f"churn {case.churn} %, {case.nodes} nodes"
         yield Row(f"delay, {about}", "ticks", results.sample(case, lambda outcome: outcome.ordered_ticks))

@@ -42,6 +42,9 @@ FIRST_PROBE_SECONDS: Final = 1.0
 LONGEST_PROBE_SECONDS: Final = 8.0
 """After how long another round of probes begins; twice as long each time."""
 
+SETTLE_SECONDS: Final = 3.0
+"""Between two restarts of a rolling one: after two seconds those who are there are the council of a tree."""
+
 STUCK_SECONDS: Final = 120.0
 """Who has not recovered by then never will."""
 
@@ -74,7 +77,7 @@ FABRICS: Final = {
         has_keys=True,
     ),
     "gossip": Fabric(
-        ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk"),
+        ("kill", "wipe", "restart", "pause", "stall", "cut", "flap", "hold", "delay", "disk"),
         ("none", "fifo", "causal", "total"),
         True,
     ),
@@ -219,7 +222,9 @@ class Campaign:
         self._network = Network(doors, self._listening)
         self._log = (plan.directory / "nodes.log").open("w")
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
-        self._nemesis = Nemesis(self._chance, plan.faults, self._cluster, self._network, plan.directory / "data")
+        self._nemesis = Nemesis(
+            self._chance, plan.faults, self._cluster, self._network, plan.directory / "data", self._until_whole
+        )
 
     def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
         plan = self._plan
@@ -234,7 +239,7 @@ class Campaign:
         """Do it all but the judgement; when it is cancelled, no process is left behind."""
         try:
             for place in range(self._plan.nodes):
-                self._network.open_when_listening(place)
+                await self._network.open(place)
             await self._cluster.start()
             await self._start_load()
             self._begun = time.monotonic()
@@ -278,6 +283,10 @@ class Campaign:
             self._loads.append(await LoadProcess.start(work))
         await asyncio.gather(*(load.until_begun() for load in self._loads))
         await self._recover([], time.monotonic())
+
+    async def _until_whole(self) -> None:
+        await self._recover([], time.monotonic())
+        await asyncio.sleep(SETTLE_SECONDS)
 
     # One cycle.
 

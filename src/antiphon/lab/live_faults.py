@@ -11,7 +11,7 @@ import random
 import resource
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -102,6 +102,8 @@ class Nemesis:
     cluster: ProcessCluster
     network: Network
     data: Path
+    until_whole: Callable[[], Awaitable[None]]
+    """Waits until everybody is there, and the next one may be restarted."""
     killed: list[tuple[str, int]] = field(default_factory=list)
     """The doors of those that were killed, with the time in microseconds."""
 
@@ -114,7 +116,8 @@ class Nemesis:
         count = len(self.network.doors)
         first = self._draw_one(list(range(count)))
         if self.chance.random() < TOGETHER and first.kind != "roll":
-            spared = [place for place in range(count) if place not in first.victims]
+            struck = () if first.kind == "delay" else first.victims
+            spared = [place for place in range(count) if place not in struck]
             second = self._draw_one(spared)
             if second.kind not in ("roll", first.kind) and not (first.others and second.others):
                 return [first, second]
@@ -154,6 +157,7 @@ class Nemesis:
             for member in self._members(fault):
                 await self._leave(member)
                 await self._start(member)
+                await self.until_whole()
 
     def _disturb(self, fault: Fault) -> None:
         """Do something to the ways between nodes."""
@@ -198,7 +202,7 @@ class Nemesis:
         await self._start(member)
 
     async def _start(self, member: Member) -> None:
-        self.network.open_when_listening(member.index)
+        await self.network.open(member.index)
         await self.cluster.restart(member)
 
     async def _leave(self, member: Member) -> None:
@@ -211,6 +215,7 @@ class Nemesis:
         except TimeoutError:
             member.process.kill()
             await member.process.wait()
+        self.network.shut(member.index)
 
     async def _flap(self, fault: Fault) -> None:
         while True:

@@ -73,26 +73,14 @@ class Network:
         self._streams: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def open_when_listening(self, place: int) -> None:
-        """Open the door of a node as soon as it listens; until then connections are refused, as without a door."""
-        self._spawn(self._open_when_listening(place))
-
-    async def _open_when_listening(self, place: int) -> None:
-        self.shut(place)
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(*self._targets[place])
-            except OSError:
-                await asyncio.sleep(LOOK_SECONDS)
-                continue
-            writer.close()
-            host, port = split_address(self.doors[place])
-            if place not in self._servers:
-                self._servers[place] = await asyncio.start_server(self._door(place), host, port)
-            return
+    async def open(self, place: int) -> None:
+        """Open the door of a node that is about to listen; who comes before it does has to wait."""
+        host, port = split_address(self.doors[place])
+        if place not in self._servers:
+            self._servers[place] = await asyncio.start_server(self._door(place), host, port)
 
     def shut(self, place: int) -> None:
-        """Shut the door of a node that is not there any more; what was said through it may still arrive."""
+        """Shut the door of a node that is not there any more, so that connections are refused."""
         server = self._servers.pop(place, None)
         if server is not None:
             server.close()
@@ -152,8 +140,7 @@ class Network:
                 if way.is_cut:
                     return
                 way.open_connections.add(writer)
-                host, port = self._targets[place]
-                far_reader, far_writer = await asyncio.open_connection(host, port)
+                far_reader, far_writer = await self._reach(place)
                 self._streams.add(far_writer)
                 await self._carry(way, greeting, reader, writer, far_reader, far_writer)
         finally:
@@ -162,6 +149,16 @@ class Network:
                 if each is not None:
                     self._streams.discard(each)
                     each.transport.abort()
+
+    async def _reach(self, place: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a node, as soon as it listens."""
+        while True:
+            try:
+                return await asyncio.open_connection(*self._targets[place])
+            except ConnectionRefusedError:
+                if place not in self._servers:
+                    raise
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def _greeting(self, reader: asyncio.StreamReader) -> tuple[bytes, int]:
         """The first frame, and the place of the node that sent it; -1 for anybody else."""

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from antiphon.lab.documents import document
 from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, compared, compared_from
@@ -24,10 +23,9 @@ from antiphon.lab.figures import Axis, Figure, Series
 from antiphon.lab.graphs import hops_from
 from antiphon.lab.stan_figures import L8, LEAST_COMPARED
 from antiphon.lab.stan_fitness import cumulative
-from antiphon.lab.stan_overlays import INITIAL, STAN, OverlayCase, arranged
-from antiphon.lab.stan_runs import LIVEJOURNAL, LOST_DATA, MODEL, subscriptions_of, universe_named
-from antiphon.lab.universes import Universe
-from antiphon.pipeline.stan_links import Views
+from antiphon.lab.stan_overlays import INITIAL, STAN, OverlayCase, Overlays, arranged
+from antiphon.lab.stan_runs import LIVEJOURNAL, LOST_DATA, MODEL, universe_named
+from antiphon.lab.universes import Universe, correlation_matrix
 from antiphon.pipeline.universe_law import Integers, Reals
 
 NUMBERS = document("stan").numbers
@@ -36,8 +34,6 @@ PUBLISHERS = 10
 CROSSPOST_STREAM = 154
 SAVED_PERCENT = 10
 MOST_HOPS = 16
-
-Graph = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -64,41 +60,17 @@ class CrosspostOutcome:
     simple_hops: Integers
     """How many deliveries were so many hops from the publisher."""
     shared_hops: Integers
-    triples: int
     left_out: int
 
 
 def most_correlated(universe: Universe) -> list[tuple[int, int, int]]:
     """Each topic that has subscribers with the two most correlated ones, the lower number first among equals."""
     used = np.flatnonzero(universe.popularity > 1)
-    owners, of = subscriptions_of(universe)
-    subscribed = np.zeros((universe.processes, universe.topics), dtype=np.float32)
-    subscribed[owners, of] = 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation: Reals = np.atleast_2d(np.corrcoef(subscribed[:, used], rowvar=False))
+        correlation = correlation_matrix(universe, used)
     np.fill_diagonal(correlation, -np.inf)
     nearest = np.argsort(-np.nan_to_num(correlation, nan=-1.0), axis=1, kind="stable")[:, :2]
     return [(int(topic), int(used[one]), int(used[other])) for topic, (one, other) in zip(used, nearest, strict=True)]
-
-
-class Overlays:
-    """The views of all topics, as graphs on demand."""
-
-    def __init__(self, universe: Universe, views: Views) -> None:
-        self._universe = universe
-        owners, of = subscriptions_of(universe)
-        topic = of[views.place]
-        order = np.argsort(topic, kind="stable")
-        self._owner, self._neighbour = owners[views.place][order], views.neighbour[order]
-        self._starts = np.searchsorted(topic[order], np.arange(universe.topics + 1))
-
-    def graph(self, topic: int, among: Integers) -> Graph:
-        """The overlay of a topic as a graph of some processes, all members included."""
-        entries = slice(int(self._starts[topic]), int(self._starts[topic + 1]))
-        graph = np.zeros((len(among), len(among)), dtype=bool)
-        places = np.searchsorted(among, self._owner[entries]), np.searchsorted(among, self._neighbour[entries])
-        graph[places] = True
-        return graph
 
 
 def measure(case: CrosspostCase, seed: int) -> CrosspostOutcome:
@@ -108,9 +80,8 @@ def measure(case: CrosspostCase, seed: int) -> CrosspostOutcome:
     random = np.random.default_rng([CROSSPOST_STREAM, seed])
     simple, shared = np.zeros(universe.processes, np.int64), np.zeros(universe.processes, np.int64)
     simple_hops, shared_hops = np.zeros(MOST_HOPS, np.int64), np.zeros(MOST_HOPS, np.int64)
-    triples = most_correlated(universe)[:: case.step]
     left_out = 0
-    for triple in triples:
+    for triple in most_correlated(universe)[:: case.step]:
         members = [universe.processes_of(topic) for topic in triple]
         in_all = np.intersect1d(np.intersect1d(members[0], members[1]), members[2])
         if len(in_all) == 0:
@@ -128,7 +99,7 @@ def measure(case: CrosspostCase, seed: int) -> CrosspostOutcome:
             places = np.searchsorted(among, topic_members)
             simple_hops += counted(hops_from(graph, publishers)[:, places])
             shared_hops += counted(hops[:, places])
-    return CrosspostOutcome(simple, shared, simple_hops, shared_hops, len(triples), left_out)
+    return CrosspostOutcome(simple, shared, simple_hops, shared_hops, left_out)
 
 
 def counted(hops: Integers) -> Integers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from antiphon.lab.graphs import clustering, largest_component, largest_strong_component, path_lengths
 from antiphon.lab.stan_runs import key_of, subscriptions_of, topics_of, universe_named
@@ -22,6 +23,8 @@ ARRANGEMENTS = (INITIAL, STAN, GREEDY)
 LARGEST_TOPIC = 600
 """Properties of graphs are looked at in topics up to this size: larger ones take most of the time and are few."""
 GREEDY_STREAM = 152
+
+Graph = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -89,22 +92,36 @@ def arranged(case: OverlayCase, seed: int) -> Views:
     return greedy_views(universe, topics, seed)
 
 
+class Overlays:
+    """The views of all topics, as graphs on demand."""
+
+    def __init__(self, universe: Universe, views: Views) -> None:
+        owners, of = subscriptions_of(universe)
+        topic = of[views.place]
+        order = np.argsort(topic, kind="stable")
+        self._owner, self._neighbour = owners[views.place][order], views.neighbour[order]
+        self._starts = np.searchsorted(topic[order], np.arange(universe.topics + 1))
+
+    def graph(self, topic: int, among: Integers) -> Graph:
+        """The overlay of a topic as a graph of some processes, all members included."""
+        entries = slice(int(self._starts[topic]), int(self._starts[topic + 1]))
+        graph = np.zeros((len(among), len(among)), dtype=bool)
+        places = np.searchsorted(among, self._owner[entries]), np.searchsorted(among, self._neighbour[entries])
+        graph[places] = True
+        return graph
+
+
 def measure(case: OverlayCase, seed: int) -> Fitness:
     """Arrange all overlays, and look at those that are not too large."""
     universe = universe_named(case.kind, case.nodes)
     views = arranged(case, seed)
-    owners, of = subscriptions_of(universe)
-    by_topic = np.argsort(of[views.place], kind="stable")
-    topic, owner, neighbour = of[views.place][by_topic], owners[views.place][by_topic], views.neighbour[by_topic]
-    starts = np.searchsorted(topic, np.arange(universe.topics + 1))
+    overlays = Overlays(universe, views)
     found: list[tuple[float, float, float, bool, bool]] = []
     for number in range(universe.topics):
         members = universe.processes_of(number)
         if not 1 < len(members) <= LARGEST_TOPIC:
             continue
-        entries = slice(int(starts[number]), int(starts[number + 1]))
-        graph = np.zeros((len(members), len(members)), dtype=bool)
-        graph[np.searchsorted(members, owner[entries]), np.searchsorted(members, neighbour[entries])] = True
+        graph = overlays.graph(number, members)
         mean, longest = path_lengths(graph)
         whole = largest_component(graph) == len(members)
         strong = largest_strong_component(graph) == len(members)
@@ -117,5 +134,5 @@ def measure(case: OverlayCase, seed: int) -> Fitness:
         connected=int(columns[:, 3].sum()),
         strongly_connected=int(columns[:, 4].sum()),
         overlays=len(found),
-        physical=physical_links(owners, views, np.arange(universe.processes)),
+        physical=physical_links(subscriptions_of(universe)[0], views, np.arange(universe.processes)),
     )

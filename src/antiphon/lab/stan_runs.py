@@ -23,7 +23,7 @@ from antiphon.fabrics.gossip.stan import Stan
 from antiphon.fabrics.gossip.stan_options import SOURCES, Rendezvous, StanOptions
 from antiphon.kernel.process import Environment
 from antiphon.lab.universes import Universe, grid_universe, synthetic_universe
-from antiphon.pipeline.stan_links import Topics, Views, aligned_views, links_of, random_views
+from antiphon.pipeline.stan_links import Topics, Views, aligned_views, physical_links, random_views
 from antiphon.pipeline.universe_law import Integers
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import ConstantDelay, Network
@@ -233,7 +233,7 @@ def measure(case: StanCase, seed: int) -> StanOutcome:
     return StanOutcome(
         initial=initial,
         final=physical,
-        fixed=links_of(topics, owners, of, seed, key).aligned,
+        fixed=physical_links(owners, at_rest, np.flatnonzero(universe.activity)),
         logical=tuple(logical_means),
         physical=tuple(means),
         at_fixed_point=share_at_rest(world, at_rest, owners, of),

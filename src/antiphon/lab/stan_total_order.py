@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 
@@ -27,11 +26,12 @@ from antiphon.fabrics.gossip.known_nodes import KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage, draw_some
 from antiphon.fabrics.gossip.stan_options import view_size
 from antiphon.kernel.process import Environment
-from antiphon.lab.epto_runs import MODEL, EptoCase, EptoRun, Outcome, outcome_of
+from antiphon.lab.epto_runs import MODEL, EptoCase, EptoRun, Outcome
 from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon.lab.figures import Axis, Figure, Series
 from antiphon.lab.stan_runs import key_of
 from antiphon.pipeline.stan_links import Topics, aligned_views, random_views
+from antiphon.simulator.campaign import wilson
 
 EVERYBODY, RANDOM, STAN, STIRRED = "everybody", "random views", "StaN", "StaN, one drawn"
 PEERS = (EVERYBODY, RANDOM, STAN, STIRRED)
@@ -124,9 +124,7 @@ def views_of(case: PeersCase, seed: int) -> list[list[int]]:
 
 def measure(case: PeersCase, seed: int) -> Outcome:
     """Run a case once."""
-    run = PeersRun(case, seed)
-    run.engine.run()
-    return outcome_of(run)
+    return PeersRun(case, seed).run()
 
 
 def cases(plan: Plan) -> list[PeersCase]:
@@ -139,21 +137,13 @@ def cases(plan: Plan) -> list[PeersCase]:
     return found
 
 
-def lower_bound(shares: Sample, members: int) -> float:
-    """The lower end of a 95 % interval for the share of members that deliver everything (Wilson, 1927)."""
-    count = members * len(shares.values)
-    share, z = shares.mean / 100, 1.96
-    middle = share + z * z / (2 * count)
-    spread = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return 100 * (middle - spread) / (1 + z * z / count)
-
-
 def compare(plan: Plan, results: Results[PeersCase, Outcome]) -> Iterator[Finding]:
     """Agreement and delay by source of peers."""
     for case in cases(plan):
         agreeing = results.sample(case, lambda outcome: 100 * outcome.hole_free_share)
         yield Row(f"members that deliver everything, {case}", "%", agreeing)
-        bound = Sample((lower_bound(agreeing, case.nodes),))
+        members = case.nodes * len(agreeing.values)
+        bound = Sample((100 * wilson(round(agreeing.mean / 100 * members), members)[0],))
         yield Row(f"at least, with 95 % confidence, {case}", "%", bound)
         yield Row(f"deliveries, {case}", "%", results.sample(case, lambda outcome: 100 * outcome.delivered_share))
         yield Row(f"out of order, {case}", "pairs", results.sample(case, lambda outcome: float(outcome.disorders)))

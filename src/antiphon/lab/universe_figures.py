@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared, compared_from
 from antiphon.lab.figures import Axis, Figure, Point, Series
 from antiphon.lab.universe_samples import Sampler
 from antiphon.lab.universe_table import DATA, KINDS, STAND_IN, TableCase, size_of, source
-from antiphon.lab.universes import Universe, synthetic_universe, universe_of
+from antiphon.lab.universes import Universe, correlation_matrix, synthetic_universe, universe_of
 from antiphon.pipeline.universe_fits import Distribution, Fit, distribution_of
-from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Population, Reals, law_named
+from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Population, law_named
 
 DOCUMENT = "thesis of M. Matos, section 3.3.2"
 DEFAULT_PROCESSES, FULL_PROCESSES = 40_000, 301_315
@@ -136,15 +136,17 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
     def compare(plan: Plan, results: Results[CurveCase, Curves]) -> Iterator[Finding]:
         yield STAND_IN
         cases = curve_cases(kind)(plan)
+        numbers = DATA.numbers
+        smallest = {case: min(curves.processes for curves in results.of(case)) for case in cases}
         for case in cases:
             for label, side, name, of in CLAIMS:
-                measured = results.sample(case, quantity(side, of))
-                yield compared_if_large(f"{label}, {case.name}", measured, name, results.of(case))
+                measured, about = results.sample(case, quantity(side, of)), f"{label}, {case.name}"
+                yield compared_from(LEAST_COMPARED, smallest[case], about, measured, numbers[f"fig-3.4/{name}"])
         for case in cases:
             fits = [fits_of(curves) for curves in results.of(case)]
             distance = Sample(tuple(fit["popularity"].distance for fit in fits))
             label = f"distance of popularity from a power law, {case.name}"
-            yield compared_if_large(label, distance, "power-law", results.of(case))
+            yield compared_from(LEAST_COMPARED, smallest[case], label, distance, numbers["fig-3.4/power-law"])
             yield Row(f"processes, {case.name}", "processes", results.sample(case, lambda curves: curves.processes))
             yield Row(f"topics, {case.name}", "topics", results.sample(case, lambda curves: curves.topics))
             for side in ("popularity", "activity"):
@@ -160,14 +162,6 @@ def compare_curves(kind: str) -> Callable[[Plan, Results[CurveCase, Curves]], It
         )
 
     return compare
-
-
-def compared_if_large(label: str, measured: Sample, name: str, curves: list[Curves]) -> Row:
-    """A row that is compared with what the text says if the universe is about as large as the smallest published."""
-    number = DATA.numbers[f"fig-3.4/{name}"]
-    if min(one.processes for one in curves) < LEAST_COMPARED:
-        return Row(label, number.unit, measured)
-    return compared(label, measured, number)
 
 
 def curve_figure(
@@ -251,14 +245,6 @@ class Correlations(msgspec.Struct, frozen=True):
     mean_largest: float
     """Of every topic its most similar one, and the mean of these."""
     quantiles: list[float]
-
-
-def correlation_matrix(universe: Universe) -> Reals:
-    """Pearson's coefficient of every pair of topics; ones on the diagonal."""
-    matrix = np.zeros((universe.processes, universe.topics), np.float32)
-    process, topic = universe.pairs()
-    matrix[process, topic] = 1.0
-    return np.atleast_2d(np.corrcoef(matrix, rowvar=False))
 
 
 def measure_correlations(case: CorrelationCase, seed: int) -> Correlations:

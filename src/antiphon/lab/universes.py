@@ -112,6 +112,14 @@ def offsets_of(ascending: Integers, count: int) -> Integers:
     return np.searchsorted(ascending, np.arange(count + 1))
 
 
+def correlation_matrix(universe: Universe, topics: Integers | None = None) -> Reals:
+    """Pearson's coefficient of every pair of topics, or of some; ones on the diagonal."""
+    matrix = np.zeros((universe.processes, universe.topics), np.float32)
+    process, topic = universe.pairs()
+    matrix[process, topic] = 1.0
+    return np.atleast_2d(np.corrcoef(matrix if topics is None else matrix[:, topics], rowvar=False))
+
+
 def synthetic_universe(kind: str, processes: int | None = None, seed: int = 1, topics: int | None = None) -> Universe:
     """A universe like those of Wikipedia or LiveJournal: ``kind`` is ``wikipedia`` or ``livejournal``.
 

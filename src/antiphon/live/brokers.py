@@ -99,9 +99,10 @@ class Brokers(Membership):
                 while self._is_searching():
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError as error:
-            raise JoinError(self._why_not_in()) from error
+            raise JoinError(self.why_not_in()) from error
 
-    def _why_not_in(self) -> str:
+    def why_not_in(self) -> str:
+        """What to say to whoever waited for a place in vain."""
         seconds = self._node.settings.join_seconds
         said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
         if self._contacts:
@@ -131,6 +132,12 @@ class Brokers(Membership):
     def _is_searching(self) -> bool:
         process = self._node.process
         return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
+
+    async def leave(self) -> None:
+        """Wait until all that was said is written to those who are there."""
+        self._node.settle()
+        while any(link.unwritten_bytes() for other, link in self.links.items() if other not in self._lost):
+            await asyncio.sleep(LOOK_SECONDS)
 
     def close(self) -> None:
         self._is_in.cancel()
@@ -239,18 +246,38 @@ class Brokers(Membership):
     def _take_back(self, newcomer: Peer) -> None:
         """Let go of the identifier that this broker has given to a newcomer, if it has taken another one."""
         given = self.roster.take_back(newcomer)
-        if given is None:
-            return
-        link = self.links.pop(given, None)
+        if given is not None:
+            self._disown(given)
+
+    def _disown(self, identifier: int) -> None:
+        """Nobody has this identifier, after all."""
+        link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        self._heard_on.pop(given, None)
-        self._lost.discard(given)
-        self._never_again(given)
+        self._heard_on.pop(identifier, None)
+        self._lost.discard(identifier)
+        self._never_again(identifier)
+
+    def _is_outdated(self, peer: Peer) -> bool:
+        """Whether somebody is known by a better identifier than the one under which it is introduced.
+
+        Who comes back while others do begins as a founder, says so to those, and is given an identifier then: that one
+        counts. Of two that it was given, the one counts by which it is known, until it says otherwise itself.
+        """
+        known = self.roster.identifier_of(peer.instance)
+        if known is None or known == peer.identifier:
+            return False
+        if known >= len(self._table.brokers):
+            return True
+        self.roster.forget(known)
+        self._disown(known)
+        return False
 
     def _meet(self, peer: Peer) -> None:
         """Keep a connection to somebody that was not known, and tell the others."""
         if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
+            return
+        if self._is_outdated(peer):
             return
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)
@@ -258,8 +285,12 @@ class Brokers(Membership):
 
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
         identifier = self.roster.identifier_of(hello.instance)
-        if identifier is None and hello.address in self._table.brokers and not self._contacts:
-            identifier = self._founder_greeted(connection, hello)
+        if identifier is None and hello.address in self._table.brokers:
+            if not self._contacts:
+                identifier = self._founder_greeted(connection, hello)
+            elif self.roster.is_placed:
+                # Whoever has joined a tree knows that it has long begun, also when no founder is left.
+                self._send_away(connection, hello)
         if identifier is None:
             # A newcomer says who it is next.
             return
@@ -285,11 +316,15 @@ class Brokers(Membership):
         self._never_again(place)
         if not self._table.quorum:
             connection.expel(COUNTED_OUT)
-        elif hello.instance not in self._sent_away:
-            # When it comes again it is a newcomer.
+        else:
+            self._send_away(connection, hello)
+        return None
+
+    def _send_away(self, connection: IncomingConnection, hello: Hello) -> None:
+        """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
+        if hello.instance not in self._sent_away:
             self._sent_away.add(hello.instance)
             connection.expel(ANOTHER_LIFE)
-        return None
 
     # Connections.
 

@@ -20,14 +20,13 @@ from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, Usag
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
-    AskLogs,
-    AskRange,
     AskStatus,
     Begins,
     Delivery,
     Follow,
     Followed,
     LogsAre,
+    MarksAre,
     Missed,
     NodesAre,
     Publish,
@@ -141,7 +140,7 @@ class Client(Publisher):
         self._subscriptions = OngoingSubscriptions(self)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         # What the log of the node was asked for, or a lane has written: another node has another log.
-        self._log_answers: dict[int, asyncio.Future[Any]] = {}
+        self._requests: dict[int, asyncio.Future[Any]] = {}
         # The first answer of a node that is being tried.
         self._opening: asyncio.Future[dict[str, Any]] | None = None
         self._failure: BaseException | None = None
@@ -240,7 +239,7 @@ class Client(Publisher):
         """A node has sent what no node sends: whoever waits for an answer of it is told so."""
         reason = PeerError(f"the node at {connection.address} cannot be understood: {error}")
         if connection is self._connection:
-            self._fail_log_answers(reason)
+            self._fail_requests(reason)
             if not self._is_up:
                 set_exception(self._opening, reason)
 
@@ -254,7 +253,7 @@ class Client(Publisher):
             self._fail(ClosedError(f"the connection to the node at {lost} has ended; connect again, here or elsewhere"))
             return
         log.info("looking for another node", lost=lost, reason=reason)
-        self._fail_log_answers(PeerError(f"the node at {lost} is gone, and with it the log that was asked for"))
+        self._fail_requests(PeerError(f"the node at {lost} is gone, and with it the log that was asked for"))
         self._following.clear()
         self._follows.clear()
         self._kept.connection_lost()
@@ -353,44 +352,6 @@ class Client(Publisher):
         """For something that the node is to answer."""
         self._number += 1
         return self._number
-
-    # The node's log.
-
-    async def logs(self, topics: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsAre:
-        """What the log of the node holds of these topics, or of all that this client may read."""
-        names = None if topics is None else list(topics)
-        found: LogsAre = await self.request(lambda number: AskLogs(number, names, tuple(times_us)))
-        if found.error:
-            raise error_from(f"the node at {self.address} refused: {found.error}", found.is_denied)
-        return found
-
-    async def read_log(
-        self, log_number: int, topic: str, offset: int, end: int, most_bytes: int, times_us: tuple[int, int | None]
-    ) -> RangeIs:
-        """Some of the stored batches from an offset to an end, which were published at some times; or why not."""
-        found: RangeIs = await self.request(
-            lambda number: AskRange(number, log_number, topic, offset, end, most_bytes, *times_us)
-        )
-        if found.error and not found.removed_below:
-            raise error_from(f"the node at {self.address} refused: {found.error}", found.is_denied)
-        return found
-
-    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
-        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
-        self.refuse_if_closed()
-        number = self.next_number()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        if not self._is_up:
-            raise PeerError(f"the node at {self.address} is gone")
-        self._log_answers[number] = answer
-        answer.add_done_callback(lambda _: self._log_answers.pop(number, None))
-        self.send(make(number))
-        self._write()
-        return answer
-
-    def _fail_log_answers(self, error: BaseException) -> None:
-        for answer in self._log_answers.values():
-            set_exception(answer, error)
 
     # Publishing.
 
@@ -523,8 +484,8 @@ class Client(Publisher):
                 set_exception(answer, DeniedError(message.denied))
             elif answer is not None and not answer.done():
                 answer.set_result(message.status)
-        elif isinstance(message, (LogsAre, RangeIs, StandingsAre)):
-            asked = self._log_answers.get(message.number)
+        elif isinstance(message, (LogsAre, RangeIs, MarksAre, StandingsAre)):
+            asked = self._requests.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)
         elif isinstance(message, Refused):
@@ -536,6 +497,23 @@ class Client(Publisher):
                 set_exception(self._opening, error)
         else:
             raise ProtocolError(f"the node at {connection.address} sent a {type(message).__name__} to a client")
+
+    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
+        """Send something to this node that it answers; ``make`` gets the number that the answer is to have."""
+        self.refuse_if_closed()
+        number = self.next_number()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if not self._is_up:
+            raise PeerError(f"the node at {self.address} is gone")
+        self._requests[number] = answer
+        answer.add_done_callback(lambda _: self._requests.pop(number, None))
+        self.send(make(number))
+        self._write()
+        return answer
+
+    def _fail_requests(self, error: BaseException) -> None:
+        for answer in tuple(self._requests.values()):
+            set_exception(answer, error)
 
     def _accepted_batch(self, message: Accepted) -> None:
         kept = self._kept.answered(message.number)
@@ -557,7 +535,7 @@ class Client(Publisher):
 
     def _accepted_piece(self, message: Accepted) -> None:
         """What a lane has written, if somebody still waits for it."""
-        answer = self._log_answers.get(message.number)
+        answer = self._requests.get(message.number)
         if message.error:
             set_exception(answer, error_from(message.error, message.is_denied))
         elif answer is not None and not answer.done():
@@ -592,7 +570,7 @@ class Client(Publisher):
         for future in (*self._kept.unaccepted(), *self._answers.values(), self._opening):
             set_exception(future, error)
         self._kept.clear()
-        self._fail_log_answers(error)
+        self._fail_requests(error)
         self._subscriptions.fail(error)
 
     def refuse_if_closed(self) -> None:

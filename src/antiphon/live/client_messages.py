@@ -269,8 +269,28 @@ class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
     is_denied: bool = False
 
 
-LOG_QUESTIONS: Final = (AskLogs, AskRange)
-LOG_ANSWERS: Final = (LogsAre, RangeIs)
+class AskMarks(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 4):
+    """Whose messages with which numbers has a topic from one offset to below another? Some of them will do."""
+
+    number: Number
+    log: Number
+    topic: Name
+    offset: Number
+    end: Number
+
+
+class MarksAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 5):
+    """The answer: publishers, first and last sequence numbers, up to ``next_offset``; or why not."""
+
+    number: Number
+    next_offset: Number
+    marks: list[tuple[Number, Number, Number]]
+    error: str = ""
+    is_denied: bool = False
+
+
+LOG_QUESTIONS: Final = (AskLogs, AskRange, AskMarks)
+LOG_ANSWERS: Final = (LogsAre, RangeIs, MarksAre)
 
 
 class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):

@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
-from antiphon.live.brokers import Brokers
-from antiphon.live.controls import PlaceGiven
+from antiphon.kernel.errors import ProtocolError
+from antiphon.live.brokers import RETRY_SECONDS, Brokers
+from antiphon.live.controls import Control, PlaceGiven, PlaceWanted
 from antiphon.live.logs import logger
+from antiphon.live.membership import IncomingConnection
 from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Companions(Brokers):
         self._remembered: list[str] = json.loads(node.fact(ADDRESSES, "[]"))
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
+        self._lost_since: dict[int, float] = {}
 
     # Beginning.
 
@@ -102,6 +105,27 @@ class Companions(Brokers):
             self._node.forget_past()
         super()._place_given(place)
 
+    def why_not_in(self) -> str:
+        seconds = self._node.settings.join_seconds
+        said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
+        return (
+            f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
+            f"cluster is up, and of fabric cube{said}"
+        )
+
+    def control_received(self, connection: IncomingConnection, message: Control) -> None:
+        count = len(self.peers()) + 1
+        if isinstance(message, PlaceWanted) and count >= self._node.settings.maximum_nodes:
+            raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
+        super().control_received(connection, message)
+
+    def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
+        now = self._node.loop.time()
+        if now - self._lost_since.setdefault(identifier, now) > self._node.settings.forget_seconds:
+            self._never_again(identifier)
+            return
+        super()._retry(identifier, following)
+
     def _remember(self) -> None:
         """Keep where others are for the next life."""
         store = self._node.store
@@ -127,6 +151,7 @@ class Companions(Brokers):
         super()._connect(identifier, address, instance, connect_seconds)
 
     def came_together(self, identifier: int) -> None:
+        self._lost_since.pop(identifier, None)
         super().came_together(identifier)
         self._node.sessions.tell_nodes()
         self._remember()

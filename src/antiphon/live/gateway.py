@@ -17,8 +17,10 @@ from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, Usag
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
+    LOG_QUESTIONS,
     Accepted,
     AskLogs,
+    AskMarks,
     AskRange,
     AskStandings,
     AskStatus,
@@ -126,7 +128,7 @@ class ClientSession(FrameClient):
                 self._tasks.spawn(found.subscription.close())
         elif isinstance(message, (Follow, AskStandings)):
             self._into_backlog(partial(self._ask_others, message), 0)
-        elif isinstance(message, (AskStatus, AskLogs, AskRange)):
+        elif isinstance(message, (AskStatus, *LOG_QUESTIONS)):
             self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
@@ -158,7 +160,7 @@ class ClientSession(FrameClient):
             if self._backlog * 2 <= BACKLOG_AT_MOST and self._backlog_bytes * 2 <= BACKLOG_BYTES_AT_MOST:
                 self._connection.release(BACKLOG)
 
-    def _asked(self, message: AskStatus | AskLogs | AskRange) -> None:
+    def _asked(self, message: AskStatus | AskLogs | AskRange | AskMarks) -> None:
         """Answer when this turn is over: questions that come faster than answers are no honest ones."""
         if not isinstance(message, AskStatus):
             self._asked_about_log(message)
@@ -182,19 +184,21 @@ class ClientSession(FrameClient):
         status = status_of if message.wants_all and not denied else whereabouts_of
         self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
 
-    def _asked_about_log(self, message: AskLogs | AskRange) -> None:
+    def _asked_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
         if self._log_questions >= LOG_QUESTIONS_AT_MOST:
             raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
         self._log_questions += 1
         self._tasks.spawn(self._answer_about_log(message))
 
-    async def _answer_about_log(self, message: AskLogs | AskRange) -> None:
+    async def _answer_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
         try:
             # A client that does not take answers gets no more of them.
             await self.may_write.wait()
             desk = self._node.log_desk
             if isinstance(message, AskLogs):
                 self.send(await desk.logs(self._holder, message))
+            elif isinstance(message, AskMarks):
+                self.send(await desk.marks(self._holder, message))
             else:
                 self.send(await desk.range(self._holder, message))
         finally:

@@ -23,10 +23,19 @@ import msgspec
 from msgspec.structs import replace
 
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
-from antiphon.live.client_messages import AskLogs, AskRange, LogRange, LogsAre, RangeIs, StoredBatch
+from antiphon.live.client_messages import (
+    AskLogs,
+    AskMarks,
+    AskRange,
+    LogRange,
+    LogsAre,
+    MarksAre,
+    RangeIs,
+    StoredBatch,
+)
 from antiphon.live.columns import header_bytes
 from antiphon.live.errors import DeniedError
-from antiphon.live.log import DurableLog, OffsetRemovedError
+from antiphon.live.log import DurableLog, Entry, OffsetRemovedError
 from antiphon.live.rights import Holder
 
 if TYPE_CHECKING:
@@ -37,6 +46,9 @@ NUMBER_BITS: Final = 31
 """So that it fits the column ``partition`` of Spark, as Kafka's has it."""
 
 NO_LOG: Final = 0
+
+MARKED_BYTES: Final = 8 << 20
+"""How much of the log is looked at for one question about whose messages it has."""
 
 Result = TypeVar("Result")
 
@@ -117,15 +129,7 @@ class LogDesk:
     async def range(self, holder: Holder, question: AskRange) -> RangeIs:
         """Some of the batches that were asked for."""
         try:
-            if not holder.rights.may_subscribe(question.topic):
-                raise DeniedError(denied_text(holder, question.topic))
-            store = self._store
-            if store is None or question.log != self.number:
-                raise UsageError(
-                    f"this node does not have log {question.log}, but {self.number or 'none'}; ask the one that has it"
-                )
-            if not store.has(question.topic):
-                raise UsageError(f"the log of this node has no topic {question.topic!r}; check the name")
+            store = self._store_for(holder, question)
             return await self._in_thread(lambda: self._read(store, question))
         except OffsetRemovedError as error:
             return RangeIs(question.number, question.offset, [], error.earliest, str(error))
@@ -133,10 +137,26 @@ class LogDesk:
             is_denied = isinstance(error, DeniedError)
             return RangeIs(question.number, question.offset, [], 0, str(error), is_denied)
 
-    def _read(self, store: DurableLog, question: AskRange) -> RangeIs:
+    def _store_for(self, holder: Holder, question: AskRange | AskMarks) -> DurableLog:
+        """The log, if it is the one that is meant and the client may read the topic."""
+        if not holder.rights.may_subscribe(question.topic):
+            raise DeniedError(denied_text(holder, question.topic))
+        store = self._store
+        if store is None or question.log != self.number:
+            raise UsageError(
+                f"this node does not have log {question.log}, but {self.number or 'none'}; ask the one that has it"
+            )
+        if not store.has(question.topic):
+            raise UsageError(f"the log of this node has no topic {question.topic!r}; check the name")
+        return store
+
+    def _entries(self, store: DurableLog, topic: str, offset: int, most_bytes: int) -> list[Entry]:
         if self._connection is None:
             self._connection = store.connect_reader()
-        entries = store.read_durable(question.topic, question.offset, question.most_bytes, self._connection)
+        return store.read_durable(topic, offset, most_bytes, self._connection)
+
+    def _read(self, store: DurableLog, question: AskRange) -> RangeIs:
+        entries = self._entries(store, question.topic, question.offset, question.most_bytes)
         is_timed = question.since_us > 0 or question.until_us is not None
         batches: list[StoredBatch] = []
         position = question.offset
@@ -149,13 +169,40 @@ class LogDesk:
         return RangeIs(question.number, min(position, question.end), batches)
 
     def _is_within(self, recorded: bytes, question: AskRange) -> bool:
-        payload = self._node.codec.decode_publication(recorded).payload
-        try:
-            published = PUBLISHED_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
-        except msgspec.DecodeError as error:
-            raise PeerError(f"a batch of topic {question.topic!r} cannot be read: {error}") from error
+        published = beginning_of(self._node.codec.decode_publication(recorded).payload, question.topic)
         until_us = question.until_us
         return published.timestamp_us >= question.since_us and (until_us is None or published.timestamp_us < until_us)
+
+    # Marks.
+
+    async def marks(self, holder: Holder, question: AskMarks) -> MarksAre:
+        """Whose messages a range has, for some of it."""
+        try:
+            store = self._store_for(holder, question)
+            return await self._in_thread(lambda: self._marks(store, question))
+        except AntiphonError as error:
+            return MarksAre(question.number, question.offset, [], str(error), isinstance(error, DeniedError))
+
+    def _marks(self, store: DurableLog, question: AskMarks) -> MarksAre:
+        marks: list[tuple[int, int, int]] = []
+        position = question.offset
+        for entry in self._entries(store, question.topic, question.offset, MARKED_BYTES):
+            if entry.first_offset >= question.end:
+                break
+            publication = self._node.codec.decode_publication(entry.batch)
+            sequence = beginning_of(publication.payload, question.topic).first_sequence - entry.first_offset
+            first = max(entry.first_offset, question.offset)
+            position = min(entry.next_offset, question.end)
+            marks.append((publication.source, sequence + first, sequence + position - 1))
+        return MarksAre(question.number, position, marks)
+
+
+def beginning_of(payload: bytes, topic: str) -> Published:
+    """What stands at the beginning of the columns of a batch."""
+    try:
+        return PUBLISHED_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
+    except msgspec.DecodeError as error:
+        raise PeerError(f"a batch of topic {topic!r} cannot be read: {error}") from error
 
 
 def range_of(store: DurableLog, topic: str, times_us: tuple[int, ...]) -> LogRange:

@@ -73,6 +73,7 @@ class Membership:
         Where others go on by themselves everything that was said has to be written, and no more: they notice the end
         of the connections.
         """
+        self._node.settle()
         while any(link.unwritten_bytes() for link in self.links.values()):
             await asyncio.sleep(WRITTEN_SECONDS)
 

@@ -238,7 +238,9 @@ class OngoingSubscriptions:
         ongoing.untold += batch.end_offset - max(batch.first_offset, from_offset)
         ongoing.untold_bytes += len(batch.payload)
         is_much = ongoing.untold >= AHEAD // 4 or ongoing.untold_bytes >= AHEAD_BYTES // 4
-        if self._client.is_up and (is_much or ongoing.subscription.queued == 0):
+        # A callback has always taken all; it would be told of every batch.
+        has_emptied = ongoing.subscription.queued == 0 and not ongoing.subscription.has_callback
+        if self._client.is_up and (is_much or has_emptied):
             self._client.send(Taken(ongoing.number, ongoing.untold))
             self._client.settle()
             ongoing.untold = ongoing.untold_bytes = 0

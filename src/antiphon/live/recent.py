@@ -91,8 +91,9 @@ class Recent:
     def unseen(self, seen: SeenOfAll, since_us: int) -> list[Batch]:
         """What was shown since then and has not been seen, and was not passed over at the former node.
 
-        Total order by gossip may have holes, and not the same everywhere. If something was seen that comes after a
-        batch, in the order of its author or in total order, that batch is too late: a gap was told in its place.
+        Nodes of a gossip cluster may have missed something, and not the same everywhere. If something was seen that
+        waits for a batch, as all that is in order waits for what its author published before, or that is after it in
+        total order, the batch is too late: a gap was told in its place.
         """
         found: list[Batch] = []
         # From the last to the first: the authors of whom something in order was seen, and whether anything total was.
@@ -102,8 +103,7 @@ class Recent:
             if time_us < since_us:
                 break
             if not seen.has(batch.author, batch.number):
-                is_late = batch.author in authors or (has_total and batch.order == "total")
-                if batch.order == "none" or not is_late:
+                if batch.author not in authors and not (has_total and batch.order == "total"):
                     found.append(batch)
             elif batch.order != "none":
                 authors.add(batch.author)

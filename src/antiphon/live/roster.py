@@ -117,6 +117,12 @@ class Roster:
                 self._book[peer.identifier] = peer
                 self._identifiers[peer.instance] = peer.identifier
 
+    def forget(self, identifier: int) -> None:
+        """A life of a node has another identifier than this one, after all."""
+        peer = self._book.pop(identifier, None)
+        if peer is not None and self._identifiers.get(peer.instance) == identifier:
+            del self._identifiers[peer.instance]
+
     def check_claim(self, speaker: str, peers: Iterable[Peer]) -> None:
         """Refuse a speaker that takes the identifier of another, or a second one."""
         for peer in peers:

@@ -141,7 +141,7 @@ class Subscription:
         self.resumption: Resumption | None = None
         self._host = host
         self._when_missed = when_missed
-        self._has_callback = callback is not None
+        self.has_callback = callback is not None
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
         # Whether marks say where each topic begins, as gateways want it.
         self.marks_beginnings = False
@@ -290,6 +290,7 @@ class Subscription:
         """A batch has been delivered."""
         if self._callback is not None:
             self._call(topic, batch)
+            self._host.taken(self, batch, self._from_offset.get(topic, 0))
             return
         if not self._has_room_for(batch) and self._queue and not self._make_room(topic, batch):
             return
@@ -324,7 +325,7 @@ class Subscription:
         self.gaps += 1
         if self._when_missed is not None:
             self._when_missed(topic.name)
-        elif self._has_callback:
+        elif self.has_callback:
             log.error("messages may be missing", topic=topic.name, pattern=self.pattern)
         else:
             self._queue.append((topic, Mark()))

@@ -35,7 +35,7 @@ from antiphon.fabrics.gossip.stan_weights import (
 )
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
-from antiphon.pipeline.universe_law import Integers
+from antiphon.pipeline.universe_law import Integers, scattered
 
 Words = npt.NDArray[np.uint32]
 Secrets = npt.NDArray[np.uint64]
@@ -54,23 +54,16 @@ IDENTIFIERS = 1 << NODE_BITS
 # Permutations, as in antiphon.fabrics.gossip.stan_weights, of many numbers at a time.
 
 
-def mixed_words(words: Secrets) -> Secrets:
-    """The finaliser of SplitMix64, as :func:`antiphon.kernel.randomness.mix64`."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def secrets_of(processes: Integers, key: int) -> Secrets:
     """What makes the permutation of each process its own."""
     numbers = (processes.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN_GAMMA)
-    return mixed_words(np.uint64(mix64(key)) + numbers)
+    return scattered(np.uint64(mix64(key)) + numbers)
 
 
 def random_secrets_of(processes: Integers, topics: Integers, seed: int) -> Secrets:
     """One for each process and topic."""
     numbers = (topics.astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN_GAMMA)
-    return mixed_words(secrets_of(processes, seed) + numbers)
+    return scattered(secrets_of(processes, seed) + numbers)
 
 
 def parts_of(secrets: Secrets) -> tuple[Words, Words, Words]:
@@ -295,7 +288,7 @@ def drawn(topics: Topics, owners: Integers, of: Integers, secrets: Secrets) -> V
     found = []
     while len(missing):
         numbers = np.arange(1, tries + 1, dtype=np.uint64) * np.uint64(GOLDEN_GAMMA)
-        words = mixed_words(secrets[missing, np.newaxis] + numbers) >> np.uint64(32)
+        words = scattered(secrets[missing, np.newaxis] + numbers) >> np.uint64(32)
         sizes = topics.sizes[of[missing]].astype(np.uint64)
         index = ((words * sizes[:, np.newaxis]) >> np.uint64(32)).astype(np.int64)
         members = topics.members[topics.offsets[of[missing]][:, np.newaxis] + index].astype(np.int64)

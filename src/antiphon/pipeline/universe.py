@@ -269,7 +269,6 @@ class Making:
 
     def _seeds(self, topics: int) -> DataFrame:
         """The masks of seeds."""
-        self._method.seeds_of(topics)
         numbers = self._session.range(0, self._masks.candidates, 1, min(self._masks.candidates, 16))
         drawing = partial(draw_seeds, self._masks, self._method, topics)
         found = self._masks.union(numbers.mapInArrow(drawing, self._masks.schema), "topic")

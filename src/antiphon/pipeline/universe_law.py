@@ -134,6 +134,13 @@ def stream(seed: int, purpose: int, number: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, 0, number]))
 
 
+def scattered(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The same as :func:`antiphon.kernel.randomness.mix64`, for many numbers."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
 def power_law(random: Reals, least: float, exponent: float, largest: float) -> Reals:
     """Numbers of a power law from uniform ones of [0, 1)."""
     return np.minimum(largest, least * (1.0 - random) ** (-1.0 / (exponent - 1.0)))

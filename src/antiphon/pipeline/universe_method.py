@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon.pipeline.universe_files import Candidate
-from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Integers, stream
+from antiphon.pipeline.universe_law import FEWEST_SUBSCRIBERS, Integers, scattered, stream
 
 CANDIDATES = 100
 """How many universes of a size are made; section 3.3.1."""
@@ -87,13 +86,6 @@ def picked_positions(method: Method, candidate: int, processes: Integers, topics
     # 53 bits make a number of [0, 1) that is never rounded up to 1.
     share = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return (share * topics).astype(np.int64)
-
-
-def scattered(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The same as :func:`antiphon.kernel.randomness.mix64`, for many numbers."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def median_of(candidates: list[Candidate]) -> int:

@@ -51,9 +51,13 @@ COLOURS = {
     "Plumtree": "green",
     "livejournal": "blue",
     "wikipedia": "orange",
+    "StaN": "blue",
+    "greedy": "orange",
+    "initial": "slate",
+    "EpTO": "purple",
 }
 
-DASHES = ("", "7 4", "2 3.5", "11 3 2 3")
+DASHES = ("", "7 4", "2 3.5", "11 3 2 3", "15 5", "9 3 2 3 2 3")
 """How lines of one system are told apart."""
 
 SHADES = (0.88, 0.5, 0.26, 0.1)

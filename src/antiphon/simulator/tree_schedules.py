@@ -4,6 +4,9 @@ Trees are chains, stars and anything between. Brokers crash alone, several at on
 is being repaired, the root most of all; those who publish too. Crashes are noticed at once or late, and by then the
 others may have heard of each other through somebody who is dead. Publications are about few keys, so that they meet.
 Whoever lives must agree with all who live, and nothing may wait for ever.
+
+One schedule in eight is **busy**: everybody publishes all the time, and brokers fail that have others below them, while
+the root asks again and again what can be forgotten. Whatever is kept for too short a time is missed by somebody then.
 """
 
 from __future__ import annotations
@@ -34,6 +37,11 @@ from antiphon.simulator.schedules import (
 TREE_STREAM = 9
 """Names the stream of random numbers; 1 to 8 are those of the simulator and of other schedules."""
 
+BUSY_STREAM = 23
+"""Names the stream for busy schedules, apart from the other, so that all others are what they were without them."""
+
+BUSY_PUBLICATIONS = 150
+
 EVENT_LIMIT = 1_000_000
 """No schedule comes near it unless it never ends."""
 
@@ -44,21 +52,15 @@ LOG_ENTRIES = 1 << 20
 
 def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
+    busy = RandomStream(seed, BUSY_STREAM)
+    if busy.below(8) == 0:
+        return draw_busy_schedule(seed, order, busy)
     random = RandomStream(seed, TREE_STREAM)
     nodes = int(random.between(2, 8) if random.below(100) < 75 else random.between(9, LARGEST))
     topic_count = pick(random, (1, 1, 2))
-    scenario = Scenario(
-        name=f"tree torture {seed}",
-        seed=seed,
-        fabric="tree",
-        protocol="broker-tree",
-        order="causal" if order in (None, MIXED) else order,
-        nodes=nodes,
-        protocol_options=draw_options(nodes, random),
-        network=draw_network(random),
-        topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
-        limits=LimitsTable(events=EVENT_LIMIT),
-    )
+    scenario = new_scenario(seed, order, nodes, random)
+    members: list[list[int] | str] = [draw_members(nodes, random) for _ in range(topic_count)]
+    scenario = msgspec.structs.replace(scenario, topics=TopicsTable(count=topic_count, members=members))
     operations = Script(scenario, random).draw()
     operations += draw_crashes(nodes, operations, random)
     keys = pick(random, (1, 2, 4, 20))
@@ -74,6 +76,40 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
         return complete if complete.publications else with_operations(scenario, survivors)
     complete = draw_with_quorum(scenario, drawn, random)
     return complete if complete.publications else with_operations(scenario, survivors)
+
+
+def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream) -> Scenario:
+    """A tree and a network, with one topic for everybody, in which nothing happens yet."""
+    return Scenario(
+        name=f"tree torture {seed}",
+        seed=seed,
+        fabric="tree",
+        protocol="broker-tree",
+        order="causal" if order in (None, MIXED) else order,
+        nodes=nodes,
+        protocol_options=draw_options(nodes, random),
+        network=draw_network(random),
+        topics=TopicsTable(count=1, members=[list(range(nodes))]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+
+
+def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
+    """Everybody publishes all the time; brokers fail that have others below them."""
+    nodes = int(random.between(4, 12))
+    scenario = new_scenario(seed, order, nodes, random)
+    options = {**scenario.protocol_options, "collect": pick(random, (20, 100)), "total_degree": pick(random, (3, 8))}
+    orders = pick(random, (ORDER_NAMES, ORDER_NAMES[:3]))
+    gap, keys = pick(random, (5, 20, 50)), pick(random, (1, 20))
+    now, operations = 0, []
+    for _ in range(BUSY_PUBLICATIONS):
+        now += int(random.below(2 * gap))
+        publication = Operation(now, PUBLISH, int(random.below(nodes)))
+        operations.append(draw_kind(publication, order, orders, keys, random))
+    inner = sorted({parent for parent in options["parents"] if parent != NO_NODE})
+    crashes = range(pick(random, (1, 1, 2, 3)))
+    operations += [Operation(int(random.below(now)), CRASH, pick(random, inner)) for _ in crashes]
+    return with_operations(msgspec.structs.replace(scenario, protocol_options=options), operations)
 
 
 def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: RandomStream) -> Scenario:

@@ -19,6 +19,7 @@ from antiphon.live.client_messages import LogRange, LogsAre
 from antiphon.live.errors import DeniedError
 from antiphon.live.log_desk import NO_LOG
 from antiphon.live.logs import logger
+from antiphon.live.remote_log import RemoteLog
 from antiphon.spark.options import Access
 
 ANSWER_SECONDS: Final = 5.0
@@ -195,7 +196,7 @@ async def ask(
                 async with asyncio.timeout(ANSWER_SECONDS):
                     client = await connect(access, address)
                     try:
-                        found.add(address, await client.logs(topics, times_us))
+                        found.add(address, await RemoteLog(client).topics(topics, times_us))
                     finally:
                         await client.abandon()
             except DeniedError:

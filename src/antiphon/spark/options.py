@@ -32,7 +32,7 @@ ACCESS_OPTIONS: Final = ("servers", "cluster", "tlsAuthority", "tlsCertificate",
 READ_OPTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "includeHeaders", "includeKeys",
-    "patienceSeconds",
+    "patienceSeconds", "failover",
 )  # fmt: skip
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation"})
@@ -157,6 +157,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     with_headers: bool = False
     with_keys: bool = False
     patience_seconds: int = PATIENCE_SECONDS
+    failover: bool = False
 
     def lost(self, what: str) -> None:
         """Something cannot be read: that is the end, or, if somebody has said so, the rest is read."""
@@ -192,7 +193,18 @@ def read_options(options: Mapping[str, str], is_stream: bool) -> ReadOptions:
         with_headers=given.truth("includeHeaders", False),
         with_keys=given.truth("includeKeys", False),
         patience_seconds=PATIENCE_SECONDS if patience_seconds is None else patience_seconds,
+        failover=failover_from(given, is_stream),
     )
+
+
+def failover_from(given: Given, is_stream: bool) -> bool:
+    """Whether a stream may go on with another log."""
+    failover = given.truth("failover", False)
+    if failover and not is_stream:
+        raise UsageError("option 'failover' is for streams: a batch query reads from nodes that answer; leave it out")
+    if failover and given.text("assign") is not None:
+        raise UsageError("options 'failover' and 'assign' exclude each other: who assigns logs wants these")
+    return failover
 
 
 def which_topics(given: Given) -> tuple[tuple[str, ...], str | None, dict[str, tuple[int, ...]] | None]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.client_messages import LogRange
 from antiphon.spark.logs import Logs, Memory, find_logs, run
+from antiphon.spark.marks import Wanted
 from antiphon.spark.options import EARLIEST, LATEST, Bound, PartitionOffsets, ReadOptions
 
 
@@ -32,6 +33,9 @@ class Partition(NamedTuple):
 
 Positions = dict[Partition, int]
 
+MARKS_KEY: Final = ""
+"""Where a stream that survives its node keeps what it has read; no topic has such a name."""
+
 
 @dataclass
 class Piece(InputPartition):
@@ -41,6 +45,12 @@ class Piece(InputPartition):
     address: str
     start: int
     end: int
+    wanted: Wanted | None = None
+    """Which rows of these are wanted, if not all."""
+
+    def between(self, start: int, end: int) -> Piece:
+        """The same at other offsets."""
+        return Piece(self.partition, self.address, start, end, self.wanted)
 
 
 def positions_from(offsets: PartitionOffsets) -> Positions:
@@ -48,6 +58,7 @@ def positions_from(offsets: PartitionOffsets) -> Positions:
     return {
         Partition(topic, int(number)): offset
         for topic, partitions in offsets.items()
+        if topic != MARKS_KEY
         for number, offset in partitions.items()
     }
 
@@ -200,7 +211,7 @@ def divided(pieces: Sequence[Piece], minimal: int | None) -> list[Piece]:
         length = piece.end - piece.start
         parts = min(length, max(1, round(length / total * minimal)))
         edges = [piece.start + length * part // parts for part in range(parts + 1)]
-        cut += [Piece(piece.partition, piece.address, start, end) for start, end in pairwise(edges)]
+        cut += [piece.between(start, end) for start, end in pairwise(edges)]
     return cut
 
 

@@ -118,7 +118,7 @@ class Pushed:
     def cut(self, piece: Piece) -> Piece:
         """What is left of a piece; its end may be before its start."""
         end = piece.end if self.offsets.end is None else min(piece.end, self.offsets.end)
-        return Piece(piece.partition, piece.address, max(piece.start, self.offsets.first), end)
+        return piece.between(max(piece.start, self.offsets.first), end)
 
 
 def microseconds_of(value: object) -> int | None:

@@ -18,6 +18,7 @@ from antiphon.live.client import Client
 from antiphon.live.client_messages import RangeIs, StoredBatch
 from antiphon.live.errors import DeniedError
 from antiphon.live.logs import logger
+from antiphon.live.remote_log import RemoteLog, Times
 from antiphon.spark.logs import connect, new_runner
 from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import Piece
@@ -30,8 +31,6 @@ CHUNK_SECONDS: Final = 30.0
 
 RETRY_SECONDS: Final = 0.25
 """How long to wait before a connection that broke is opened again."""
-
-Times = tuple[int, int | None]
 
 log = logger("spark")
 
@@ -103,7 +102,7 @@ class RangeReader:
     def _ask(self, client: Client) -> asyncio.Task[RangeIs]:
         partition = self._piece.partition
         return asyncio.ensure_future(
-            client.read_log(
+            RemoteLog(client).range(
                 partition.number, partition.topic, self._position, self._piece.end, CHUNK_BYTES, self._times_us
             )
         )

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.live.client_messages import StoredBatch
 from antiphon.live.columns import Columns, decode_columns
 from antiphon.live.wire import Codec
@@ -111,9 +111,19 @@ class RowBuilder:
             raise ProtocolError(f"a batch of {count} messages at offset {first} holds {len(columns.values)}")
         low = max(0, self._piece.start - first)
         high = min(count, self._piece.end - first)
+        self._bytes += len(recorded)
+        wanted = self._piece.wanted
+        if wanted is None:
+            self._add_rows(first, low, high, publication, columns)
+            return
+        for start, last in wanted.places(publication.source, columns.first_sequence + low, high - low):
+            self._add_rows(first, low + start, low + last + 1, publication, columns)
+
+    def _add_rows(self, first: int, low: int, high: int, publication: Publication, columns: Columns) -> None:
+        """Add the messages of a batch from one place to below another."""
+        count = len(columns.values)
         row = len(self._values)
         self._values += columns.values if high - low == count else columns.values[low:high]
-        self._bytes += len(recorded)
         sequence = columns.first_sequence + low
         self._runs.append(
             Run(high - low, first + low, columns.timestamp_us, publication.source, sequence, publication.order)

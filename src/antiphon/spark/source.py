@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from antiphon.kernel.errors import UsageError
-from antiphon.spark.options import ReadOptions, read_options
+from antiphon.spark.options import BATCH_ONLY, ReadOptions, read_options
 from antiphon.spark.rows import schema_of_rows
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class AntiphonDataSource(DataSource):
 
 def is_for_batches(name: str) -> bool:
     """Whether an option would be refused for a stream."""
-    return name.lower() in ("endingoffsets", "endingtimestamp")
+    return name.lower() in {each.lower() for each in BATCH_ONLY}
 
 
 def columns_for(options: ReadOptions) -> StructType:

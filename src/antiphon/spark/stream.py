@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,8 +26,10 @@ from pyspark.sql.streaming.datasource import (
 from antiphon.kernel.errors import PeerError
 from antiphon.live.errors import DeniedError
 from antiphon.live.logs import logger
+from antiphon.spark.failover import another_log, marks_at, marks_before, marks_in, same_batch_elsewhere, texts_of
 from antiphon.spark.logs import Logs, Memory
-from antiphon.spark.options import ReadOptions
+from antiphon.spark.marks import Wanted
+from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import (
     Partition,
     Piece,
@@ -76,19 +78,33 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = chosen_partitions(options, logs)
         starts = resolved(options, options.start, partitions, logs)
         found = {partition: logs.range(*partition) for partition in partitions}
-        return offsets_from(
-            {
-                partition: start_within(options, partition, starts[partition], bounds)
-                for partition, bounds in found.items()
-                if bounds is not None
-            }
-        )
+        positions = {
+            partition: start_within(options, partition, starts[partition], bounds)
+            for partition, bounds in found.items()
+            if bounds is not None
+        }
+        return self._written(positions, positions, {})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """How far the next micro-batch reads."""
+        give_up_at = time.monotonic() + self._options.patience_seconds
+        while True:
+            try:
+                return self._decide(start, limit)
+            except (DeniedError, DataLossError):
+                raise
+            except PeerError as error:
+                # A node may go while it is asked; the next look finds it gone.
+                if time.monotonic() >= give_up_at:
+                    raise
+                log.warning("a node went while it was asked", reason=str(error))
+                time.sleep(LOOK_SECONDS)
+
+    def _decide(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         # Who starts a query again may have left topics out.
         starts = {each: offset for each, offset in positions_from(start).items() if is_wanted(self._options, each)}
-        ends = self._ends(starts)
+        moved: Positions = {}
+        ends = self._ends(starts, moved)
         self._latest = dict(ends)
         if self._target is not None:
             # A log that nobody had when the query began is read up to where it ends when somebody has it.
@@ -97,16 +113,36 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited(starts, ends, limit.max_rows)
         # A log that is not there, or shorter than it was, was complained of; nothing is read of it now.
         ends = {partition: max(end, starts[partition]) for partition, end in ends.items()}
-        return offsets_from(ends | self._beginnings(starts))
+        return self._written(starts, ends | self._beginnings(starts) | moved, start, moved)
 
-    def _ends(self, starts: Positions) -> Positions:
-        """The ends of all partitions that are read."""
+    def _written(
+        self, starts: Positions, ends: Positions, start: dict[str, Any], moved: Iterable[Partition] = ()
+    ) -> dict[str, Any]:
+        """Offsets as Spark keeps them, and, if the stream is to survive its node, what will have been read."""
+        offsets: dict[str, Any] = offsets_from(ends)
+        if not self._options.failover:
+            return offsets
+        logs = self._logs or self._ask(starts)
+        read = marks_in(start)
+        for partition, offset in starts.items():
+            if partition.topic not in read:
+                read[partition.topic] = marks_before(self._options, logs, partition, offset)
+        marks = marks_at(self._options, logs, read, starts, ends)
+        for topic, _ in moved:
+            marks[topic].is_moved = True
+        return offsets | texts_of(marks)
+
+    def _ends(self, starts: Positions, moved: Positions) -> Positions:
+        """The ends of all partitions that are read; ``moved`` gets where topics are read whose logs are gone."""
         options = self._options
         logs = self._ask(starts)
         ends: Positions = {}
         for partition, start in starts.items():
             found = logs.range(*partition)
-            if found is None:
+            other = another_log(logs, partition) if found is None and options.failover else {}
+            if other:
+                moved |= other
+            elif found is None:
                 options.lost(unreachable(partition, logs))
                 ends[partition] = start
             else:
@@ -150,14 +186,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The pieces of a micro-batch."""
         starts, ends = positions_from(start), positions_from(end)
         logs = self._ask(ends, FRESH_SECONDS)
+        read, batch = marks_in(start), marks_in(end)
         pieces = []
         for partition, last in ends.items():
             # One that was not read before begins where this micro-batch ends.
             first = starts.get(partition, last)
             if first >= last:
                 continue
-            piece = piece_of(self._options, logs, partition, first, last)
+            topic = partition.topic
+            piece = None
+            if logs.range(*partition) is None and topic in read and topic in batch:
+                piece = same_batch_elsewhere(self._options, logs, topic, read[topic], batch[topic])
+            if piece is None:
+                piece = piece_of(self._options, logs, partition, first, last)
             if piece is not None:
+                if piece.wanted is None and topic in read and read[topic].is_moved:
+                    piece.wanted = Wanted(read[topic])
                 pieces.append(piece)
         return divided(pieces, self._options.minimal_partitions)
 

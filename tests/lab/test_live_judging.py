@@ -1,0 +1,109 @@
+"""What applications of a live campaign write down is judged: what is wrong is found, and what was told is excused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli.audit import audit_files
+from antiphon.lab.live_judging import Judgement, judge_journals
+
+BEGIN = ["begin 1 {me}", "node 1 door-{me}", "ready 2 0"]
+
+
+def judged(
+    directory: Path, *places: list[str], killed: list[tuple[str, int]] | None = None, may_lose: bool = False
+) -> Judgement:
+    """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0."""
+    (directory / "journals").mkdir()
+    for place, lines in enumerate(places):
+        text = "\n".join([*(line.format(me=place) for line in BEGIN), *lines]) + "\n"
+        (directory / "journals" / f"application-{place}.txt").write_text(text)
+    return judge_journals(directory, "tree", killed or [], may_lose, audit_files)
+
+
+def broken(found: Judgement) -> dict[str, int]:
+    return {name: count for name, count in found.violations.items() if count}
+
+
+ASKS = ["ask 10 0 1 causal -", "ask 11 0 2 causal -", "yes 12 0 1", "yes 12 0 2"]
+SEES = ["see 20 0 0 1 causal", "see 21 0 0 2 causal"]
+
+
+def test_what_is_right_is_found_right(tmp_path: Path) -> None:
+    found = judged(tmp_path, [*ASKS, *SEES], SEES)
+    assert broken(found) == {}
+    assert (found.asked, found.accepted, found.deliveries, found.gone_with_node) == (2, 2, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("check", "own", "others"),
+    [
+        ("completeness", SEES, SEES[:1]),
+        ("completeness", SEES[:1], SEES),
+        ("completeness", [], []),
+        ("duplicates", SEES, [*SEES, "see 22 0 0 1 causal"]),
+        ("fifo", SEES, [SEES[1], "see 22 0 0 1 causal"]),
+        ("validity", SEES, [*SEES, "see 22 0 0 3 causal"]),
+    ],
+)
+def test_what_is_wrong_is_found(tmp_path: Path, check: str, own: list[str], others: list[str]) -> None:
+    assert check in broken(judged(tmp_path, [*ASKS, *own], others))
+
+
+def test_an_answer_before_its_question_is_found(tmp_path: Path) -> None:
+    """A question is asked at 10, answered at 30, and the answer comes first at the third place."""
+    asks = ["ask 10 0 1 causal -", "yes 11 0 1", "see 20 0 0 1 causal"]
+    answers = ["see 21 0 0 1 causal", "ask 30 0 1 causal -", "yes 31 0 1", "see 32 0 1 1 causal"]
+    late = ["see 40 0 1 1 causal", "see 41 0 0 1 causal"]
+    found = judged(tmp_path, [*asks, "see 33 0 1 1 causal"], answers, late)
+    assert broken(found) == {"causal": 1}
+
+
+def test_what_was_asked_for_before_something_came_does_not_follow_it(tmp_path: Path) -> None:
+    """It is shown to its own publisher after that, all the same."""
+    asks = ["ask 10 0 1 causal -", "yes 11 0 1", "see 20 0 0 1 causal", "see 50 0 1 1 causal"]
+    meanwhile = ["ask 12 0 1 causal -", "see 21 0 0 1 causal", "yes 22 0 1", "see 23 0 1 1 causal"]
+    found = judged(tmp_path, asks, meanwhile, ["see 40 0 1 1 causal", "see 41 0 0 1 causal"])
+    assert broken(found) == {}
+
+
+def test_total_order_is_judged_by_what_was_shown(tmp_path: Path) -> None:
+    one = ["ask 10 0 1 total anna", "yes 30 0 1", "see 31 0 1 1 total", "see 32 0 0 1 total"]
+    other = ["ask 11 0 1 total anna,ben", "yes 30 0 1", "see 31 0 1 1 total", "see 32 0 0 1 total"]
+    assert broken(judged(tmp_path, one, other)) == {}
+    (tmp_path / "again").mkdir()
+    assert broken(judged(tmp_path / "again", [*one[:2], "see 31 0 0 1 total", "see 32 0 1 1 total"], other)) == {
+        "total": 1
+    }
+
+
+def test_who_was_told_of_a_gap_is_owed_nothing_that_was_under_way(tmp_path: Path) -> None:
+    later = ["ask 40 0 3 causal -", "yes 41 0 3", "see 42 0 0 3 causal"]
+    assert broken(judged(tmp_path, [*ASKS, *SEES, *later], ["gap 30 0", "see 43 0 0 3 causal"])) == {}
+    (tmp_path / "again").mkdir()
+    assert broken(judged(tmp_path / "again", [*ASKS, *SEES, *later], [*SEES, "gap 30 0"])) == {"completeness": 1}
+
+
+def test_what_was_refused_need_not_come_but_comes_to_all_or_none(tmp_path: Path) -> None:
+    refused = ["ask 10 0 1 causal -", "no 11 0 1", "ask 12 0 2 causal -", "yes 13 0 2"]
+    second = ["see 21 0 0 2 causal"]
+    assert broken(judged(tmp_path, [*refused, *second], second)) == {}
+    (tmp_path / "again").mkdir()
+    found = judged(tmp_path / "again", [*refused, *second], [*SEES[:1], *second], second)
+    assert broken(found) == {"completeness": 1}
+
+
+@pytest.mark.parametrize("may_lose", [True, False])
+def test_what_went_with_its_node_is_excused_where_that_may_be(tmp_path: Path, may_lose: bool) -> None:
+    """Nobody else had it: then it is gone. Who has seen it elsewhere shows that it was not."""
+    asks = ["ask 10 0 1 causal -", "yes 11 0 1", "see 12 0 0 1 causal"]
+    found = judged(tmp_path, asks, [], killed=[("door-0", 20)], may_lose=may_lose)
+    assert broken(found) == ({} if may_lose else {"completeness": 1})
+    assert found.gone_with_node == (1 if may_lose else 0)
+    (tmp_path / "again").mkdir()
+    seen = ["see 13 0 0 1 causal"]
+    assert broken(judged(tmp_path / "again", asks, seen, [], killed=[("door-0", 20)], may_lose=may_lose)) == {
+        "completeness": 1
+    }

@@ -1,0 +1,437 @@
+"""Bugs to be planted in a copy of the product, one at a time: what campaigns must find.
+
+Each is a change of one place of one module, of the kind that people make: a message forgotten, a number off by one, an
+answer given too early, a timer lost. The place is found by its text, so that a change of the product that moves it does
+no harm, and one that removes it is noticed: the bug can then be planted no more, and must be thought of anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug: ``old`` becomes ``new`` in a module; campaigns of a fabric, perhaps in one order, are to find it."""
+
+    name: str
+    fabric: str
+    module: str
+    old: str
+    new: str
+    order: str | None = None
+
+
+def cube(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
+    return Bug(name, "cube", f"fabrics/cube/{module}.py", old, new, order)
+
+
+def orders(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
+    return Bug(name, "cube", f"orders/{module}.py", old, new, order)
+
+
+def tree(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
+    return Bug(name, "tree", f"fabrics/tree/{module}.py", old, new, order)
+
+
+def gossip(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
+    return Bug(name, "gossip", f"fabrics/gossip/{module}.py", old, new, order)
+
+
+def epto(name: str, module: str, old: str, new: str) -> Bug:
+    return Bug(name, "epto", f"fabrics/gossip/{module}.py", old, new)
+
+
+CUBE = (
+    cube(
+        "a cluster that was refused is given to nobody else",
+        "vcube_ps",
+        "            count = self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))\n",
+        "            count = 0\n",
+    ),
+    cube(
+        "a subtree is acknowledged before it has the publication",
+        "vcube_ps",
+        "            topic.waves.open(publication_key(packet.source, packet.sequence), count, sender)\n        else:\n",
+        "            pass\n        if True:\n",
+    ),
+    cube(
+        "a wave that has ended lets no other begin",
+        "vcube_ps",
+        "            topic.in_flight -= 1\n",
+        "            pass\n",
+    ),
+    cube(
+        "the word of a leaver ends its next membership too",
+        "view",
+        "        if known < 0 or known > counter:\n",
+        "        if known < 0:\n",
+    ),
+    cube(
+        "the first of what came early is forgotten",
+        "membership",
+        "        for publication in early:\n            self.take(topic, publication)\n",
+        "        for publication in early[1:]:\n            self.take(topic, publication)\n",
+    ),
+    cube(
+        "a newcomer counts nothing as past",
+        "membership",
+        "        topic.order.start_from(merged_frontiers(topic.inherited, survey.entries))\n",
+        "        topic.order.start_from(topic.inherited)\n",
+    ),
+    cube(
+        "what a node had delivered does not precede what it publishes after it has come back",
+        "membership",
+        "        successor.adopt_barrier(order.barrier())\n",
+        "        pass\n",
+        "causal",
+    ),
+    cube(
+        "the home forgets what leavers counted as past",
+        "directory",
+        "        record.past = merged_frontiers(record.past, past)\n",
+        "        record.past = past\n",
+    ),
+    cube(
+        "the home takes a member off its list that has come back",
+        "directory",
+        "        if record.listed.get(node, counter + 1) < counter:\n            del record.listed[node]\n",
+        "        record.listed.pop(node, None)\n",
+    ),
+    cube(
+        "what is held back does not keep its wave open",
+        "vcube_ps_aggregation",
+        "            missing = forwarded.copies + (1 if forwarded.blocked > 0 else 0)\n",
+        "            missing = forwarded.copies\n",
+    ),
+    cube(
+        "of several packets held back for one only the first goes on",
+        "vcube_ps_aggregation",
+        "                for forwarded in queue:\n                    forwarded.look_at_rest()\n",
+        "                for forwarded in queue[:1]:\n                    forwarded.look_at_rest()\n",
+    ),
+    cube(
+        "a total publication does not wait for what others have published",
+        "totals",
+        "        closing.entries = merged_frontiers(closing.entries, message.entries)\n",
+        "        pass\n",
+        "total",
+    ),
+    cube(
+        "a newcomer is not told of locks",
+        "membership",
+        "        if len(survey.announced) > 0:\n",
+        "        if len(survey.announced) < 0:\n",
+        "mixed",
+    ),
+)
+
+ORDERS = (
+    orders(
+        "one number of a source may be missing",
+        "causal",
+        "        if past.get(publication.source) < publication.sequence - 1:\n",
+        "        if past.get(publication.source) < publication.sequence - 2:\n",
+    ),
+    orders(
+        "who has waited for one dependency waits for no other",
+        "causal",
+        "            missing = self._missing(publication, waiting.checked)\n",
+        "            missing = -1\n",
+        "causal",
+    ),
+    orders(
+        "of what waits for one delivery only the first is looked at again",
+        "causal",
+        "        for waiting in queue:\n            publication = waiting.publication\n",
+        "        for waiting in queue[:1]:\n            publication = waiting.publication\n",
+    ),
+    orders(
+        "a barrier is pruned of newer publications too",
+        "barriers",
+        "                    if barrier.get(source, -1) == key >> SOURCE_BITS:\n",
+        "                    if barrier.get(source, -1) >= 0:\n",
+        "causal",
+    ),
+    orders(
+        "a publication that closes a gap lets only itself go",
+        "fifo",
+        "            follower = self._held.pop(publication_key(source, sequence + 1), None)\n",
+        "            follower = None\n",
+        "fifo",
+    ),
+    orders(
+        "single publications that are named are not waited for",
+        "mixed",
+        "            if key >= 0 and self.past(key & SOURCE_MASK) < key >> SOURCE_BITS and key not in self._beyond:\n",
+        "            if key < 0:\n",
+        "mixed",
+    ),
+    orders(
+        "what was delivered beyond a gap is named by nobody when the gap is closed",
+        "mixed",
+        "                self._barrier.put(source, sequence)\n",
+        "                pass\n",
+        "mixed",
+    ),
+    orders(
+        "of two frontiers the lower numbers are taken",
+        "order",
+        "            union = append(union, entries[position] if entries[position] > key else key)\n",
+        "            union = append(union, entries[position] if entries[position] < key else key)\n",
+    ),
+    orders(
+        "weaker publications do not wait for a total one that is announced",
+        "total",
+        "            elif first.publication is None:\n                return arrival_of(first)\n",
+        "            elif first.publication is None:\n                continue\n",
+        "mixed",
+    ),
+    orders(
+        "a total publication names only what others had",
+        "total",
+        "        known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)\n",
+        "        known = closed\n",
+        "mixed",
+    ),
+    orders(
+        "keys are granted to whoever is first in one of its lines",
+        "claims",
+        "        return all(self._line_of[key][0] is claim for key in claim.keys)\n",
+        "        return any(self._line_of[key][0] is claim for key in claim.keys)\n",
+        "total",
+    ),
+)
+
+TREE = (
+    tree(
+        "what only some have got is dropped",
+        "streams",
+        "    return {origin: min(number, other[origin]) for origin, number in one.items() if origin in other}\n",
+        "    return {origin: max(number, other[origin]) for origin, number in one.items() if origin in other}\n",
+    ),
+    tree(
+        "what is here is dropped when others say how far all have got",
+        "streams",
+        "                    topic.forget(frontier)\n",
+        "                    topic.forget(dict(topic.frontier))\n",
+    ),
+    tree(
+        "nothing is kept for those who are away",
+        "streams",
+        "            self._spread_stable(Stable(self._reported, not self.current.absent))\n",
+        "            self._spread_stable(Stable(self._reported, True))\n",
+    ),
+    tree(
+        "over a new link the first item that is missing is left out",
+        "topic",
+        "        return [item for item in self.items if item.number > frontier.get(item.origin, 0)]\n",
+        "        return [item for item in self.items if item.number > frontier.get(item.origin, 0) + 1]\n",
+    ),
+    tree(
+        "a child that comes back is not sent what it missed",
+        "streams",
+        "            for item in topic.missing_at(join.frontier):\n"
+        "                self.environment.send(child, item)\n",
+        "            pass\n",
+    ),
+    tree(
+        "one child that is closed is enough",
+        "totals",
+        "        return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)\n",
+        "        return not topic.children or any(lock.closed_in.get(c, 0) == self.epoch for c in topic.children)\n",
+    ),
+    tree(
+        "proposals that were lost with a root are not made again",
+        "totals",
+        "            for publication in proposed:\n"
+        "                self._receive_proposal(Proposal(publication, self.epoch))\n",
+        "            pass\n",
+    ),
+    tree(
+        "what two roots have completed is delivered twice",
+        "totals",
+        "        if publication.sequence <= topic.completed.get(publication.source, 0):\n            # Two roots",
+        "        if publication.sequence < 0:\n            # Two roots",
+        "total",
+    ),
+    tree(
+        "what waited for a key is forgotten when it opens",
+        "broker",
+        "        for publication in topic.stop_waiting(keys):\n            self._publish_free(topic, publication)\n",
+        "        topic.stop_waiting(keys)\n",
+    ),
+    tree(
+        "half of the council is a majority",
+        "council",
+        "    return 2 * present > len(body) or (2 * present == len(body) and body[0] in members)\n",
+        "    return 2 * present >= len(body)\n",
+        "total",
+    ),
+    tree(
+        "who was asked for a place and does not answer is waited for",
+        "attachment",
+        "        else:\n            self._is_forced = True\n        self._be_patient()\n",
+        "        else:\n            self._is_forced = True\n            self._be_patient()\n",
+    ),
+    tree(
+        "any broker grants a place",
+        "attachment",
+        "        elif self.is_root:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
+        "        elif self.me >= 0:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
+    ),
+    tree(
+        "the last entry of the log that is wanted is not found",
+        "recall",
+        "            if got < entry.number <= wanted[entry.origin]:\n",
+        "            if got < entry.number < wanted[entry.origin]:\n",
+    ),
+    tree(
+        "pieces of the log come back in the wrong order",
+        "recall",
+        "    items = [item for piece in reversed(pieces) for item in piece]\n",
+        "    items = [item for piece in reversed(pieces) for item in reversed(piece)]\n",
+    ),
+)
+
+GOSSIP = (
+    gossip(
+        "what was received beyond a gap is forgotten when the gap is closed",
+        "stream",
+        "        if len(self.beyond) > 0:\n            self._close_gap()\n",
+        "",
+    ),
+    gossip(
+        "the first of what somebody asks for is not sent",
+        "group",
+        "        for publication in stream.kept_of(fetch.numbers):\n",
+        "        for publication in stream.kept_of(fetch.numbers)[1:]:\n",
+    ),
+    gossip(
+        "nobody asks for what neighbours say they have",
+        "group",
+        "                stream.missing_for += 1\n",
+        "                pass\n",
+    ),
+    gossip(
+        "nodes fall silent without comparing",
+        "group",
+        "        has_asked = self._has_compared and not self._pulses.is_in_doubt\n",
+        "        has_asked = True\n",
+    ),
+    gossip(
+        "pulses are lost",
+        "group",
+        "        missed = self._pulses.missed(self._options.patience)\n",
+        "        missed = NO_NODE\n",
+    ),
+    gossip(
+        "a node that has left still delivers",
+        "deliveries",
+        "                if not self.is_member:\n                    continue\n",
+        "",
+    ),
+    gossip(
+        "the timer of a topic that was silent is not set again",
+        "group",
+        "        if not self.is_ticking:\n            self.is_ticking = True\n"
+        "            self._environment.set_timer(1 +",
+        "        if not self.is_ticking and not self.streams:\n            self.is_ticking = True\n"
+        "            self._environment.set_timer(1 +",
+    ),
+    gossip(
+        "nobody is told of holes",
+        "deliveries",
+        "                    self._environment.lost(self._topic, publication.source, publication.sequence)\n",
+        "                    pass\n",
+        "total",
+    ),
+)
+
+EPTO = (
+    epto(
+        "events with equal stamps have no order",
+        "epto_order",
+        "        return mine < theirs if mine != theirs else self.name < other.name\n",
+        "        return False\n",
+    ),
+    epto(
+        "what comes too late is delivered all the same",
+        "epto_order",
+        "            if last is not None and not last.is_before(event):\n",
+        "            if last is not None and last is event:\n",
+    ),
+    epto(
+        "a clock that is behind stamps below what was delivered",
+        "epto_order",
+        "        self._latest = max(shown, last + 1, self._latest)\n",
+        "        self._latest = shown\n",
+    ),
+    epto(
+        "a logical clock does not follow what it sees",
+        "epto_order",
+        "        if stamp > self._count:\n            self._count = stamp\n",
+        "        pass\n",
+    ),
+    epto(
+        "rounds stop while events wait",
+        "epto_dissemination",
+        "        return len(self._in_ball) == 0 and self.ordering.count() == 0\n",
+        "        return len(self._in_ball) == 0\n",
+    ),
+)
+
+BUGS: tuple[Bug, ...] = (*CUBE, *ORDERS, *TREE, *GOSSIP, *EPTO)
+"""Those that campaigns find."""
+
+MISSED: tuple[Bug, ...] = (
+    tree(
+        "a round goes on though those below a lost child were not asked",
+        "streams",
+        "        # Those who were below the child have not been asked.\n        self._round = 0\n",
+        "        self._reporters.discard(int(child))\n        self._report_if_complete()\n",
+    ),
+    tree(
+        "the word of an earlier epoch counts",
+        "totals",
+        "            lock.closed_in[sender] = closed.epoch\n",
+        "            lock.closed_in[sender] = self.epoch\n",
+    ),
+    tree(
+        "proposals overtake those that were lost on a way that broke",
+        "totals",
+        "            if not self._is_cut_off:\n",
+        "            if self._sequencers is not None:\n",
+    ),
+    tree(
+        "a root stops calling for those who are missing",
+        "reign",
+        "        self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)\n",
+        "        pass\n",
+    ),
+    gossip(
+        "who has said nothing counts as having everything",
+        "stream",
+        "            floor = min(floor, self.has.get(peer, 0))\n",
+        "            floor = min(floor, self.has.get(peer, floor))\n",
+    ),
+    gossip(
+        "what a node had delivered does not precede what it publishes after it has come back",
+        "brisa",
+        "            self._barriers[name] = group.order.barrier()\n",
+        "            self._barriers[name] = vec[i64]()\n",
+    ),
+    gossip(
+        "who pulls never gets the next number",
+        "pulling",
+        "    number = max(complete + 1, stream.oldest_kept)\n",
+        "    number = max(complete + 2, stream.oldest_kept)\n",
+    ),
+    epto(
+        "what was given up does not count as passed",
+        "epto_order",
+        "        self.refuse(event)\n        self._last = event\n        self.last_stamp = event.stamp\n",
+        "        self.refuse(event)\n",
+    ),
+)
+"""Those that 2000 schedules did not find; ``docs/torture.md`` says what is thought of each."""

@@ -1,0 +1,46 @@
+"""Runs in the process that has a bug: a campaign over some seeds, and what it found, as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import msgspec
+
+import antiphon
+from antiphon.simulator.campaign import KINDS, SCHEDULES, Outcome, run_schedule, tidy_collector
+from antiphon.simulator.scenario import LimitsTable
+
+EVENTS_AT_MOST = {"cube": 100_000, "tree": 100_000, "gossip": 100_000, "epto": 1_000_000}
+"""By fabric, many more than the first schedules need that are survived; who goes on for ever is stopped sooner here."""
+
+
+def main(asked: dict[str, object]) -> None:
+    """Run schedules until all are done, or the first has failed."""
+    failed: list[Outcome] = []
+    seeds = 0
+    first = int(str(asked["first_seed"]))
+    fabric = str(asked["fabric"])
+    limits = LimitsTable(events=EVENTS_AT_MOST[fabric])
+    with tidy_collector():
+        for seed in range(first, first + int(str(asked["seeds"]))):
+            order = asked["order"]
+            scenario = SCHEDULES[fabric](seed, None if order is None else str(order))
+            outcome = run_schedule(msgspec.structs.replace(scenario, limits=limits))
+            seeds += 1
+            if outcome.violations:
+                failed.append(outcome)
+                if asked["stops"]:
+                    break
+    kinds = [kind for kind in KINDS if any(kind in outcome.violations for outcome in failed)]
+    found = {
+        "from": antiphon.__file__,
+        "seeds": seeds,
+        "failing": [outcome.seed for outcome in failed],
+        "kinds": kinds,
+        "example": failed[0].about if failed else "",
+    }
+    print(json.dumps(found))
+
+
+main(json.loads(sys.argv[1]))

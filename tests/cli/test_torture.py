@@ -112,7 +112,10 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--fabric", "ring"], "antiphon: there is no fabric 'ring'; choose from cube, gossip, tree, epto\n"),
+        (
+            ["--fabric", "ring"],
+            "antiphon: there is no fabric 'ring'; choose from cube, cube-faults, gossip, tree, epto\n",
+        ),
         (
             ["--order", "best"],
             "antiphon: the order of a campaign is none, fifo, causal, total, mixed or, if none is named, drawn; not "

@@ -1,0 +1,266 @@
+"""VCube-PS through crashes, returns and partitions: the claims of docs/architecture.md, "The cube through faults"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.fault_messages import ASKS, Compare, Filling, Gone
+from antiphon.fabrics.cube.keeping import Keeping, Possession, with_held
+from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.messages import Acknowledgement
+from antiphon.fabrics.cube.rerouting import FaultOptions
+from antiphon.fabrics.cube.route import Route
+from antiphon.fabrics.cube.topic import Options
+from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import CAUSAL, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import Ordered
+from antiphon.simulator.cube_schedules import draw_fault_schedule
+from antiphon.simulator.run import Result, run_scenario
+from antiphon.simulator.scenario import (
+    ConstantLaw,
+    CrashFault,
+    Fault,
+    NetworkTable,
+    PartitionFault,
+    PublishTable,
+    RestartFault,
+    Scenario,
+    TopicsTable,
+)
+
+DELAY = 20
+
+
+def system(
+    nodes: int,
+    faults: list[Fault],
+    publications: list[PublishTable],
+    protocol: str = "vcube-ps-lasting",
+    detection: int = 50,
+    **options: Any,
+) -> Result:
+    """A run of a system in which all are members of one topic."""
+    lasting = {"compare": 200, "forget": 100_000, "log": 1000, **options} if protocol == "vcube-ps-lasting" else {}
+    return run_scenario(
+        Scenario(
+            name="lasting",
+            nodes=nodes,
+            protocol=protocol,
+            protocol_options=lasting,
+            network=NetworkTable(delay=ConstantLaw(ticks=DELAY), detection=detection, in_order=True),
+            topics=TopicsTable(count=1, members=[list(range(nodes))]),
+            publications=publications,
+            faults=faults,
+        )
+    )
+
+
+def talk(nodes: int, count: int, gap: int = 30) -> list[PublishTable]:
+    """All publish in turn, each perhaps in answer to the one before."""
+    return [PublishTable(at=gap * number, node=number % nodes) for number in range(count)]
+
+
+def while_up(publications: list[PublishTable], node: int, down: int, up: int) -> list[PublishTable]:
+    """Those that are not asked of a node while it is down."""
+    return [each for each in publications if each.node != node or not down <= each.at <= up]
+
+
+def nothing_broken(result: Result) -> None:
+    """The judge has found nothing, and nobody was told of a loss."""
+    assert result.violations is not None, result.judgement
+    assert not any(result.violations.values()), result.judgement
+    assert result.stopped == "finished" and result.lost == 0
+
+
+def test_without_faults_it_costs_as_many_messages() -> None:
+    calm = system(8, [], talk(8, 24))
+    plain = system(8, [], talk(8, 24), "vcube-ps")
+    nothing_broken(calm)
+    assert calm.sent == plain.sent and calm.latency_max == plain.latency_max
+
+
+@pytest.mark.parametrize("returns_after", [0, 1, 500])
+@pytest.mark.parametrize("node", range(4))
+def test_whenever_a_node_crashes_the_others_agree(node: int, returns_after: int) -> None:
+    """A crash at every moment of a conversation, of each node, for good or not: everything that is not past then is
+    on its way, at every place where it can be."""
+    for moment in range(0, 400, 7):
+        faults: list[Fault] = [CrashFault(at=moment, node=node)]
+        if returns_after:
+            faults.append(RestartFault(at=moment + returns_after, node=node))
+        conversation = while_up(talk(4, 12), node, moment, moment + (returns_after or 10_000))
+        result = system(4, faults, conversation, detection=5 if moment % 2 else 60)
+        assert result.violations is not None and not any(result.violations.values()), (moment, result.judgement)
+        assert result.stopped == "finished" and (result.lost == 0 or not returns_after)
+
+
+def test_two_that_crash_together_and_return_with_their_logs_miss_nothing() -> None:
+    faults: list[Fault] = [CrashFault(at=100, node=1), CrashFault(at=100, node=2)]
+    faults += [RestartFault(at=2000, node=1), RestartFault(at=3000, node=2)]
+    before = while_up(while_up(talk(4, 8), 1, 100, 2000), 2, 100, 3000)
+    result = system(4, faults, [*before, *(PublishTable(at=400 + 20 * number, node=0) for number in range(200))])
+    nothing_broken(result)
+    assert result.deliveries == 4 * result.published
+
+
+def test_both_sides_of_a_partition_go_on_and_exchange_what_they_missed() -> None:
+    halves: list[Fault] = [PartitionFault(at=200, until=8000, groups=[[0, 1, 2]])]
+    result = system(6, halves, talk(6, 60))
+    nothing_broken(result)
+    assert result.deliveries == 6 * 60
+
+
+def test_several_partitions_at_once_one_way_and_flapping() -> None:
+    faults: list[Fault] = [PartitionFault(at=100, until=3000, groups=[[0]], one_way=True)]
+    faults.append(PartitionFault(at=150, until=2000, groups=[[1, 2], [3]]))
+    faults += [PartitionFault(at=4000 + 400 * flap, until=4200 + 400 * flap, groups=[[4]]) for flap in range(5)]
+    result = system(6, faults, talk(6, 200))
+    nothing_broken(result)
+    assert result.deliveries == 6 * 200
+
+
+def test_what_is_in_no_memory_and_in_no_log_is_said_to_be_lost() -> None:
+    """Who was away for more than everybody keeps is told so, in its place; what follows is delivered."""
+    away: list[Fault] = [PartitionFault(at=100, until=9000, groups=[[3]])]
+    said = [PublishTable(at=500 + 10 * number, node=0) for number in range(300)]
+    result = system(4, away, said, log=10, window=4, bundle=1, keep=8)
+    assert result.stopped == "finished" and 250 < result.lost < 300
+    assert result.violations is not None
+    assert result.violations["completeness"] == 2 * result.lost and result.violations["stuck"] == 0
+    assert result.violations["causal"] == result.violations["duplicates"] == 0
+
+
+@pytest.mark.parametrize("first_seed", range(1, 61, 20))
+def test_random_faults_break_nothing(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 20):
+        scenario = draw_fault_schedule(seed)
+        result = run_scenario(scenario)
+        assert result.violations is not None and not any(result.violations.values()), (seed, result.judgement)
+        assert result.stopped == "finished", seed
+
+
+# The parts.
+
+
+class Notebook(Environment):
+    """Writes down what a process does."""
+
+    def __init__(self, identifier: int) -> None:
+        super().__init__(identifier)
+        self.sent: list[tuple[int, Message]] = []
+        self.delivered: list[tuple[int, int]] = []
+
+    def now(self) -> int:
+        return 0
+
+    def send(self, destination: int, message: Message) -> None:
+        self.sent.append((destination, message))
+
+    def deliver(self, publication: Any) -> None:
+        self.delivered.append((publication.source, publication.sequence))
+
+    def set_timer(self, delay: int, name: int) -> int:
+        return 0
+
+
+def member(node: int, nodes: int = 8) -> tuple[LastingVCubePs, Notebook]:
+    """A process that is a member of topic 0 among all others."""
+    notes = Notebook(node)
+    cube = PartialCube(3, range(nodes))
+    process = LastingVCubePs(notes, cube, Options(mixed=True, bundle=1), FaultOptions())
+    process.begin_as_member(0, View(3, range(nodes)))
+    process.start()
+    return process, notes
+
+
+def said(source: int, sequence: int, names: list[int] | None = None) -> Ordered:
+    return Ordered(source, sequence, 0, b"", vec[i64](names or []), 0, CAUSAL)
+
+
+def test_the_cluster_of_a_child_that_is_lost_goes_to_the_next_member_there() -> None:
+    process, notes = member(0)
+    process.publish(b"", 0)
+    assert [target for target, _ in notes.sent] == [4, 2, 1]
+    notes.sent.clear()
+    process.peer_lost(4)
+    assert [target for target, message in notes.sent if isinstance(message, Ordered)] == [5]
+    assert process.first_unsettled(0) == 1
+    for child in (5, 2, 1):
+        process.receive(child, Acknowledgement(0, 1, 0))
+    assert process.first_unsettled(0) > 1
+
+
+def test_a_node_answers_each_parent_for_the_clusters_of_that_parent_only() -> None:
+    """Node 1 serves node 0's smallest cluster, alone. Then node 5, which led around somebody, hands it a larger one."""
+    process, notes = member(1)
+    process.receive(0, said(0, 1))
+    assert [(target, type(message)) for target, message in notes.sent] == [(0, Acknowledgement)]
+    notes.sent.clear()
+    process.receive(5, said(0, 1))
+    handed_on = [target for target, message in notes.sent if isinstance(message, Ordered)]
+    assert handed_on == [3, 0] and notes.delivered == [(0, 1)]
+    process.receive(0, Acknowledgement(0, 1, 0))
+    assert not any(target == 5 for target, _ in notes.sent)
+    process.receive(3, Acknowledgement(0, 1, 0))
+    assert [type(message) for target, message in notes.sent if target == 5] == [Acknowledgement]
+
+
+def test_who_lacks_something_is_given_it_and_is_back_in_the_view() -> None:
+    process, notes = member(0)
+    process.receive(1, said(1, 1))
+    process.peer_lost(6)
+    topic = process.topic(0)
+    assert topic is not None and not topic.view.contains(6) and topic.away == {6: 0}
+    process.peer_found(6)
+    notes.sent.clear()
+    process.receive(6, Compare(6, 0, 0, vec[i64](), vec[i64](), ASKS, True))
+    given = [message for target, message in notes.sent if target == 6 and isinstance(message, Filling)]
+    assert [(each.source, each.sequence) for filling in given for each in filling.publications] == [(1, 1)]
+    assert topic.view.contains(6) and not topic.away
+
+
+def test_what_was_had_and_is_not_any_more_is_said_to_whoever_asks() -> None:
+    process, notes = member(0)
+    for number in range(1, 400):
+        process.receive(1, said(1, number))
+    notes.sent.clear()
+    process.receive(6, Compare(6, 0, 0, vec[i64](), vec[i64](), ASKS, True))
+    gone = [message for _, message in notes.sent if isinstance(message, Gone)]
+    assert [list(each.entries) for each in gone] == [[publication_key(1, 399 - 256)]]
+
+
+def test_routes_count_answers() -> None:
+    route = Route(said(0, 1))
+    route.parents[NO_NODE] = 3
+    route.sent(4, True)
+    route.sent(4, False)
+    assert route.answered(4) and not route.served(0)
+    assert route.answered(4) and not route.answered(4)
+    assert route.served(0) == [NO_NODE]
+
+
+def test_keeping_and_possession() -> None:
+    keeping = Keeping(2)
+    for number in (1, 2, 3):
+        keeping.add(said(7, number))
+    assert keeping.get(publication_key(7, 1)) is None and keeping.get(publication_key(7, 3)) is not None
+    have = with_held(vec[i64]([publication_key(7, 2)]), [publication_key(7, 5)])
+    mine, theirs = Possession(have), Possession(vec[i64]([publication_key(7, 1)]))
+    assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
+    assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match="keep at least 128"):
+        LastingVCubePs(Notebook(0), PartialCube(1, [0]), Options(mixed=True), FaultOptions(keep=100))
+    with pytest.raises(UsageError, match="orders are mixed"):
+        LastingVCubePs(Notebook(0), PartialCube(1, [0]), Options(), FaultOptions())
+    with pytest.raises(UsageError, match="do not forget before"):
+        FaultOptions(compare_ticks=10, forget_ticks=5)

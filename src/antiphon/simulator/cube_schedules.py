@@ -8,6 +8,7 @@ nobody has been told of a loss.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -46,7 +47,15 @@ FORGET = 400_000
 
 def draw_fault_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
-    random = RandomStream(seed, FAULT_STREAM)
+    for attempt in count():
+        complete = draw_attempt(seed, order, RandomStream(seed, FAULT_STREAM, attempt))
+        if complete.publications:
+            break
+    return complete
+
+
+def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario:
+    """A scenario in which nothing may be published, because nobody was there who could."""
     nodes = int(random.between(2, 8) if random.below(100) < 75 else random.between(9, LARGEST))
     newcomers = range(nodes, nodes + pick(random, (0, 0, 1, 2)))
     topic_count = pick(random, (1, 1, 2))
@@ -79,8 +88,7 @@ def draw_fault_schedule(seed: int, order: str | None = None) -> Scenario:
     if order in (None, MIXED) and random.below(2) == 0:
         operations = [draw_order(operation, random) for operation in operations]
     whole = msgspec.structs.replace(scenario, nodes=nodes + len(newcomers))
-    complete = with_operations(whole, operations + faults)
-    return complete if complete.publications else with_operations(whole, operations)
+    return with_operations(whole, operations + faults)
 
 
 def draw_options(random: RandomStream) -> dict[str, Any]:
@@ -145,5 +153,5 @@ def draw_newcomer(node: int, topic_count: int, end: int, random: RandomStream) -
     at = int(random.below(end))
     topic = int(random.below(topic_count))
     found = [Operation(at, JOIN, node), Operation(at + int(random.below(2000)), SUBSCRIBE, node, topic)]
-    count = pick(random, (0, 2, 5))
-    return found + [Operation(at + 2000 + 500 * number, PUBLISH, node, topic) for number in range(count)]
+    said = pick(random, (0, 2, 5))
+    return found + [Operation(at + 2000 + 500 * number, PUBLISH, node, topic) for number in range(said)]

@@ -425,6 +425,9 @@ class Engine:
         node.process = process
         process.start()
         for watch in self.links.of(node.identifier):
+            if self.network.in_order and not watch.is_lost:
+                # Who is connected anew knows at once that the connection of an earlier life has ended.
+                self._look_later(watch, True, -self.network.detection)
             self._look_later(watch, False)
 
     # Links that are watched.

@@ -221,7 +221,8 @@ class LastingVCubePs(ReroutingVCubePs):
         has_given_all = not message.is_member or self._fill(topic, sender, theirs, mine)
         if topic.state == OUTSIDE:
             if has_given_all and message.asks != ANSWER:
-                self.environment.send(sender, Unsubscribe(self.me, topic.left_counter, topic.name))
+                # Whatever subscription of this node the other has heard of, in this life or before, is over.
+                self.environment.send(sender, Unsubscribe(self.me, self.counter, topic.name))
             return
         self._hear_of_members(topic, sender, message.members)
         if not message.is_member or topic.state != MEMBER:

@@ -443,7 +443,7 @@ class Engine:
             # Over a connection that cannot be opened nothing gets through, even if the peer is there by then.
             self._look_later(watch, self.network.in_order)
         for cut in self._cuts:
-            self._look_around(watch, cut, False)
+            self._look_around(watch, cut, self.network.in_order)
 
     def _look_around(self, watch: Watch, cut: Cut, breaks: bool) -> None:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""

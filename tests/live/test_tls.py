@@ -14,9 +14,9 @@ import pytest
 
 import antiphon
 from antiphon import DeniedError, JoinError, Node, PeerError, Tls, UsageError
-from antiphon.fabrics.admission_messages import Ask, Peer
+from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live.controls import PROTOCOL_VERSION, Admit, Hello
+from antiphon.live.controls import PROTOCOL_VERSION, Acquaint, Hello
 from antiphon.live.links import split_address
 from antiphon.live.roster import Roster
 from antiphon.live.settings import Settings, settings_from
@@ -204,12 +204,13 @@ def test_who_lies_about_its_identity_is_cut_off(fabric: str) -> None:
     running(test)
 
 
-def test_on_the_cube_nobody_asks_for_a_place_in_the_name_of_another() -> None:
+def test_on_the_cube_nobody_takes_the_identifier_of_another() -> None:
     async def test() -> None:
         async with pair("cube") as (alpha, beta):
             mallory = ours().files(NODE, "mallory")
-            ask = Admit(Ask(Peer(beta.instance, beta.address), -1))
-            assert "message of admission for 'beta/" in await told(alpha, mallory, hello("mallory/1"), ask)
+            claim = Acquaint([Peer("mallory/1", "127.0.0.1:9", beta.identifier)])
+            reason = await told(alpha, mallory, hello("mallory/1"), claim)
+            assert f"claims the identifier {beta.identifier}" in reason
 
     running(test)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
-from antiphon.live.controls import Control, PlaceGiven, PlaceWanted, StillHere
+from antiphon.live.controls import Acquaint, Control, PlaceGiven, PlaceWanted, StillHere
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
 from antiphon.live.tree_table import TreeTable
@@ -129,10 +129,19 @@ class Companions(Brokers):
             if sender is not None:
                 self._heard_at[sender] = self._node.loop.time()
             return
+        if isinstance(message, Acquaint):
+            self._check_names(connection, message.peers)
         count = len(self.peers()) + 1
         if isinstance(message, PlaceWanted) and count >= self._node.settings.maximum_nodes:
             raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
         super().control_received(connection, message)
+
+    def _check_names(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+        """Refuse a speaker that takes the identifier of another."""
+        for peer in peers:
+            holder = None if peer.identifier is None else self.roster.peer(peer.identifier)
+            if peer.instance == connection.instance and holder is not None and holder.instance != peer.instance:
+                raise ProtocolError(f"{peer.instance!r} claims the identifier {peer.identifier}, which is not its own")
 
     def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
         now = self._node.loop.time()

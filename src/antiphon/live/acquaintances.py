@@ -370,20 +370,6 @@ class Acquaintances(Membership):
         self._tell_lost(identifier)
         self._node.settle()
 
-    def connection_ended(self, connection: IncomingConnection) -> None:
-        """Somebody does not speak to this node any more: then it has lost it as a neighbour, and the other way round.
-
-        A network may break in one direction only. Who is not heard would be waited for in vain, since it does not
-        count this node among its neighbours any more.
-        """
-        super().connection_ended(connection)
-        identifier = self.roster.identifier_of(connection.instance)
-        link = None if identifier is None else self.links.get(identifier)
-        speaks_on = any(other.instance == connection.instance for other in self._incoming)
-        if identifier in self._watched and link is not None and not speaks_on:
-            link.close()
-            self._link_lost(link)
-
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
         self._refusals[link.address] = reason
         former = self.roster.identifier_of(link.instance)

@@ -105,7 +105,9 @@ class Acquaintances(Membership):
         if self.roster.is_placed:
             return
         link = self._link_to_address(contacts[attempt % len(contacts)])
-        self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS)))
+        self._node.write(
+            link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._node.settings.fabric))
+        )
         self._node.settle()
         self._later("ask", ASK_SECONDS, lambda: self._ask(contacts, attempt + 1))
 
@@ -160,6 +162,7 @@ class Acquaintances(Membership):
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
         if isinstance(message, PlaceWanted):
+            self.check_fabric(message)
             self._place_wanted(message)
         elif isinstance(message, PlaceGiven):
             if not self.roster.is_placed:
@@ -211,7 +214,9 @@ class Acquaintances(Membership):
         others = [identifier for identifier in self.roster.contacts() if identifier in self.links]
         others += [identifier for identifier in self.links if identifier in self._watched]
         if others and message.hops > 0:
-            self.tell(others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1))
+            self.tell(
+                others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
+            )
 
     # Contacts.
 

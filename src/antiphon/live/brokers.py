@@ -156,7 +156,9 @@ class Brokers(Membership):
         address = self._contacts[attempt % len(self._contacts)]
         link = self.new_link(address, "", lambda _: None, self._link_refused)
         self._strangers.append(link)
-        self._node.write(link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS)))
+        self._node.write(
+            link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._node.settings.fabric))
+        )
         self._node.settle()
         self._asking = self._node.loop.call_later(ASK_SECONDS, self._ask, attempt + 1)
 
@@ -169,7 +171,9 @@ class Brokers(Membership):
         if place is None:
             others = sorted(set(self.links) - self._lost)
             if others and message.hops > 0:
-                self.tell(others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1))
+                self.tell(
+                    others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
+                )
             return
         # Whoever it is, it has to know the others before its process looks for them.
         self._connect(place.identifier, message.newcomer.address, message.newcomer.instance)
@@ -223,6 +227,7 @@ class Brokers(Membership):
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
         if isinstance(message, PlaceWanted):
+            self.check_fabric(message)
             self._place_wanted(message)
         elif isinstance(message, PlaceGiven):
             self._place_given(message)

@@ -149,10 +149,11 @@ class WriterIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 21):
 
 
 class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
-    """A newcomer asks for an identifier; who has none to give hands the question on, so many times at most."""
+    """A newcomer to a fabric asks for an identifier; who has none to give hands the question on, so often at most."""
 
     newcomer: Peer
     hops: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    fabric: Name
 
 
 class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

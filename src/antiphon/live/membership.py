@@ -14,7 +14,7 @@ from weakref import WeakSet
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message
-from antiphon.live.controls import MEMBERSHIP_CONTROLS, PROTOCOL_VERSION, Control, Expelled, Hello, Refused
+from antiphon.live.controls import MEMBERSHIP_CONTROLS, PROTOCOL_VERSION, Control, Expelled, Hello, PlaceWanted, Refused
 from antiphon.live.errors import DeniedError
 from antiphon.live.links import (
     BUFFER_BYTES,
@@ -100,6 +100,14 @@ class Membership:
         """A message about who belongs to the cluster."""
         fabric = self._node.settings.fabric
         raise ProtocolError(f"a {type(message).__name__} has no meaning in the fabric {fabric!r} of this node")
+
+    def check_fabric(self, wanted: PlaceWanted) -> None:
+        """Refuse whoever asks for a place in another fabric."""
+        fabric = self._node.settings.fabric
+        if wanted.fabric != fabric:
+            raise ProtocolError(
+                f"a place in the fabric {wanted.fabric!r} has no meaning in the fabric {fabric!r} of this node"
+            )
 
     def spread(self, control: Control, received_from: int = -1) -> None:
         """Tell those to whom there is a link, except whoever has said it."""

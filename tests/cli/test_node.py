@@ -44,7 +44,8 @@ def test_a_second_node_joins_and_is_missed_by_nobody_when_it_leaves() -> None:
         code, logged = ended(first)
     assert code == 0
     assert "found node=1" in logged
-    assert "lost node=1" in logged
+    assert "left node=1" in logged
+    assert "lost" not in logged
 
 
 def test_a_node_leaves_when_its_input_ends() -> None:

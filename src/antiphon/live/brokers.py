@@ -74,6 +74,8 @@ class Brokers(Membership):
         self._lost: set[int] = set()
         self._over: set[int] = set()
         self._sent_away: set[str] = set()
+        # Who has said that it is about to go.
+        self.departing: set[int] = set()
         # The connection on which each other broker speaks at present.
         self._heard_on: dict[int, IncomingConnection] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
@@ -424,9 +426,13 @@ class Brokers(Membership):
         if identifier in self._lost or self._is_closed:
             return
         address = link.address if (link := self.links.get(identifier)) is not None else ""
-        log.warning("lost", node=identifier, address=address)
         self._lost.add(identifier)
-        self.lost_nodes.append(identifier)
+        if identifier in self.departing:
+            log.info("left", node=identifier, address=address)
+            self._never_again(identifier)
+        else:
+            log.warning("lost", node=identifier, address=address)
+            self.lost_nodes.append(identifier)
         connection = self._heard_on.pop(identifier, None)
         if connection is not None:
             if self._table.quorum:

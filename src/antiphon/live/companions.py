@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
-from antiphon.live.controls import Acquaint, Control, PlaceGiven, PlaceWanted, StillHere
+from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted, StillHere
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
 from antiphon.live.tree_table import TreeTable
@@ -115,6 +115,11 @@ class Companions(Brokers):
             self._node.forget_past()
         super()._place_given(place)
 
+    async def leave(self) -> None:
+        """Tell all that this node goes, so that nobody looks for it."""
+        self.spread(Leaves())
+        await super().leave()
+
     def why_not_in(self) -> str:
         seconds = self._node.settings.join_seconds
         said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
@@ -128,6 +133,11 @@ class Companions(Brokers):
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None:
                 self._heard_at[sender] = self._node.loop.time()
+            return
+        if isinstance(message, Leaves):
+            sender = self.roster.identifier_of(connection.instance)
+            if sender is not None:
+                self.departing.add(sender)
             return
         if isinstance(message, Acquaint):
             self._check_names(connection, message.peers)

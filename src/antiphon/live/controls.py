@@ -186,6 +186,10 @@ class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
     """The sender's process goes on, whatever its machine says."""
 
 
+class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
+    """The sender is about to go, and will not be back under this identifier."""
+
+
 class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
     """The contacts that the sender knows of."""
 
@@ -211,6 +215,7 @@ PEER_CONTROLS: Final = (
     AskWriter,
     WriterIs,
     StillHere,
+    Leaves,
 )
-MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre, StillHere)
+MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre, StillHere, Leaves)
 """Those by which nodes find each other; each fabric has its own."""

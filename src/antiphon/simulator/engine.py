@@ -459,12 +459,12 @@ class Engine:
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
-            self._look_later(watch, True)
+            self._look_later(watch, True, 0, node.life if self.network.in_order else None)
 
-    def _look_later(self, watch: Watch, is_broken: bool, after: i64 = 0) -> None:
+    def _look_later(self, watch: Watch, is_broken: bool, after: i64 = 0, life: Life | None = None) -> None:
         watcher = self.nodes[watch.watcher]
         when = self.calendar.now + after + self.network.detection
-        self.calendar.schedule(when, watcher, watcher, LinkChange(watch, is_broken))
+        self.calendar.schedule(when, watcher, watcher, LinkChange(watch, is_broken, life))
 
     def _is_reachable(self, watch: Watch) -> bool:
         if self.nodes[watch.peer].process is None:
@@ -477,6 +477,8 @@ class Engine:
         watcher = self.nodes[watch.watcher]
         process = watcher.process
         if process is None or not watch.is_wanted or watch.life is not watcher.life:
+            return
+        if change.life is not None and change.life is not self.nodes[watch.peer].life:
             return
         if change.is_broken or not self._is_reachable(watch):
             if not watch.is_lost:

@@ -59,8 +59,12 @@ class Watch:
 
 @final
 class LinkChange:
-    """An event: what a watched link is like is to be looked at; or it has broken, whatever it is like now."""
+    """An event: what a watched link is like is to be looked at; or it has broken, whatever it is like now.
 
-    def __init__(self, watch: Watch, is_broken: bool) -> None:
+    ``life`` is that of the peer with which it has ended, if so: who has a connection with a later one knows already.
+    """
+
+    def __init__(self, watch: Watch, is_broken: bool, life: Life | None) -> None:
         self.watch: Final[Watch] = watch
         self.is_broken: Final[bool] = is_broken
+        self.life: Final[Life | None] = life

@@ -226,9 +226,11 @@ class LastingVCubePs(ReroutingVCubePs):
             return
         self._hear_of_members(topic, sender, message.members)
         if not message.is_member or topic.state != MEMBER:
-            # Either has surveys under way, and will meet the other as a member.
+            # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
             if message.asks != ASKS:
                 self._answer(topic, sender, message, has_given_all, False)
+            elif topic.state == MEMBER and len(theirs.beyond(mine)) > 0:
+                self._compare(topic, sender, ASKS)
             return
         if has_given_all:
             self._take_back(topic, sender, message.sequence)

@@ -111,6 +111,9 @@ class ReroutingVCubePs(VCubePs):
                 self.member_met(topic, peer)
             elif topic.state != OUTSIDE:
                 self._met.setdefault(topic.name, {})[peer] = True
+            elif topic.keeping is not None:
+                # It may lack what this node said before it left.
+                self.member_met(topic, peer)
 
     def peer_lost(self, peer: i64) -> None:
         if peer not in self.present:

@@ -225,6 +225,9 @@ class LastingVCubePs(ReroutingVCubePs):
                 self.environment.send(sender, Unsubscribe(self.me, self.counter, topic.name))
             return
         self._hear_of_members(topic, sender, message.members)
+        if message.is_member and topic.state != MEMBER and topic.view.counter_of(sender) < message.sequence:
+            # Nobody has asked it, or it has not been asked; it is met when this node is a member.
+            topic.away[sender] = message.sequence
         if not message.is_member or topic.state != MEMBER:
             # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
             if message.asks != ASKS:

@@ -240,6 +240,7 @@ class Engine:
         can_fail: bool = False,
         absent: set[int] | None = None,
         application: Application | None = None,
+        reconnects: bool = False,
     ) -> None:
         if node_count < 1:
             raise UsageError(f"a simulation needs at least one node, not {node_count}")
@@ -252,6 +253,9 @@ class Engine:
         self.application: Final[Application | None] = application
         self.watches_deliveries: Final[bool] = recorder is not None or application is not None
         self.can_fail: Final[bool] = can_fail
+        # Whether hosts keep connections to all others and open them anew, as live nodes of a cube do: a connection that
+        # could not be opened is told as lost, and who is connected with a later life knows that the earlier has ended.
+        self.reconnects: Final[bool] = reconnects
         self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
         self.charges_control: Final[bool] = network.charge_control
         self.transmission: Final[i64] = network.transmission
@@ -425,7 +429,7 @@ class Engine:
         node.process = process
         process.start()
         for watch in self.links.of(node.identifier):
-            if self.network.in_order and not watch.is_lost:
+            if self.reconnects and not watch.is_lost:
                 # Who is connected anew knows at once that the connection of an earlier life has ended.
                 self._look_later(watch, True, -self.network.detection)
             self._look_later(watch, False)
@@ -441,9 +445,9 @@ class Engine:
             return
         if self.nodes[peer].process is None:
             # Over a connection that cannot be opened nothing gets through, even if the peer is there by then.
-            self._look_later(watch, self.network.in_order)
+            self._look_later(watch, self.reconnects)
         for cut in self._cuts:
-            self._look_around(watch, cut, self.network.in_order)
+            self._look_around(watch, cut, self.reconnects)
 
     def _look_around(self, watch: Watch, cut: Cut, breaks: bool) -> None:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
@@ -459,7 +463,7 @@ class Engine:
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
-            self._look_later(watch, True, 0, node.life if self.network.in_order else None)
+            self._look_later(watch, True, 0, node.life if self.reconnects else None)
 
     def _look_later(self, watch: Watch, is_broken: bool, after: i64 = 0, life: Life | None = None) -> None:
         watcher = self.nodes[watch.watcher]

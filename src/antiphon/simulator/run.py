@@ -153,6 +153,7 @@ class Simulation:
             can_fail=len(scenario.faults) > 0,
             absent=absent,
             application=disks_for(options),
+            reconnects=self._protocol.remembers,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)

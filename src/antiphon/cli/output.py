@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -39,6 +41,16 @@ def warn_if_not_compiled() -> None:
     """Say once, before long work, that it could be faster."""
     if not is_compiled():
         errors.print("antiphon: running without compiled modules (no C compiler at set-up): about 8 times slower")
+
+
+def end_with(found: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None], has_failed: bool) -> None:
+    """Print what was found, for programs or for people, and end with 1 if it is a failure."""
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+    if has_failed:
+        raise typer.Exit(1)
 
 
 def print_json(result: object) -> None:

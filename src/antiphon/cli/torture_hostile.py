@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import typer
 from rich.table import Table
 
 from antiphon.cli import output
@@ -92,12 +91,7 @@ def torture_hostile(fabric: str, inputs: int, seed: int, as_json: bool) -> None:
         "kinds": dict(findings.kinds),
         "outcomes": dict(findings.outcomes),
     }
-    if as_json:
-        output.print_json(found)
-    else:
-        show(found)
-    if findings.violations:
-        raise typer.Exit(1)
+    output.end_with(found, as_json, show, bool(findings.violations))
 
 
 class Attack(asyncio.Protocol):

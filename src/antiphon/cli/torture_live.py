@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 from rich.markup import escape
 from rich.table import Table
 
@@ -74,12 +73,7 @@ def torture_live(wishes: Wishes) -> None:
         found["kept"] = str(directory)
     else:
         shutil.rmtree(directory)
-    if wishes.as_json:
-        output.print_json(found)
-    else:
-        show_campaign(found)
-    if figures.has_failed:
-        raise typer.Exit(1)
+    output.end_with(found, wishes.as_json, show_campaign, figures.has_failed)
 
 
 def run_campaign(plan: CampaignPlan, as_json: bool) -> Figures:
@@ -188,12 +182,7 @@ def torture_in_rounds(wishes: Wishes) -> None:
         if not wishes.as_json:
             output.errors.print(f"torture: {summary(figures)}", highlight=False)
     found = {"seconds": time.perf_counter() - begun, "nodes": wishes.nodes, **vars(figures)}
-    if wishes.as_json:
-        output.print_json(found)
-    else:
-        show_rounds(found)
-    if figures.has_failed:
-        raise typer.Exit(1)
+    output.end_with(found, wishes.as_json, show_rounds, figures.has_failed)
 
 
 def summary(figures: RoundFigures) -> str:

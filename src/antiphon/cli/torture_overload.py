@@ -43,12 +43,7 @@ def torture_by_overload(wishes: Wishes) -> None:
         output.complain("stopped before there was anything to report")
         raise typer.Exit(1)
     found = {"fabric": wishes.fabric, "nodes": wishes.nodes, **asdict(figures)}
-    if wishes.as_json:
-        output.print_json(found)
-    else:
-        show(found)
-    if figures.has_failed:
-        raise typer.Exit(1)
+    output.end_with(found, wishes.as_json, show, figures.has_failed)
 
 
 def show(found: dict[str, Any]) -> None:

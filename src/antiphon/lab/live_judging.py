@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -131,13 +131,8 @@ class Evidence:
         return place < len(kills) and kills[place] - time_us < DIES_SOON_US
 
     def _read_asked(self, journal: Path) -> None:
-        identity, door = -1, ""
-        for entry in read_journal(journal):
-            if entry.what == "begin":
-                identity = int(entry.fields[0])
-            elif entry.what == "node":
-                door = entry.fields[0]
-            elif entry.what == "ask":
+        for identity, door, entry in attributed(journal):
+            if entry.what == "ask":
                 topic, number, order, keys = entry.fields
                 names = [] if keys == NO_KEYS else keys.split(",")
                 numbers = sorted(key_number(name.encode()) for name in names)
@@ -150,13 +145,8 @@ class Evidence:
                 self._excused.add((identity, int(entry.fields[0])))
 
     def _read_seen(self, journal: Path) -> None:
-        identity, door = -1, ""
-        for entry in read_journal(journal):
-            if entry.what == "begin":
-                identity = int(entry.fields[0])
-            elif entry.what == "node":
-                door = entry.fields[0]
-            elif entry.what == "see":
+        for identity, door, entry in attributed(journal):
+            if entry.what == "see":
                 self.deliveries += 1
                 topic, source, number = map(int, entry.fields[:3])
                 message = self.messages.get((source, topic, number))
@@ -201,6 +191,17 @@ class Evidence:
                     rows.add(entry)
                     writer.recorder.flush_if_full()
         return paths
+
+
+def attributed(journal: Path) -> Iterator[tuple[int, str, Entry]]:
+    """The lines of a journal, each with the identity of its client and the door of the node at which that was then."""
+    identity, door = -1, ""
+    for entry in read_journal(journal):
+        if entry.what == "begin":
+            identity = int(entry.fields[0])
+        elif entry.what == "node":
+            door = entry.fields[0]
+        yield identity, door, entry
 
 
 class Rows:

@@ -142,20 +142,9 @@ def compare(plan: Plan, results: Results[CrosspostCase, CrosspostOutcome]) -> It
     every = cases(plan)
     for before, after in zip(every[::2], every[1::2], strict=True):
         label = f"processes that save over {SAVED_PERCENT} %"
-        yield compared_from(
-            LEAST_COMPARED,
-            min(plan.sizes),
-            f"{label}, {before}",
-            results.sample(before, savers),
-            NUMBERS["fig-3.15/before"],
-        )
-        yield compared_from(
-            LEAST_COMPARED,
-            min(plan.sizes),
-            f"{label}, {after}",
-            results.sample(after, savers),
-            NUMBERS["fig-3.15/after"],
-        )
+        for case, published in ((before, NUMBERS["fig-3.15/before"]), (after, NUMBERS["fig-3.15/after"])):
+            sample = results.sample(case, savers)
+            yield compared_from(LEAST_COMPARED, min(plan.sizes), f"{label}, {case}", sample, published)
         fewer = results.sample(after, lambda outcome: mean_hops(outcome.shared_hops)).over(
             results.sample(after, lambda outcome: mean_hops(outcome.simple_hops))
         )

@@ -106,7 +106,7 @@ class Brokers(Membership):
     def why_not_in(self) -> str:
         """What to say to whoever waited for a place in vain."""
         seconds = self._node.settings.join_seconds
-        said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
+        said = self.what_others_said()
         if self._contacts:
             return (
                 f"no broker at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; start one "
@@ -117,6 +117,18 @@ class Brokers(Membership):
             f"the brokers at {', '.join(missing)} are not there after {seconds:g} seconds; start all brokers of the "
             f"tree{said}"
         )
+
+    def what_others_said(self) -> str:
+        """Why those who were asked for a place closed the connection, as the end of a sentence."""
+        return "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
+
+    def stop_asking(self) -> None:
+        """Nobody is asked for a place any more."""
+        for link in self._strangers:
+            link.close()
+        self._strangers.clear()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def _begin_as_founder(self) -> None:
         place = self._table.place_of(self._address)
@@ -135,11 +147,8 @@ class Brokers(Membership):
         process = self._node.process
         return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
 
-    async def leave(self) -> None:
-        """Wait until all that was said is written to those who are there."""
-        self._node.settle()
-        while any(link.unwritten_bytes() for other, link in self.links.items() if other not in self._lost):
-            await asyncio.sleep(LOOK_SECONDS)
+    def links_in_use(self) -> list[OutgoingLink]:
+        return [link for other, link in self.links.items() if other not in self._lost]
 
     def close(self) -> None:
         self._is_in.cancel()
@@ -189,9 +198,7 @@ class Brokers(Membership):
         if self.roster.is_placed:
             return
         self.roster.take(place)
-        for link in self._strangers:
-            link.close()
-        self._strangers.clear()
+        self.stop_asking()
         contacts = [peer.identifier for peer in self._known_before if peer.identifier is not None]
         for peer in self._known_before:
             self._meet(peer)

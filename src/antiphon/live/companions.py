@@ -92,11 +92,7 @@ class Companions(Brokers):
         if not self.roster.is_placed:
             log.info("nobody is left of an earlier life", asked=len(self._contacts))
             self._contacts = []
-            for link in self._strangers:
-                link.close()
-            self._strangers.clear()
-            if self._asking is not None:
-                self._asking.cancel()
+            self.stop_asking()
 
     def _ask(self, attempt: int) -> None:
         if self._contacts:
@@ -122,29 +118,29 @@ class Companions(Brokers):
 
     def why_not_in(self) -> str:
         seconds = self._node.settings.join_seconds
-        said = "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
         return (
             f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
-            f"cluster is up, and of fabric cube{said}"
+            f"cluster is up, and of fabric cube{self.what_others_said()}"
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, StillHere):
+        if isinstance(message, (StillHere, Leaves)):
             sender = self.roster.identifier_of(connection.instance)
-            if sender is not None:
-                self._heard_at[sender] = self._node.loop.time()
-            return
-        if isinstance(message, Leaves):
-            sender = self.roster.identifier_of(connection.instance)
-            if sender is not None:
+            if sender is not None and isinstance(message, Leaves):
                 self.departing.add(sender)
+            elif sender is not None:
+                self._heard_at[sender] = self._node.loop.time()
             return
         if isinstance(message, Acquaint):
             self._check_names(connection, message.peers)
-        count = len(self.peers()) + 1
-        if isinstance(message, PlaceWanted) and count >= self._node.settings.maximum_nodes:
-            raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
+        elif isinstance(message, PlaceWanted):
+            self._check_room()
         super().control_received(connection, message)
+
+    def _check_room(self) -> None:
+        count = len(self.peers()) + 1
+        if count >= self._node.settings.maximum_nodes:
+            raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
 
     def _check_names(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
         """Refuse a speaker that takes the identifier of another."""
@@ -212,6 +208,3 @@ class Companions(Brokers):
         super().came_together(identifier)
         self._node.sessions.tell_nodes()
         self._remember()
-
-    def peers(self) -> list[Peer]:
-        return [peer for peer in super().peers() if peer.identifier != self.roster.me.identifier]

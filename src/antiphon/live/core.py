@@ -25,7 +25,7 @@ from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.links import FrameWriter
-from antiphon.live.log import DurableLog, Entry
+from antiphon.live.log import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
@@ -50,7 +50,6 @@ saves most of their packets, and nobody waits for them there; at full speed they
 GATHER_BYTES: Final = 64 << 10
 """So much for one peer does not wait for more, whatever the setting says."""
 RECALLED_MESSAGES: Final = 4096
-RECALLED_BYTES: Final = 1 << 20
 """How much of the log is read back at once for those who were away for too long."""
 HURRY_SECONDS: Final = 0.05
 """How long they are written at once after a publisher has said that it waits for them."""
@@ -297,13 +296,9 @@ class NodeCore(Publisher):
         begin = max(topic.log_from, earliest)
         if end <= begin:
             return [] if begin == topic.log_from else None
-        entries: list[Entry] = []
-        position = max(begin, end - RECALLED_MESSAGES)
-        while position < end:
-            entries += self.store.read(topic.name, position, RECALLED_BYTES)
-            position = entries[-1].first_offset + entries[-1].count
+        entries = self.store.read_between(topic.name, max(begin, end - RECALLED_MESSAGES), end)
         topic.recalled_from = entries[0].first_offset
-        return [self.codec.decode_recorded(entry.batch) for entry in entries if entry.first_offset < end]
+        return [self.codec.decode_recorded(entry.batch) for entry in entries]
 
     def past(self, number: int) -> list[int] | None:
         """What an earlier life of this node delivered on a topic."""

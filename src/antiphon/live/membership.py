@@ -74,8 +74,12 @@ class Membership:
         of the connections.
         """
         self._node.settle()
-        while any(link.unwritten_bytes() for link in self.links.values()):
+        while any(link.unwritten_bytes() for link in self.links_in_use()):
             await asyncio.sleep(WRITTEN_SECONDS)
+
+    def links_in_use(self) -> list[OutgoingLink]:
+        """The links over which something can be said now."""
+        return list(self.links.values())
 
     def awaited(self) -> list[str]:
         """Whose answer a node that leaves waits for."""

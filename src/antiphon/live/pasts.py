@@ -14,7 +14,6 @@ import msgspec
 
 from antiphon.kernel.message import publication_key
 from antiphon.live.batch import Batch
-from antiphon.live.log import Entry
 from antiphon.live.topics import LiveTopic
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 BATCHES_PER_NOTE: Final = 256
 SEEN_MESSAGES: Final = 1 << 16
 """So many of the last messages are looked through for batches of clients."""
-
-READ_BYTES: Final = 1 << 20
 
 
 class Note(msgspec.Struct, array_like=True):
@@ -86,29 +83,17 @@ class Pasts:
         if store is None or not kept:
             return None
         note = msgspec.msgpack.decode(kept, type=Note)
+        seen_from = topic.end_offset - SEEN_MESSAGES
         later: set[int] = set()
-        for entry in self._entries(topic, note.offset):
+        for entry in store.read_between(topic.name, min(note.offset, seen_from), topic.end_offset):
             publication = self._node.codec.decode_publication(entry.batch)
-            later.add(int(publication_key(publication.source, publication.sequence)))
-        self._look_who_was_seen(topic)
+            if entry.first_offset >= note.offset:
+                later.add(int(publication_key(publication.source, publication.sequence)))
+            if entry.first_offset >= seen_from:
+                batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
+                if batch.client != 0:
+                    topic.seen.add(batch.author, batch.number)
         return [*note.keys, *(~key for key in sorted(later))]
-
-    def _look_who_was_seen(self, topic: LiveTopic) -> None:
-        for entry in self._entries(topic, topic.end_offset - SEEN_MESSAGES):
-            publication = self._node.codec.decode_publication(entry.batch)
-            batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
-            if batch.client != 0:
-                topic.seen.add(batch.author, batch.number)
-
-    def _entries(self, topic: LiveTopic, first: int) -> list[Entry]:
-        store = self._node.store
-        assert store is not None, "who reads has a log"
-        found: list[Entry] = []
-        position = max(first, store.earliest(topic.name))
-        while position < topic.end_offset:
-            found += store.read(topic.name, position, READ_BYTES)
-            position = found[-1].first_offset + found[-1].count
-        return [entry for entry in found if entry.first_offset >= first]
 
 
 def fact_of(topic: str) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
+from antiphon.simulator.scenario import LimitsTable, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
     CRASH,
     JOIN,
@@ -27,6 +27,7 @@ from antiphon.simulator.schedules import (
     UNSUBSCRIBE,
     Operation,
     Script,
+    draw_connections,
     draw_members,
     draw_order,
     pick,
@@ -66,7 +67,7 @@ def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario
         order=pick(random, ORDERS) if order in (None, MIXED) else order,
         nodes=nodes,
         protocol_options=draw_options(random),
-        network=draw_network(random),
+        network=draw_connections(random),
         topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
@@ -102,18 +103,6 @@ def draw_options(random: RandomStream) -> dict[str, Any]:
         "forget": FORGET,
         "log": LOG_ENTRIES,
     }
-
-
-def draw_network(random: RandomStream) -> NetworkTable:
-    """Connections, quick or slow, whose end is noticed at once or late."""
-    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 50))))
-    return NetworkTable(
-        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
-        transmission=pick(random, (0, 1, 20)),
-        charge_control=random.below(2) == 0,
-        detection=pick(random, (1, 50, 500, 2000)),
-        in_order=True,
-    )
 
 
 def draw_crashes(nodes: int, end: int, random: RandomStream) -> list[Operation]:

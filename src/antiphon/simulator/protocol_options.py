@@ -54,36 +54,33 @@ class TimerOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long the first publication of a bundle waits for others."""
 
 
-class VCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of topics over trees of subscribers."""
+class WindowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of protocols whose publishers have several publications on their way."""
 
     window: Annotated[
         int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
     ] = DEFAULT_WINDOW
     """How many of its own publications a node may have on their way at a time, per topic."""
-    largest_first: Flag = True
-    """Whether the child with the largest subtree is served first instead of last."""
     bundle: Annotated[
         int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
     ] = DEFAULT_BUNDLE
     """How many publications that had to queue may travel together."""
+
+
+class VCubePsOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of topics over trees of subscribers."""
+
+    largest_first: Flag = True
+    """Whether the child with the largest subtree is served first instead of last."""
     directory: Flag = False
     """Whether newcomers ask the topic's home node for the members instead of asking everybody."""
     aggregate: Flag = False
     """Whether forwarders hold back what nobody below them could deliver yet, to send it together with what it lacks."""
 
 
-class LastingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of topics over trees of subscribers where nodes fail and come back."""
 
-    window: Annotated[
-        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_WINDOW])
-    ] = DEFAULT_WINDOW
-    """How many of its own publications a node may have on their way at a time, per topic."""
-    bundle: Annotated[
-        int, Meta(ge=1, le=1 << 31, description="a number of publications, 1 or more", examples=[DEFAULT_BUNDLE])
-    ] = DEFAULT_BUNDLE
-    """How many publications that had to queue may travel together."""
     keep: Annotated[int, Meta(ge=2, le=1 << 31, description="a number of publications", examples=[256])] = 256
     """How many publications of each source a member keeps in memory for whoever lacks them."""
     compare: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks", examples=[1000])] = 1000

@@ -180,6 +180,18 @@ def draw_network(random: RandomStream) -> NetworkTable:
     )
 
 
+def draw_connections(random: RandomStream) -> NetworkTable:
+    """Connections, quick or slow, whose end is noticed at once or late."""
+    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 50))))
+    return NetworkTable(
+        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
+        transmission=pick(random, (0, 1, 20)),
+        charge_control=random.below(2) == 0,
+        detection=pick(random, (1, 50, 500, 2000)),
+        in_order=True,
+    )
+
+
 def draw_delay(random: RandomStream) -> ConstantLaw | NormalLaw | LinkLaw | MatrixLaw:
     """A law of delays; all but the first let copies overtake each other."""
     chance = random.below(6)

@@ -18,7 +18,7 @@ import msgspec
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
+from antiphon.simulator.scenario import LimitsTable, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
     CRASH,
     JOIN,
@@ -29,6 +29,7 @@ from antiphon.simulator.schedules import (
     UNSUBSCRIBE,
     Operation,
     Script,
+    draw_connections,
     draw_members,
     pick,
     with_operations,
@@ -88,7 +89,7 @@ def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream)
         order="causal" if order in (None, MIXED) else order,
         nodes=nodes,
         protocol_options=draw_options(nodes, random),
-        network=draw_network(random),
+        network=draw_connections(random),
         topics=TopicsTable(count=1, members=[list(range(nodes))]),
         limits=LimitsTable(events=EVENT_LIMIT),
     )
@@ -193,18 +194,6 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
         "patience": pick(random, (100, 500, 2000)),
         "collect": pick(random, (100, 1000, 5000)),
     }
-
-
-def draw_network(random: RandomStream) -> NetworkTable:
-    """Connections, quick or slow, and crashes that are noticed at once or late."""
-    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 50))))
-    return NetworkTable(
-        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
-        transmission=pick(random, (0, 1, 20)),
-        charge_control=random.below(2) == 0,
-        detection=pick(random, (1, 50, 500, 2000)),
-        in_order=True,
-    )
 
 
 def draw_crashes(nodes: int, operations: list[Operation], random: RandomStream) -> list[Operation]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.vecs import append, vec
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
-from antiphon.orders.order import Ordered, prefixes_of, singles_of
+from antiphon.orders.order import Ordered, prefixes_of, singles_of, with_singles
 
 
 @final
@@ -72,10 +72,5 @@ class Possession:
 
 
 def with_held(have: vec[i64], held: list[i64]) -> vec[i64]:
-    """A set of publications and single ones that are not delivered, by their keys in ascending order."""
-    keys = prefixes_of(have)
-    singles = singles_of(have)
-    singles.update(held)
-    for single in sorted(singles):
-        keys = append(keys, ~single)
-    return keys
+    """A set of publications and single ones that are not delivered, by their keys."""
+    return with_singles(prefixes_of(have), singles_of(have) | set(held))

@@ -25,7 +25,7 @@ from antiphon.fabrics.cube.keeping import Keeping
 from antiphon.fabrics.cube.membership import Survey, survey_key
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Bundle, LeafCopy, Question, Refusal, Synchronise
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Topic
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Topic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.total_messages import KeyLock
 from antiphon.fabrics.cube.vcube_ps import VCubePs
@@ -107,13 +107,11 @@ class ReroutingVCubePs(VCubePs):
         self.lost_at.pop(peer, None)
         super().joined(peer)
         for topic in self.topics():
-            if topic.state == MEMBER:
+            # It may also lack what this node said before it left.
+            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):
                 self.member_met(topic, peer)
             elif topic.state != OUTSIDE:
                 self._met.setdefault(topic.name, {})[peer] = True
-            elif topic.keeping is not None:
-                # It may lack what this node said before it left.
-                self.member_met(topic, peer)
 
     def peer_lost(self, peer: i64) -> None:
         if peer not in self.present:
@@ -340,8 +338,3 @@ def mixed(topic: Topic) -> MixedOrder:
     order = topic.order
     assert isinstance(order, MixedOrder), "where nodes may fail orders are mixed"
     return order
-
-
-def is_joining(topic: Topic) -> bool:
-    """Whether this node is on its way to become a member."""
-    return topic.state == SUBSCRIBING or topic.state == SYNCHRONISING

@@ -52,6 +52,9 @@ MAXIMAL_FACT_COUNT = 65536
 REMOVED_PER_TRANSACTION = 1000
 """Retention works in steps of so many batches, so that a commit that waits for it does not wait long."""
 
+READ_BYTES = 1 << 20
+"""How much is read at once where all between two places is wanted."""
+
 first_offset_of = attrgetter("first_offset")
 
 
@@ -435,6 +438,15 @@ class DurableLog:
             room_bytes -= sum(len(entry.batch) for entry in part)
             position = found[-1].next_offset
         return found
+
+    def read_between(self, topic: str, offset: int, end: int) -> list[Entry]:
+        """The entries from the one that contains ``offset``, or from the first that is left, to that before ``end``."""
+        found: list[Entry] = []
+        position = max(offset, self.earliest(topic))
+        while position < end:
+            found += self.read(topic, position, READ_BYTES)
+            position = found[-1].next_offset
+        return [entry for entry in found if entry.first_offset < end]
 
     def _read_memory(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry] | None:
         """From what is not stored yet; None if the offset is not there."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from antiphon.live.batch import Batch
 from antiphon.live.columns import Columns, encode_columns
-from antiphon.live.recent import Budget, Recent
+from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
 from antiphon.live.seen import SeenOfAll
 
 
-def recent(*shown: tuple[int, int, str]) -> Recent:
-    """The publisher, the number and the order of each batch that a node has shown, one after the other."""
-    found = Recent(Budget())
+def recent(*shown: tuple[int, int, str] | tuple[int, int, str, bytes], total_order: TotalOrder = PER_KEY) -> Recent:
+    """The publisher, number, order and key of each batch that a node has shown, one after the other."""
+    found = Recent(Budget(), total_order)
     found.begin(0)
-    payload = encode_columns(Columns(1, 0, [b"value"]))
-    for publisher, sequence, order in shown:
+    for publisher, sequence, order, *keys in shown:
+        payload = encode_columns(Columns(1, 0, [b"value"], about=keys or None))
         found.add(1, Batch("room", publisher, order, 0, payload, sequence=sequence))
     return found
 
@@ -43,3 +43,23 @@ def test_what_is_only_overtaken_is_shown() -> None:
     assert unseen(recent((1, 1, "fifo"), (1, 2, "none")), (1, 2)) == [(1, 1)]
     assert unseen(recent((1, 1, "total"), (2, 1, "causal")), (2, 1)) == [(1, 1)]
     assert unseen(recent((1, 1, "causal"), (2, 1, "total")), (2, 1)) == [(1, 1)]
+
+
+def test_what_was_shown_before_something_older_is_not_passed_over() -> None:
+    """What has no order overtakes what its author published before, which has not waited for it anywhere."""
+    assert unseen(recent((1, 2, "none"), (1, 1, "fifo")), (1, 1)) == [(1, 2)]
+    assert unseen(recent((1, 2, "none"), (1, 1, "total")), (1, 1)) == [(1, 2)]
+
+
+def test_total_messages_about_other_keys_wait_for_nobody() -> None:
+    """On a tree two nodes may show them in different orders; in gossip there is one order for all keys."""
+    shown = ((1, 1, "total", b"anna"), (2, 1, "total", b"ben"))
+    assert unseen(recent(*shown), (2, 1)) == [(1, 1)]
+    assert unseen(recent(*shown, total_order=TotalOrder(is_over_all_keys=True)), (2, 1)) == []
+    assert unseen(recent((1, 1, "total", b"anna"), (2, 1, "total", b"anna")), (2, 1)) == []
+
+
+def test_without_strict_sessions_only_total_messages_wait_for_total_ones() -> None:
+    loose = TotalOrder(is_strict=False)
+    assert unseen(recent((1, 1, "total"), (1, 2, "fifo"), total_order=loose), (1, 2)) == [(1, 1)]
+    assert unseen(recent((1, 1, "total", b"anna"), (1, 2, "total", b"ben"), total_order=loose), (1, 2)) == []

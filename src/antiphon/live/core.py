@@ -30,9 +30,10 @@ from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.pasts import Pasts
-from antiphon.live.recent import Budget
+from antiphon.live.recent import Budget, TotalOrder
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
+from antiphon.live.tree_table import TreeTable
 from antiphon.live.wire import FABRIC_KINDS, Codec
 from antiphon.live.writers import Writers
 
@@ -70,6 +71,8 @@ class NodeCore(Publisher):
         self.with_receipts = settings.durability == "disk"
         self.topics: dict[str, LiveTopic] = {}
         self._recent_budget = Budget()
+        is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
+        self._total_order = TotalOrder(settings.fabric == "gossip", is_strict)
         self.writers = Writers()
         self.process: Process | None = None
         self.store: DurableLog | None = None
@@ -109,7 +112,7 @@ class NodeCore(Publisher):
         """What this node knows about a topic, from now on if not before."""
         found = self.topics.get(name)
         if found is None:
-            found = LiveTopic(name, self._recent_budget)
+            found = LiveTopic(name, self._recent_budget, self._total_order)
             other = self._by_number.setdefault(found.number, found)
             if other is not found:
                 raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")

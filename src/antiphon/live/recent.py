@@ -8,7 +8,7 @@ all that time, or because what the client lacks is not kept any more. Then other
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from antiphon.live.batch import Batch
 from antiphon.live.seen import SeenOfAll
@@ -33,11 +33,25 @@ class Budget:
         self.bytes = 0
 
 
+class TotalOrder(NamedTuple):
+    """How far the total order of a node reaches: over all keys of a topic, and over what is weaker and published later.
+
+    On a tree with ``strict_session = false`` what somebody publishes in order waits for no earlier total message.
+    """
+
+    is_over_all_keys: bool = False
+    is_strict: bool = True
+
+
+PER_KEY: Final = TotalOrder()
+
+
 class Recent:
     """The last batches of one topic. Times are microseconds of the monotonic clock."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, total_order: TotalOrder = PER_KEY) -> None:
         self._budget = budget
+        self._total_order = total_order
         self._since_us: int | None = None
         # All that was ever shown.
         self.shown = SeenOfAll()
@@ -91,23 +105,20 @@ class Recent:
     def unseen(self, seen: SeenOfAll, since_us: int) -> list[Batch]:
         """What was shown since then and has not been seen, and was not passed over at the former node.
 
-        Nodes of a gossip cluster may have missed something, and not the same everywhere. If something was seen that
-        waits for a batch, as all that is in order waits for what its author published before, or that is after it in
-        total order, the batch is too late: a gap was told in its place.
+        Nodes may have missed something, and not the same everywhere. If something was seen that waits for a batch, as
+        all that is in order waits for what its author published before, or that is after it in total order, the batch
+        is too late: a gap was told in its place.
         """
         found: list[Batch] = []
-        # From the last to the first: the authors of whom something in order was seen, and whether anything total was.
-        authors: set[int] = set()
-        has_total = False
+        # From the last to the first.
+        passed = Passed(self._total_order)
         for time_us, batch in reversed(self._kept):
             if time_us < since_us:
                 break
-            if not seen.has(batch.author, batch.number):
-                if batch.author not in authors and not (has_total and batch.order == "total"):
-                    found.append(batch)
-            elif batch.order != "none":
-                authors.add(batch.author)
-                has_total = has_total or batch.order == "total"
+            if seen.has(batch.author, batch.number):
+                passed.add(batch)
+            elif not passed.waited_for(batch):
+                found.append(batch)
         return found[::-1]
 
     def may_lack(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
@@ -122,3 +133,38 @@ class Recent:
         return any(
             time_us >= since_us and seen.highest(author) < number for author, (number, time_us) in self._dropped.items()
         )
+
+
+class Passed:
+    """What a client has seen of what was shown here after some place."""
+
+    def __init__(self, total_order: TotalOrder) -> None:
+        self._total_order = total_order
+        # The highest number of each author among those in order, and among the total ones.
+        self._ordered: dict[int, int] = {}
+        self._total: dict[int, int] = {}
+        self._keys: set[bytes | None] = set()
+
+    def add(self, batch: Batch) -> None:
+        """It has seen this one."""
+        # What has no order may be shown before what its author published earlier, and has not waited for it.
+        if batch.order == "none":
+            return
+        self._ordered[batch.author] = max(batch.number, self._ordered.get(batch.author, 0))
+        if batch.order == "total":
+            self._total[batch.author] = max(batch.number, self._total.get(batch.author, 0))
+            self._keys |= self._keys_of(batch)
+
+    def waited_for(self, batch: Batch) -> bool:
+        """Whether something of it was not shown anywhere before this one, unless this one was missed there."""
+        if batch.order != "total":
+            return self._ordered.get(batch.author, 0) > batch.number
+        later = self._ordered if self._total_order.is_strict else self._total
+        return later.get(batch.author, 0) > batch.number or not self._keys.isdisjoint(self._keys_of(batch))
+
+    def _keys_of(self, batch: Batch) -> set[bytes | None]:
+        """The keys in whose order it has a place; those that name none share one."""
+        if self._total_order.is_over_all_keys:
+            return {None}
+        columns = batch.columns
+        return set(columns.about or columns.keys or (None,))

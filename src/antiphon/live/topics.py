@@ -9,7 +9,7 @@ from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.names import topic_number
 from antiphon.live.outbox import Outbox
-from antiphon.live.recent import Budget, Recent
+from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
 from antiphon.live.seen import SeenOfAll
 
 
@@ -29,7 +29,7 @@ class Sink(Protocol):
 class LiveTopic:
     """One topic at one node."""
 
-    def __init__(self, name: str, budget: Budget | None = None) -> None:
+    def __init__(self, name: str, budget: Budget | None = None, total_order: TotalOrder = PER_KEY) -> None:
         self.name = name
         self.number = topic_number(name)
         self.outbox: Outbox | None = None
@@ -51,7 +51,7 @@ class LiveTopic:
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
         self.seen = SeenOfAll()
-        self.recent = Recent(budget or Budget())
+        self.recent = Recent(budget or Budget(), total_order)
         self.repeated_batches = 0
         self._behind: set[int] = set()
         self.delivered_messages = 0

@@ -9,12 +9,14 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 5
+PROTOCOL_VERSION: Final = 6
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
+Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -99,12 +101,14 @@ class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
 class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
 
-    To be answered when the sender's publication with the number ``barrier`` has been delivered.
+    To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
+    ``past``.
     """
 
     number: Count
     topic: Name
     barrier: Count
+    past: list[Entry]
     client: Count
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Count, list[Count]]

@@ -10,8 +10,14 @@ Three things are done for them:
   is asked for a **barrier**: an empty total publication about a key of its own. All brokers have to say that they are
   closed for it, and whatever they had before is in front of it, whatever the keys. So when this node delivers it,
   this node has got all that any living broker had then; what the client has seen is among it, or is gone with the
-  broker that showed it, and nobody will ever see it. Where there is no total order, the node waits until it has
+  broker that showed it, and nobody will ever see it. Where there are no barriers, the node waits until it has
   delivered what the client has seen.
+
+*Nothing is missed between two nodes.* A node that was a member of a topic for as long as a client was subscribed shows
+the client what it lacks by itself. One that became a member later lacks just what counted as past when it did. It asks
+the others, and who was a member for long enough answers as soon as it has delivered that too: on a tree a barrier says
+so, on a cube the node says itself what counts as past (:meth:`Sessions.fetch` argues it). A node that is about to go
+answers for its clients, however late it became a member: they were here.
 """
 
 from __future__ import annotations
@@ -21,6 +27,10 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.keeping import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
@@ -72,8 +82,9 @@ class Sessions:
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
         self._questions = Questions(node)
-        # On a cube a barrier would wait for ever for a node that has crashed.
+        # On a cube a barrier would wait for ever for a node that has crashed; there processes say what counts as past.
         self._has_barriers = node.settings.fabric == "tree"
+        self._counts_past = node.pasts is not None
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -177,16 +188,28 @@ class Sessions:
     async def fetch(self, topic: LiveTopic, resumption: Resumption) -> None:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.
 
-        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
+        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node, or, on a
+        cube, all that counts as past here. For let a client lack a publication. Either this node delivers it after it
+        became a member: then it is shown here, before or after this question. Or it counted as past when this node
+        became one: then it is in the set that goes with the question, and whoever has delivered that set has shown it,
+        or had delivered it before the client was subscribed. The set may be larger by what was delivered here since;
+        that comes to all, and what comes twice is dropped by the client. Order holds, because what the other sends is
+        whole, each publication behind all that it follows and the client has not seen; and what is shown here comes
+        after that, and follows nothing but what was shown here before or is in the set.
         """
         seen = resumption.seen_on(topic.name)
-        if not self._has_barriers or not topic.recent.may_lack(seen, resumption.since_us):
+        if not topic.recent.may_lack(seen, resumption.since_us) or not (self._has_barriers or self._counts_past):
             return
-        await self._barrier(topic)
+        barrier, past = 0, list[int]()
+        if self._has_barriers:
+            await self._barrier(topic)
+            barrier = topic.seen.highest(self._node.identifier)
+        else:
+            past = self._past(topic)
         age_us = monotonic_us() - resumption.since_us
-        barrier = topic.seen.highest(self._node.identifier)
         answers = await self._questions.ask(
-            lambda number: AskRecent(number, topic.name, barrier, resumption.client, age_us, seen.ranges())
+            lambda number: AskRecent(number, topic.name, barrier, past, resumption.client, age_us, seen.ranges()),
+            lambda answer: isinstance(answer, RecentIs) and answer.is_complete,
         )
         for answer in answers:
             if isinstance(answer, RecentIs) and answer.is_complete:
@@ -197,15 +220,29 @@ class Sessions:
                 resumption.fetched[topic.name] = batches
                 return
 
+    def _past(self, topic: LiveTopic) -> list[int]:
+        """What counts as past here, on a cube."""
+        process = self._node.process
+        assert process is not None, "a node that is in the cluster has a process"
+        return process.counted(topic.number)
+
+    def _has_come(self, sender: int, message: AskRecent, topic: LiveTopic) -> bool:
+        """Whether this node has delivered what another one waits for."""
+        if topic.seen.highest(sender) < message.barrier:
+            return False
+        if not message.past or not self._counts_past:
+            return True
+        return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](message.past)))
+
     async def _recent(self, sender: int, message: AskRecent) -> None:
-        """Answer another node when its barrier has come."""
+        """Answer another node when what it waits for has come."""
         node = self._node
         since_us = monotonic_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._sessions
         until = node.loop.time() + FOLLOW_SECONDS
         topic = node.topics.get(message.topic)
-        while topic is not None and topic.is_member() and topic.seen.highest(sender) < message.barrier:
+        while topic is not None and topic.is_member() and not self._has_come(sender, message, topic):
             if node.loop.time() >= until:
                 topic = None
                 break

@@ -253,6 +253,7 @@ def test_keeping_and_possession() -> None:
     assert keeping.get(publication_key(7, 1)) is None and keeping.get(publication_key(7, 3)) is not None
     have = with_held(vec[i64]([publication_key(7, 2)]), [publication_key(7, 5)])
     mine, theirs = Possession(have), Possession(vec[i64]([publication_key(7, 1)]))
+    assert mine.covers(theirs) and mine.covers(mine) and not theirs.covers(mine)
     assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
     assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
 

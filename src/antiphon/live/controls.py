@@ -122,6 +122,23 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     batches: list[tuple[Count, Count, Name, bytes]]
 
 
+class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+    """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
+
+    number: Count
+    topic: Name
+    past: list[Entry]
+
+
+class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+    """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
+
+    number: Count
+    is_whole: bool
+    past: list[Entry]
+    seen: dict[Count, list[Count]]
+
+
 class AskWriter(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
     """How far has a writer come at the receiver: this lane, or all if none is named? To be answered from the disk.
 
@@ -221,6 +238,8 @@ PEER_CONTROLS: Final = (
     SeenIs,
     AskRecent,
     RecentIs,
+    AskPast,
+    PastIs,
     AskWriter,
     WriterIs,
     StillHere,

@@ -25,11 +25,13 @@ from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
+    AskPast,
     AskRecent,
     AskSeen,
     AskWriter,
     CreditWanted,
     Hello,
+    PastIs,
     Publishes,
     PublishesHeard,
     RecentIs,
@@ -599,7 +601,7 @@ class Node(NodeCore):
             self.catalogue.heard(sender, message.topic)
         elif isinstance(message, CreditWanted):
             self.credit_wanted(message.topic)
-        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
+        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
             self.sessions.told(sender, message)
         elif isinstance(message, (AskWriter, WriterIs)):
             self.standings.told(sender, message)

@@ -11,7 +11,8 @@ Three things are done for them:
   closed for it, and whatever they had before is in front of it, whatever the keys. So when this node delivers it,
   this node has got all that any living broker had then; what the client has seen is among it, or is gone with the
   broker that showed it, and nobody will ever see it. Where there are no barriers, the node waits until it has
-  delivered what the client has seen.
+  delivered what the client has seen. On a cube, what was past when a node became a member will not be delivered there;
+  so it asks the others then whose batches they have seen.
 
 *Nothing is missed between two nodes.* A node that was a member of a topic for as long as a client was subscribed shows
 the client what it lacks by itself. One that became a member later lacks just what counted as past when it did. It asks
@@ -25,6 +26,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from librt.vecs import vec
@@ -37,8 +40,8 @@ from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import Author, Columns, check_payload
-from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
-from antiphon.live.outbox import Segment
+from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
+from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
 from antiphon.live.subscription import Resumption
@@ -161,6 +164,10 @@ class Sessions:
         await asyncio.shield(topic.joined)
         if self._has_barriers:
             await self._barrier(topic)
+        elif self._counts_past:
+            if topic.learned is not None:
+                await asyncio.shield(topic.learned)
+            await self._until_delivered(topic, message.past)
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
@@ -184,6 +191,53 @@ class Sessions:
             await asyncio.sleep(LOOK_SECONDS)
 
     # What others know.
+
+    def became_member(self, topic: LiveTopic) -> None:
+        """This node is a member of a topic from now on."""
+        if self._counts_past:
+            topic.learned = self._node.loop.create_future()
+            self._node.spawn(self._learn(topic, topic.learned))
+
+    async def _learn(self, topic: LiveTopic, learned: asyncio.Future[None]) -> None:
+        """Get to know whose batches came before this node was a member: nobody is to wait for them here.
+
+        Whoever has learned that itself, and has delivered all that counts as past here, knows them all. What it knows
+        may be more than that, and counts as having come only when it is past here too.
+        """
+        try:
+            past = self._past(topic)
+            answers = await self._questions.ask(
+                lambda number: AskPast(number, topic.name, past),
+                lambda answer: isinstance(answer, PastIs) and answer.is_whole,
+            )
+            for answer in answers:
+                if isinstance(answer, PastIs) and answer.is_whole:
+                    if await self._until_come(topic, partial(self._is_past, topic, answer.past)):
+                        topic.seen.merge(answer.seen)
+                    break
+        finally:
+            set_if_waiting(learned)
+
+    async def _tell_past(self, sender: int, message: AskPast) -> None:
+        """Answer another node that has become a member, when what is past there is past here."""
+        answer = PastIs(message.number, False, [], {})
+        topic = self._node.topics.get(message.topic)
+        has_learned = topic is not None and topic.learned is not None and topic.learned.done()
+        if topic is not None and has_learned:
+            has_come = await self._until_come(topic, partial(self._is_past, topic, message.past))
+            if has_come:
+                answer = PastIs(message.number, True, self._past(topic), topic.seen.ranges())
+        self._node.cluster.tell(sender, answer)
+        self._node.settle()
+
+    async def _until_come(self, topic: LiveTopic, has_come: Callable[[], bool]) -> bool:
+        """Wait for something that will come if this node stays a member, for a while; whether it has."""
+        until = self._node.loop.time() + FOLLOW_SECONDS
+        while topic.is_member() and not has_come():
+            if self._node.loop.time() >= until:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return topic.is_member()
 
     async def fetch(self, topic: LiveTopic, resumption: Resumption) -> None:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.
@@ -228,11 +282,13 @@ class Sessions:
 
     def _has_come(self, sender: int, message: AskRecent, topic: LiveTopic) -> bool:
         """Whether this node has delivered what another one waits for."""
-        if topic.seen.highest(sender) < message.barrier:
-            return False
-        if not message.past or not self._counts_past:
+        return topic.seen.highest(sender) >= message.barrier and self._is_past(topic, message.past)
+
+    def _is_past(self, topic: LiveTopic, past: list[int]) -> bool:
+        """Whether all that counts as past somewhere else on a cube does here."""
+        if not past or not self._counts_past:
             return True
-        return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](message.past)))
+        return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](past)))
 
     async def _recent(self, sender: int, message: AskRecent) -> None:
         """Answer another node when what it waits for has come."""
@@ -240,19 +296,14 @@ class Sessions:
         since_us = monotonic_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._sessions
-        until = node.loop.time() + FOLLOW_SECONDS
-        topic = node.topics.get(message.topic)
-        while topic is not None and topic.is_member() and not self._has_come(sender, message, topic):
-            if node.loop.time() >= until:
-                topic = None
-                break
-            await asyncio.sleep(LOOK_SECONDS)
-        await node.until_on_disk()
         seen = SeenOfAll(message.seen)
         batches: list[tuple[int, int, str, bytes]] = []
         is_complete = False
-        if topic is not None and topic.is_member():
-            is_complete = not topic.recent.may_lack(seen, since_us, was_here)
+        topic = node.topics.get(message.topic)
+        if topic is not None:
+            has_come = await self._until_come(topic, partial(self._has_come, sender, message, topic))
+            await node.until_on_disk()
+            is_complete = has_come and topic.is_member() and not topic.recent.may_lack(seen, since_us, was_here)
         if topic is not None and is_complete:
             batches = [
                 (int(each.publisher), int(each.sequence), each.order, each.payload)
@@ -261,14 +312,16 @@ class Sessions:
         node.cluster.tell(sender, RecentIs(message.number, is_complete, batches))
         node.settle()
 
-    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
+    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
         """Another node asks or answers."""
         if isinstance(message, RecentIs):
             check_batches(sender, message)
-        if isinstance(message, (SeenIs, RecentIs)):
+        if isinstance(message, (SeenIs, RecentIs, PastIs)):
             self._questions.answered(sender, message.number, message)
         elif isinstance(message, AskRecent):
             self._node.spawn(self._recent(sender, message))
+        elif isinstance(message, AskPast):
+            self._node.spawn(self._tell_past(sender, message))
         else:
             topic = self._node.topics.get(message.topic)
             ranges = [0] if topic is None else topic.seen.ranges_of(message.client)

@@ -198,6 +198,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_member": st.booleans(),
     "is_last": st.booleans(),
     "is_past": st.booleans(),
+    "news": st.lists(st.tuples(st.integers(0, (1 << 22) - 1), st.integers(0, MOST))).map(
+        lambda pairs: array_of([each for pair in pairs for each in pair])
+    ),
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
@@ -291,6 +294,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Stamped", "Ball", "Probe",
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
         "Compare", "Filling", "Gone",
+        "Check", "Answer", "News",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

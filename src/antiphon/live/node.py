@@ -18,7 +18,7 @@ import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
-from antiphon.kernel.process import Process
+from antiphon.kernel.process import Environment, Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
@@ -524,9 +524,13 @@ class Node(NodeCore):
         """This node has its place: there is a process from now on."""
         self.identifier = identifier
         self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
-        self.process = new_process(self.settings, self.environment, members)
+        self.process = self.new_process(self.environment, members)
         self.process.start()
         self.keep_highest()
+
+    def new_process(self, environment: Environment, members: list[int]) -> Process:
+        """The process of this node, which has its place beside these others."""
+        return new_process(self.settings, environment, members)
 
     def peer_joined(self, identifier: int) -> None:
         """Another node is in the cluster."""

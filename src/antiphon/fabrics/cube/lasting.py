@@ -8,8 +8,8 @@ Goes beyond the thesis, which leaves failures as future work (section 6.2). Tree
   the other lacks sends it (``Filling``), from memory or from its log. Order is restored by the receiver, as always.
 * **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
   or found, while somebody is away, while something waits for what has not come in a whole round, until three rounds
-  have brought nothing new. In a round a member asks the first member of each of its clusters; news reach all in as many rounds as the cube
-  has dimensions. So the last publications of a dead publisher are completed by those who have them.
+  have brought nothing new. In a round a member asks the first member of each of its clusters; news reach all in as many
+  rounds as the cube has dimensions. So the last publications of a dead publisher are completed by those who have them.
 * **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
   the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
   latter is a member at once, from where its log ends (``Environment.past``).

@@ -16,7 +16,6 @@ difference is what surviving costs while nothing fails.
 from __future__ import annotations
 
 import asyncio
-import resource
 import statistics
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
+from antiphon.lab.reference import peak_memory_bytes
 from antiphon.live.fabrics import cube_of, cube_options, of_newcomer
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
@@ -41,7 +41,6 @@ TOPIC: Final = "room"
 STAMP_BYTES: Final = 8
 LATENCIES_AT_MOST: Final = 1000
 FLOOD_RATE: Final = 2000.0
-KIB: Final = 1024
 SETTLE_SECONDS: Final = 60.0
 """How long the last message may take to be everywhere."""
 
@@ -262,7 +261,7 @@ async def perform(task: Task) -> None:
         after = count(node)
         frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
         kinds = {kind: number - kinds_before.get(kind, 0) for kind, number in node.kinds.items()}
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB
+        memory = peak_memory_bytes()
         counts = (frames, writes, segments, sent, held)
         found = Counted(task.messages, *counts, thinned(latencies), cpu_seconds, elapsed, memory, kinds)
         say(msgspec.json.encode(found).decode())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live.roster import PART, Roster
+from antiphon.live.controls import PlaceGiven
+from antiphon.live.roster import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
 
 
 def newcomer(number: int) -> Peer:
@@ -64,35 +64,6 @@ def test_who_has_nothing_left_says_so() -> None:
     last.found(MAXIMUM_IDENTIFIER - 1)
     assert last.give(newcomer(1)) is not None
     assert last.give(newcomer(2)) is None
-
-
-def test_restarts_in_order_do_not_use_identifiers_up() -> None:
-    """Whoever leaves shares what it has left, so there is as much to give after a hundred restarts of all nodes."""
-    chance = random.Random(2)
-    rosters = [founder()]
-    rosters += [placed(rosters[0], number) for number in range(1, 8)]
-    given = 8
-    for _ in range(800):
-        leaving = rosters.pop(0)
-        for heir, part in zip(rosters, leaving.share_out(len(rosters)), strict=True):
-            heir.add_left(part)
-        assert not leaving.left and leaving.give(newcomer(0)) is None
-        rosters.append(placed(chance.choice(rosters), given))
-        given += 1
-    pieces = sorted(piece for roster in rosters for piece in roster.left)
-    assert all(end <= first for (_, end), (first, _) in itertools.pairwise(pieces)), "nobody gives the same"
-    assert len({roster.me.identifier for roster in rosters}) == len(rosters)
-    assert not any(first <= int(roster.me.identifier or 0) < end for roster in rosters for first, end in pieces)
-    assert sum(end - first for first, end in pieces) > MAXIMUM_IDENTIFIER // 2
-
-
-def test_what_somebody_has_is_not_given_again() -> None:
-    """As when a disk is set back to an earlier time."""
-    first = founder()
-    for identifier in (1, 2):
-        first.learn([Peer(f"other {identifier}", "host", identifier)])
-    place = first.give(newcomer(1))
-    assert place is not None and place.identifier == 3
 
 
 def test_a_cluster_that_begins_again_uses_no_identifier_twice() -> None:
@@ -166,3 +137,31 @@ def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
     assert first.take_back(impostor) is None
     with pytest.raises(ProtocolError, match="claims the identifier"):
         first.check_claim("life 1", [impostor])
+
+
+def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
+    """Who has heard of a block, or was taken in by somebody who has, never agrees to it again."""
+    one, other = Roster("one", "host:1", 0), Roster("other", "host:2", 0)
+    one.take(PlaceGiven(0, 1, 1, []))
+    other.take(PlaceGiven(1, 2, 2, []))
+    assert one.give(Peer("third", "host:3")) is None
+    block = one.next_block()
+    assert block == 0 and other.is_free(block) and not other.is_free(block)
+    one.take_block(block)
+    given = one.give(Peer("third", "host:3"))
+    assert given is not None and given.identifier == BLOCKS_FIRST
+    third = Roster("third", "host:3", 0)
+    third.take(given)
+    assert third.next_block() == 1 and other.next_block() == 1
+
+
+def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
+    roster = Roster("one", "host:1", 0)
+    roster.take(PlaceGiven(0, 1, 1, []))
+    roster.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
+    assert not roster.is_free(5) and roster.next_block() == 6
+
+
+def test_when_all_blocks_are_taken_there_is_nothing_left() -> None:
+    roster = Roster("one", "host:1", 0)
+    assert roster.is_free(BLOCKS_AT_MOST - 1) and roster.next_block() is None

@@ -36,7 +36,7 @@ from antiphon.live.wire import (
     Codec,
     parameters,
 )
-from antiphon.orders.order import KeyedOrdered, Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -58,8 +58,12 @@ keyed_ordered = st.builds(
     KeyedOrdered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
     st.integers(0, 3), integers,
 )  # fmt: skip
-bundles = st.lists(ordered | keyed_ordered, min_size=1, max_size=3).map(cube.Bundle)
-locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST))
+placed = st.builds(
+    Placed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
+    st.integers(0, 3), integers, st.integers(0, MOST),
+)  # fmt: skip
+bundles = st.lists(ordered | keyed_ordered | placed, min_size=1, max_size=3).map(cube.Bundle)
+locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST), st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)
 keyed = st.builds(
@@ -135,9 +139,14 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "entries": integers,
     "announced": integers,
     "place": st.integers(0, MOST),
+    "attempt": st.integers(0, MOST),
+    "version": st.integers(0, MOST),
+    "voters": integers,
+    "added": integers,
+    "removed": integers,
     "members": integers,
     "past": integers,
-    "packet": ordered | keyed_ordered | bundles | locks,
+    "packet": ordered | keyed_ordered | placed | bundles | locks,
     "publications": st.lists(ordered | keyed_ordered, min_size=1, max_size=3),
     "keys": integers,
     "origin": sources,
@@ -293,7 +302,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "ShuffleReply", "Parted",
         "Stamped", "Ball", "Probe",
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
-        "Compare", "Filling", "Gone",
+        "Compare", "Filling", "Gone", "Unlock", "Voters", "Placed",
         "Check", "Answer", "News",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
@@ -301,7 +310,8 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
         "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
         "ContactsAre": 113, "AskSeen": 114, "SeenIs": 115, "AskRecent": 116, "RecentIs": 117,
-        "AskWriter": 120, "WriterIs": 121, "StillHere": 122, "Leaves": 123, "AskPast": 124, "PastIs": 125,
+        "AskWriter": 120, "WriterIs": 121, "StillHere": 122, "Leaves": 123, "BlockWanted": 124, "BlockIs": 125,
+        "AskPast": 126, "PastIs": 127,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
         "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,

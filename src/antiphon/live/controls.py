@@ -122,7 +122,7 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     batches: list[tuple[Count, Count, Name, bytes]]
 
 
-class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
 
     number: Count
@@ -130,7 +130,7 @@ class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
     past: list[Entry]
 
 
-class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
     """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
 
     number: Count
@@ -195,6 +195,8 @@ class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
     end: Number
     contacts: list[Appointment]
     founding: Name = ""
+    blocks: Number = 0
+    """How many blocks of identifiers are taken, where there are any (:mod:`antiphon.live.roster`)."""
 
 
 class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
@@ -208,12 +210,21 @@ class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
 
 
 class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
-    """The sender is about to go, and will not be back under this identifier.
+    """The sender is about to go, and will not be back under this identifier."""
 
-    The identifiers that it had to give, from each first to below each second, belong to the receiver.
-    """
 
-    left: list[tuple[Number, Number]] = []
+class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+    """The sender has no identifiers left to give, and wants to take this block of them."""
+
+    number: Number
+    block: Number
+
+
+class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+    """Whether the sender knew of nobody who has taken the block, or a later one."""
+
+    number: Number
+    is_free: bool
 
 
 class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
@@ -244,6 +255,18 @@ PEER_CONTROLS: Final = (
     WriterIs,
     StillHere,
     Leaves,
+    BlockWanted,
+    BlockIs,
 )
-MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre, StillHere, Leaves)
+MEMBERSHIP_CONTROLS: Final = (
+    Admit,
+    PlaceWanted,
+    PlaceGiven,
+    Acquaint,
+    ContactsAre,
+    StillHere,
+    Leaves,
+    BlockWanted,
+    BlockIs,
+)
 """Those by which nodes find each other; each fabric has its own."""

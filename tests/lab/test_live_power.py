@@ -89,10 +89,17 @@ def test_every_way_to_change_a_file_is_taken_back(disk: Disk, tmp_path: Path, ch
     assert (root / "log").read_bytes() == b"as it was"
 
 
+def names_in(root: Path) -> dict[str, bytes | None]:
+    """What is in a directory, by name; of directories the name alone."""
+    return {path.name: path.read_bytes() if path.is_file() else None for path in root.iterdir()}
+
+
 CHANGE_NAMES = """
 open("new", "w").close()
 os.unlink("old")
 os.rename("from", "to")
+os.mkdir("made")
+open("made/inside", "w").close()
 {sync}
 """
 SYNC_NAMES = "os.fsync(os.open('.', os.O_RDONLY))"
@@ -101,12 +108,12 @@ SYNC_NAMES = "os.fsync(os.open('.', os.O_RDONLY))"
 @pytest.mark.parametrize("sync", ["", SYNC_NAMES])
 def test_names_stay_when_their_directory_is_synced(disk: Disk, tmp_path: Path, sync: str) -> None:
     root = tmp_path / "root"
-    before, after = {"old": b"old", "from": b"1", "to": b"2"}, {"new": b"", "to": b"1"}
+    before, after = {"old": b"old", "from": b"1", "to": b"2"}, {"new": b"", "to": b"1", "made": None}
     prepare(root, **before)
     run_and_kill(disk, root, CHANGE_NAMES.format(sync=sync))
-    assert {path.name: path.read_bytes() for path in root.iterdir()} == after
+    assert names_in(root) == after
     disk.lose(random.Random(1), EVERYTHING)
-    assert {path.name: path.read_bytes() for path in root.iterdir()} == (after if sync else before)
+    assert names_in(root) == (after if sync else before)
 
 
 def test_what_one_life_has_not_synced_may_be_lost_in_the_next(disk: Disk, tmp_path: Path) -> None:
@@ -150,11 +157,11 @@ def test_every_sector_is_left_as_it_was_at_some_moment(disk: Disk, tmp_path: Pat
     assert any(torn) and way in (LATEST, SECTORS)
 
 
-def run_log_and_kill(disk: Disk, root: Path, seed: int, promises: int) -> tuple[int, int, int]:
+def run_log_and_kill(disk: Disk, directory: Path, seed: int, promises: int) -> tuple[int, int, int]:
     """Let a process append to a log until it has promised so much; its last promise."""
     source = str(Path(antiphon.__file__).parent.parent)
     environment = {**os.environ, **disk.environment(), "PYTHONPATH": source}
-    command = [sys.executable, str(LOG_CHILD), str(root), str(seed)]
+    command = [sys.executable, str(LOG_CHILD), str(directory), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(promises)]
@@ -165,10 +172,10 @@ def run_log_and_kill(disk: Disk, root: Path, seed: int, promises: int) -> tuple[
     return commit, room, hall
 
 
-def lacks(root: Path, promised: tuple[int, int, int]) -> bool:
+def lacks(directory: Path, promised: tuple[int, int, int]) -> bool:
     """Whether a log has lost something that was promised, or is not readable."""
     try:
-        with DurableLog.open(root) as log:
+        with DurableLog.open(directory) as log:
             log.verify()
             found = (int(log.get("commit") or b"0"), log.latest("room"), log.latest("hall"))
     except PeerError:
@@ -179,10 +186,11 @@ def lacks(root: Path, promised: tuple[int, int, int]) -> bool:
 def test_a_log_keeps_what_it_has_promised_through_losses_of_power(disk: Disk, tmp_path: Path) -> None:
     chance = random.Random(4)
     taken = 0
+    directory = tmp_path / "root" / "new" / "log"
     for seed in range(9):
-        promised = run_log_and_kill(disk, tmp_path / "root", seed, chance.randrange(1, 9))
-        taken += disk.lose(chance).changes
-        assert not lacks(tmp_path / "root", promised), seed
+        promised = run_log_and_kill(disk, directory, seed, chance.randrange(1, 9))
+        taken += disk.lose(chance, None if seed else EVERYTHING).changes
+        assert not lacks(directory, promised), seed
     assert taken > 0, "nothing was at stake"
 
 

@@ -133,8 +133,10 @@ class Disk:
             changes += len(found)
             lost = len(found) if way == EVERYTHING else chance.randint(0, len(found))
             lost_names += lost
-            for change in reversed(found[len(found) - lost :]):
-                self._take_back(paths[number_in(note)], number_in(note), change)
+            # A directory may be gone with the name that it had in another one.
+            if paths[number_in(note)].exists():
+                for change in reversed(found[len(found) - lost :]):
+                    self._take_back(paths[number_in(note)], number_in(note), change)
         self.forget()
         return Loss(way, changes, lost_bytes, lost_names)
 
@@ -148,7 +150,9 @@ class Disk:
         """Undo a change of a name; one that failed has left no trace."""
         first, *others = (directory / name.decode() for name in change.old.rstrip(b"\0").split(b"\0"))
         aside = self._journal / f"saved-{number}-{change.offset}"
-        if change.kind == CREATED:
+        if change.kind == CREATED and first.is_dir():
+            shutil.rmtree(first)
+        elif change.kind == CREATED:
             first.unlink(missing_ok=True)
         elif change.kind == UNLINKED and not first.exists():
             os.link(aside, first)
@@ -225,16 +229,14 @@ def drawn(changes: list[Change], way: str, chance: random.Random) -> Survives:
 
     The sector -1 stands for the end of the file.
     """
-    if way == EVERYTHING:
-        return lambda number, sector: False
     if way == SECTORS:
         first_lost: defaultdict[int, int] = defaultdict(lambda: chance.randint(0, len(changes)))
         return lambda number, sector: number < first_lost[sector]
-    moment = chance.randint(0, len(changes))
+    moment = 0 if way == EVERYTHING else chance.randint(0, len(changes))
     torn_at = 0
-    if moment < len(changes):
+    if way == LATEST and moment < len(changes):
         change = changes[moment]
         torn_at = chance.randint(0, change.new_length) + change.offset
     return lambda number, sector: (
-        number < moment or (number == moment and 0 <= sector and (sector + 1) * SECTOR_BYTES <= torn_at)
+        number < moment or (number == moment and sector >= 0 and (sector + 1) * SECTOR_BYTES <= torn_at)
     )

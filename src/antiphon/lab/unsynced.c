@@ -10,9 +10,9 @@
  *
  * With UNSYNCED_LIES=1 syncs are said to be done, and are not: a broken disk, to see whether anybody notices.
  *
- * Seen are open, write, pwrite, writev, pwritev and its kin, ftruncate, fsync, fdatasync, unlink and rename: what SQLite and
- * Python use. Not seen are mapped memory (the index of SQLite's log, which is made anew after a crash), new
- * directories, and names that move from one directory to another.
+ * Seen are open, write, pwrite, writev, pwritev and its kin, ftruncate, fsync, fdatasync, unlink, rename and mkdir: what
+ * SQLite and Python use. Not seen are mapped memory (the index of SQLite's log, which is made anew after a crash) and
+ * names that move from one directory to another.
  */
 
 #define _GNU_SOURCE
@@ -387,6 +387,17 @@ int rename(const char *path, const char *other) {
     if (note != NULL && directory_of(other, &other_name) == note)
         note_names(note, RENAMED, name, other_name, access(other, F_OK) == 0 ? put_aside(note, other) : 0);
     int result = REAL(rename)(path, other), reason = errno;
+    pthread_mutex_unlock(&guard);
+    errno = reason;
+    return result;
+}
+
+int mkdir(const char *path, mode_t mode) {
+    const char *name;
+    pthread_mutex_lock(&guard);
+    struct note *note = access(path, F_OK) == 0 ? NULL : directory_of(path, &name);
+    if (note != NULL) note_names(note, CREATED, name, NULL, 0);
+    int result = REAL(mkdir)(path, mode), reason = errno;
     pthread_mutex_unlock(&guard);
     errno = reason;
     return result;

@@ -107,3 +107,26 @@ def test_what_went_with_its_node_is_excused_where_that_may_be(tmp_path: Path, ma
     assert broken(judged(tmp_path / "again", asks, seen, [], killed=[("door-0", 20)], may_lose=may_lose)) == {
         "completeness": 1
     }
+
+
+KEPT = ["kept 50 door-0 0", "has 50 0 0 1", "has 50 0 0 2"]
+
+
+@pytest.mark.parametrize(
+    ("remains", "missing"),
+    [
+        (KEPT, 0),
+        (KEPT[:2], 1),
+        (KEPT[:1], 2),
+        (["kept 50 door-0 0", "refused 50 it is damaged"], 1),
+        # It had an empty disk since then, was killed before, or is another node.
+        (["kept 50 door-0 30"], 0),
+        (["kept 11 door-0 0"], 0),
+        (["kept 50 door-1 0"], 0),
+    ],
+)
+def test_what_was_accepted_is_on_the_disk_of_its_node(tmp_path: Path, remains: list[str], missing: int) -> None:
+    (tmp_path / "remains").mkdir()
+    (tmp_path / "remains" / "0-node-0.txt").write_text("\n".join(remains) + "\n")
+    found = judged(tmp_path, [*ASKS, *SEES], SEES)
+    assert broken(found) == ({"durability": missing} if missing else {})

@@ -61,8 +61,8 @@ def torture(
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="With --live: kill, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; or loss, "
-            "for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
+            help="With --live: kill, power, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; "
+            "or loss, for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
             show_default=False,
         ),
     ] = None,

@@ -67,7 +67,8 @@ def torture_live(wishes: Wishes) -> None:
     )
     figures = run_campaign(plan, wishes.as_json)
     found = {"fabric": wishes.fabric, "nodes": wishes.nodes, "seed": wishes.seed, **figures.as_json()}
-    shutil.rmtree(directory / "data", ignore_errors=True)
+    for name in ("data", "unsynced"):
+        shutil.rmtree(directory / name, ignore_errors=True)
     if figures.has_failed:
         (directory / "result.json").write_bytes(msgspec.json.encode(found))
         found["kept"] = str(directory)
@@ -135,6 +136,9 @@ def show_campaign(found: dict[str, Any]) -> None:
     table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["gone_with_node"]:
         table.add_row("gone", f"{found['gone_with_node']:,} messages with the node that had accepted them")
+    if found["faults"].get("power"):
+        lost = f"of {found['unsynced_changes']:,} changes that were not synced {found['unsynced_bytes_lost']:,} bytes"
+        table.add_row("power", f"{lost} were gone")
     for kind, times in [*found["recoveries"].items(), ("all", found["recovery"])]:
         if times["count"]:
             median, longest = times["median_seconds"], times["longest_seconds"]

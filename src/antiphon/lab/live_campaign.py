@@ -27,7 +27,9 @@ from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_faults import Fault, Happening, Nemesis
 from antiphon.lab.live_judging import CHECKS, Audit, judge_journals
 from antiphon.lab.live_load import Orders, Work
+from antiphon.lab.live_power import Disk, compile_library
 from antiphon.lab.live_proxies import Network
+from antiphon.lab.live_remains import Remains
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.processes import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
 
@@ -67,7 +69,9 @@ class Fabric:
     has_keys: bool = False
 
 
-EVERYTHING: Final = ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk")
+EVERYTHING: Final = (
+    "kill", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk",
+)  # fmt: skip
 """All faults but those that take long and are asked for."""
 
 FABRICS: Final = {
@@ -80,7 +84,7 @@ FABRICS: Final = {
         has_keys=True,
     ),
     "gossip": Fabric(
-        ("kill", "wipe", "restart", "pause", "stall", "cut", "flap", "hold", "delay", "disk"),
+        tuple(kind for kind in EVERYTHING if kind != "oneway"),
         ("none", "fifo", "causal", "total"),
         True,
     ),
@@ -100,6 +104,8 @@ class CampaignPlan:
     messages_per_second: float
     """Of each application; there is one for each node."""
     directory: Path
+    disks_lie: bool = False
+    """Whether disks say that they have synced and have not: to see whether the judge finds what is lost then."""
 
 
 @dataclass
@@ -114,6 +120,10 @@ class Figures:
     moves: int = 0
     gaps: int = 0
     gone_with_node: int = 0
+    unsynced_changes: int = 0
+    """Changes of files that were not synced when nodes lost power."""
+    unsynced_bytes_lost: int = 0
+    """How many bytes of these were gone then."""
     stuck: int = 0
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     recoveries: dict[str, list[float]] = field(default_factory=dict)
@@ -224,10 +234,27 @@ class Campaign:
         doors = [f"{HOST}:{port + plan.nodes + place}" for place in range(plan.nodes)]
         self._network = Network(doors, self._listening)
         self._log = (plan.directory / "nodes.log").open("w")
+        data = plan.directory / "data"
+        self._disks = self._new_disks(data) if "power" in plan.faults else []
+        self._remains = Remains(data, plan.directory / "remains", TOPICS)
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
         self._nemesis = Nemesis(
-            self._chance, plan.faults, self._cluster, self._network, plan.directory / "data", self._until_whole
+            self._chance,
+            plan.faults,
+            self._cluster,
+            self._network,
+            data,
+            self._disks,
+            self._remains.take,
+            self._until_whole,
         )
+
+    def _new_disks(self, data: Path) -> list[Disk]:
+        """A disk for each node that may lose what was not synced."""
+        plan = self._plan
+        library = compile_library(plan.directory)
+        notes = [plan.directory / "unsynced" / f"node-{place}" for place in range(plan.nodes)]
+        return [Disk(library, data / note.name, note, plan.disks_lie) for note in notes]
 
     def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
         plan = self._plan
@@ -236,7 +263,17 @@ class Campaign:
         if plan.fabric == "tree":
             tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
         data = plan.directory / "data"
-        return Plan(plan.nodes, port, data, settings=settings, tree=tree, fabric=plan.fabric, doors=doors)
+        environment = (lambda place: self._disks[place].environment()) if self._disks else None
+        return Plan(
+            plan.nodes,
+            port,
+            data,
+            settings=settings,
+            tree=tree,
+            fabric=plan.fabric,
+            doors=doors,
+            environment=environment,
+        )
 
     async def run(self) -> None:
         """Do it all but the judgement; when it is cancelled, no process is left behind."""
@@ -257,6 +294,7 @@ class Campaign:
                 await load.end()
             await self._cluster.kill()
             await self._network.close()
+            await asyncio.to_thread(self._remains.close)
             self._log.close()
 
     def stop(self) -> None:
@@ -363,6 +401,8 @@ class Campaign:
         """Judge what has happened so far."""
         figures, plan = self.figures, self._plan
         may_lose = FABRICS[plan.fabric].may_lose_with_node
+        figures.unsynced_changes = sum(loss.changes for loss in self._nemesis.losses)
+        figures.unsynced_bytes_lost = sum(loss.bytes for loss in self._nemesis.losses)
         if figures.accepted:
             killed, is_whole = self._nemesis.killed, not figures.stuck
             found = judge_journals(plan.directory, plan.fabric, killed, may_lose, self._audit, is_whole)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -32,7 +32,10 @@ from antiphon.trace.store import TraceWriter
 
 ASKED_CHECKS: Final = ("completeness", "causal", "validity", "membership")
 SHOWN_CHECKS: Final = ("duplicates", "fifo", "total")
-CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS)
+DURABILITY: Final = "durability"
+"""What a node has accepted is on its disk when it is killed, as far as the disk has kept what was synced."""
+
+CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY)
 
 DIES_SOON_US: Final = 60_000_000
 """What a node has accepted or shown may be lost with it for so long; what it carried before must be known elsewhere."""
@@ -89,6 +92,9 @@ class Asked:
     """Whether it was seen at a node that did not die soon after."""
     dies_with_node: bool = False
     """Whether the node that accepted it died soon after."""
+    door: str = ""
+    accepted_us: int = 0
+    """By which node it was accepted, and when."""
     number: int = 0
     """Among those of its application that were published; 0 for one that was not."""
 
@@ -141,6 +147,7 @@ class Evidence:
                 message = self.messages[identity, int(entry.fields[0]), int(entry.fields[1])]
                 message.is_accepted = True
                 message.dies_with_node = self._dies_soon(door, entry.time_us)
+                message.door, message.accepted_us = door, entry.time_us
             elif entry.what in ("end", "gap"):
                 self._excused.add((identity, int(entry.fields[0])))
 
@@ -178,6 +185,27 @@ class Evidence:
             and name[:2] not in self._excused
         ]
 
+    def missing_on_disks(self, remains: Sequence[Path]) -> list[str]:
+        """What nodes had accepted and did not have on their disks when they were killed, a line for each."""
+        by_door: defaultdict[str, list[tuple[Name, int]]] = defaultdict(list)
+        for name, message in self.messages.items():
+            if message.is_accepted:
+                by_door[message.door].append((name, message.accepted_us))
+        found = []
+        for path in remains:
+            kept, *lines = read_journal(path)
+            door, since_us = kept.fields[0], int(kept.fields[1])
+            refused = [" ".join(line.fields) for line in lines if line.what == "refused"]
+            found += [f"the log of {door} is refused: {reason}" for reason in refused]
+            has = {(identity, topic, number) for topic, identity, number in numbers_of(lines, "has")}
+            owed = [name for name, time_us in by_door[door] if since_us < time_us < kept.time_us]
+            found += [
+                f"{door} had accepted message {number} of {identity} on topic {topic}, and lost it with its disk"
+                for identity, topic, number in owed
+                if not refused and (identity, topic, number) not in has
+            ]
+        return found
+
     def write(self, directory: Path, fabric: str, as_asked: bool) -> list[Path]:
         """Write one of the two traces, a file for each place."""
         directory.mkdir(parents=True)
@@ -191,6 +219,11 @@ class Evidence:
                     rows.add(entry)
                     writer.recorder.flush_if_full()
         return paths
+
+
+def numbers_of(lines: Iterable[Entry], what: str) -> Iterator[list[int]]:
+    """The fields of the lines of one kind, which are numbers."""
+    return ([int(field) for field in line.fields] for line in lines if line.what == what)
 
 
 def attributed(journal: Path) -> Iterator[tuple[int, str, Entry]]:
@@ -275,7 +308,7 @@ def judge_journals(
     audit: Audit,
     is_whole: bool = True,
 ) -> Judgement:
-    """Judge what is in ``directory/journals``; traces are left beside it.
+    """Judge what is in ``directory/journals`` and ``directory/remains``; traces are left beside them.
 
     Unless it ``is_whole``, because the cluster did not come to rest, what is missing may have been on its way.
     """
@@ -294,6 +327,9 @@ def judge_journals(
             if verdicts[name].violations:
                 found.violations[name] += verdicts[name].violations
                 found.examples.append(f"{name}: {verdicts[name].example}")
+    missing = evidence.missing_on_disks(sorted((directory / "remains").glob("*.txt")))
+    found.violations[DURABILITY] += len(missing)
+    found.examples += [f"{DURABILITY}: {line}" for line in missing[:1]]
     lost = evidence.lost_to_itself() if is_whole else []
     found.violations["completeness"] += len(lost)
     if lost:

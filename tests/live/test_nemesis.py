@@ -30,12 +30,12 @@ def campaign(directory: Path, fabric: str, faults: tuple[str, ...], seconds: flo
     plan = CampaignPlan(fabric, 4, seconds, SEED, faults, FABRICS[fabric].orders, 10.0, directory, disks_lie)
 
     async def run() -> Campaign:
-        begun = Campaign(plan, audit_files, lambda _: None)
+        begun = Campaign(plan, lambda _: None)
         await begun.run()
         return begun
 
     ended = antiphon.run(run())
-    ended.judge()
+    ended.judge(audit_files)
     return ended.figures
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_faults import Fault, Happening, Nemesis
-from antiphon.lab.live_judging import CHECKS, Audit, judge_journals
+from antiphon.lab.live_judging import CHECKS, Audit, Circumstances, judge_journals
 from antiphon.lab.live_load import Orders, Work
 from antiphon.lab.live_power import Disk, compile_library
 from antiphon.lab.live_proxies import Network
@@ -125,6 +125,8 @@ class Figures:
     unsynced_bytes_lost: int = 0
     """How many bytes of these were gone then."""
     stuck: int = 0
+    judge: str = ""
+    """Who judged: ``memory``, or ``spark``."""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -218,9 +220,8 @@ class LoadProcess:
 class Campaign:
     """One campaign, from the start of the cluster to the judgement."""
 
-    def __init__(self, plan: CampaignPlan, audit: Audit, progress: Callable[[Figures], None]) -> None:
+    def __init__(self, plan: CampaignPlan, progress: Callable[[Figures], None]) -> None:
         self._plan = plan
-        self._audit = audit
         self._progress = progress
         self.figures = Figures(faults=dict.fromkeys(plan.faults, 0))
         self._chance = random.Random(plan.seed)
@@ -397,17 +398,18 @@ class Campaign:
 
     # What is written down.
 
-    def judge(self) -> None:
-        """Judge what has happened so far."""
+    def judge(self, audit: Audit) -> None:
+        """Judge what has happened, and keep beside it what must be known to do so again."""
         figures, plan = self.figures, self._plan
-        may_lose = FABRICS[plan.fabric].may_lose_with_node
         figures.unsynced_changes = sum(loss.changes for loss in self._nemesis.losses)
         figures.unsynced_bytes_lost = sum(loss.bytes for loss in self._nemesis.losses)
         if figures.accepted:
-            killed, is_whole = self._nemesis.killed, not figures.stuck
-            found = judge_journals(plan.directory, plan.fabric, killed, may_lose, self._audit, is_whole)
+            may_lose = FABRICS[plan.fabric].may_lose_with_node
+            circumstances = Circumstances(plan.fabric, self._nemesis.killed, may_lose, not figures.stuck)
+            circumstances.write(plan.directory)
+            found = judge_journals(plan.directory, circumstances, audit, plan.directory)
             figures.violations, figures.gone_with_node = found.violations, found.gone_with_node
-            figures.accepted, figures.deliveries = found.accepted, found.deliveries
+            figures.accepted, figures.deliveries, figures.judge = found.accepted, found.deliveries, found.judge
             figures.examples += found.examples
 
     def _note(self, what: str, fault: Fault, details: str = "") -> None:

@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.lab.live_journal import NO_KEYS, Entry, read_journal
 from antiphon.live.names import key_number
@@ -42,6 +44,9 @@ DIES_SOON_US: Final = 60_000_000
 
 INVENTED: Final = 1 << 30
 """Added to the numbers of messages that nobody has asked for."""
+
+ABOUT_NAME: Final = "campaign.json"
+"""The file that says what must be known of a campaign to judge it."""
 
 Name = tuple[int, int, int]
 """Identity, topic and number of a message."""
@@ -74,12 +79,43 @@ class Audited(Protocol):
     def checks(self) -> Mapping[str, Verdict]:
         """The promises."""
 
+    @property
+    def judge(self) -> str:
+        """Who judged."""
+
 
 Audit = Callable[[list[Path]], Audited]
 """Judges traces; whoever starts a campaign says who that is."""
 
 
-@dataclass
+class Circumstances(msgspec.Struct, frozen=True):
+    """What must be known of a campaign besides what was written down by those who took part."""
+
+    fabric: str
+    killed: list[tuple[str, int]] = []
+    """The doors of nodes that were killed, with the time in microseconds."""
+    may_lose_with_node: bool = False
+    """Whether what a node has accepted may be lost with it."""
+    is_whole: bool = True
+    """Whether the cluster came to rest; otherwise what is missing may have been on its way."""
+
+    def write(self, directory: Path) -> None:
+        """Keep it beside what was written down."""
+        (directory / ABOUT_NAME).write_bytes(msgspec.json.encode(self))
+
+
+def read_circumstances(directory: Path) -> Circumstances:
+    """What was kept of a campaign."""
+    path = directory / ABOUT_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Circumstances)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path} does not say what happened in a campaign: {error}; keep the whole directory"
+        ) from error
+
+
+@dataclass(slots=True)
 class Asked:
     """A message that an application asked for, and what became of it."""
 
@@ -107,19 +143,26 @@ class Judgement:
     accepted: int = 0
     deliveries: int = 0
     gone_with_node: int = 0
+    judge: str = ""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     examples: list[str] = field(default_factory=list)
+
+    def add(self, name: str, violations: int, example: str) -> None:
+        """A promise was broken so often, and once like that."""
+        self.violations[name] += violations
+        self.examples.append(f"{name}: {example}")
 
 
 class Evidence:
     """All journals of a campaign."""
 
-    def __init__(self, journals: Sequence[Path], killed: Sequence[tuple[str, int]], may_lose_with_node: bool) -> None:
+    def __init__(self, journals: Sequence[Path], circumstances: Circumstances) -> None:
         self._journals = list(journals)
+        self._fabric = circumstances.fabric
         self._kills: defaultdict[str, list[int]] = defaultdict(list)
-        for door, time_us in killed:
+        for door, time_us in circumstances.killed:
             self._kills[door].append(time_us)
-        self._may_lose = may_lose_with_node
+        self._may_lose = circumstances.may_lose_with_node
         self.messages: dict[Name, Asked] = {}
         self.deliveries = 0
         self.gone_with_node = 0
@@ -206,13 +249,13 @@ class Evidence:
             ]
         return found
 
-    def write(self, directory: Path, fabric: str, as_asked: bool) -> list[Path]:
+    def write(self, directory: Path, as_asked: bool) -> list[Path]:
         """Write one of the two traces, a file for each place."""
         directory.mkdir(parents=True)
         paths = []
         for journal in self._journals:
             paths.append(directory / f"{journal.stem}.parquet")
-            about = {"host": "live", "unit": "microseconds", "fabric": fabric}
+            about = {"host": "live", "unit": "microseconds", "fabric": self._fabric}
             with TraceWriter(paths[-1], "deliveries", about) as writer:
                 rows = Rows(writer.recorder, self.messages, as_asked)
                 for entry in read_journal(journal):
@@ -300,19 +343,9 @@ class Rows:
         self._recorder.record_run(entry.time_us, event, self._identity, identity, number, 1, topic, 0, order, packed)
 
 
-def judge_journals(
-    directory: Path,
-    fabric: str,
-    killed: Sequence[tuple[str, int]],
-    may_lose_with_node: bool,
-    audit: Audit,
-    is_whole: bool = True,
-) -> Judgement:
-    """Judge what is in ``directory/journals`` and ``directory/remains``; traces are left beside them.
-
-    Unless it ``is_whole``, because the cluster did not come to rest, what is missing may have been on its way.
-    """
-    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), killed, may_lose_with_node)
+def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, traces: Path) -> Judgement:
+    """Judge what is in ``directory/journals`` and ``directory/remains``; both traces are written below ``traces``."""
+    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), circumstances)
     found = Judgement(
         asked=len(evidence.messages),
         accepted=sum(message.is_accepted for message in evidence.messages.values()),
@@ -320,19 +353,17 @@ def judge_journals(
         gone_with_node=evidence.gone_with_node,
     )
     for title, checks in (("asked", ASKED_CHECKS), ("shown", SHOWN_CHECKS)):
-        verdicts = audit(evidence.write(directory / title, fabric, title == "asked")).checks
+        audited = audit(evidence.write(traces / title, title == "asked"))
+        found.judge = audited.judge
         for name in checks:
-            if name == "completeness" and not is_whole:
-                continue
-            if verdicts[name].violations:
-                found.violations[name] += verdicts[name].violations
-                found.examples.append(f"{name}: {verdicts[name].example}")
+            verdict = audited.checks[name]
+            if verdict.violations and (name != "completeness" or circumstances.is_whole):
+                found.add(name, verdict.violations, str(verdict.example))
     missing = evidence.missing_on_disks(sorted((directory / "remains").glob("*.txt")))
-    found.violations[DURABILITY] += len(missing)
-    found.examples += [f"{DURABILITY}: {line}" for line in missing[:1]]
-    lost = evidence.lost_to_itself() if is_whole else []
-    found.violations["completeness"] += len(lost)
+    if missing:
+        found.add(DURABILITY, len(missing), missing[0])
+    lost = evidence.lost_to_itself() if circumstances.is_whole else []
     if lost:
         identity, topic, number = lost[0]
-        found.examples.append(f"completeness: {identity} never saw its own message {number} on topic {topic}")
+        found.add("completeness", len(lost), f"{identity} never saw its own message {number} on topic {topic}")
     return found

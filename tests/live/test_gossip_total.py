@@ -172,6 +172,28 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
     running(test)
 
 
+def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
+    """Who was told may have looked elsewhere for the rest; what was published after that is not part of it."""
+
+    async def test() -> None:
+        async with gossip(3, gossip=QUICK) as nodes:
+            subscriptions = await subscribed(nodes)
+            await nodes[0].publish("room", b"before", order="total")
+            for each in subscriptions:
+                assert await exact_values(each, 1) == [b"before"]
+            for number in (1, 2):
+                late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
+                nodes[0].received(nodes[1].identifier, Resent(late))
+                nodes[0].settle()
+                await until(lambda count=number: all(node.topic("room").lost_batches == count for node in nodes))
+                for each in subscriptions:
+                    with pytest.raises(MissedMessagesError):
+                        await exact_values(each, 1)
+                    assert each.gaps == number
+
+    running(test)
+
+
 def test_period_and_size_follow_from_measurements_and_the_application_sees_what_is_not_stable_yet() -> None:
     """Section 5.5, and the adaptation that the thesis leaves open."""
 

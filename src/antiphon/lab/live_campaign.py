@@ -84,7 +84,7 @@ FABRICS: Final = {
         has_keys=True,
     ),
     "gossip": Fabric(
-        tuple(kind for kind in EVERYTHING if kind != "oneway"),
+        EVERYTHING,
         ("none", "fifo", "causal", "total"),
         True,
     ),

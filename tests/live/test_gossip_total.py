@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,11 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
     running(test)
 
 
+def have_lost(nodes: list[Node], count: int) -> bool:
+    """Whether so many batches are lost at each."""
+    return all(node.topic("room").lost_batches == count for node in nodes)
+
+
 def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
     """Who was told may have looked elsewhere for the rest; what was published after that is not part of it."""
 
@@ -185,7 +191,7 @@ def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
                 late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
                 nodes[0].received(nodes[1].identifier, Resent(late))
                 nodes[0].settle()
-                await until(lambda count=number: all(node.topic("room").lost_batches == count for node in nodes))
+                await until(partial(have_lost, nodes, number))
                 for each in subscriptions:
                     with pytest.raises(MissedMessagesError):
                         await exact_values(each, 1)

@@ -350,8 +350,11 @@ class Campaign:
         figures.cycles += 1
         self._progress(figures)
 
-    async def _recover(self, faults: list[Fault], since: float) -> None:
-        """Let all publish probes until those of one round have come to everybody."""
+    async def _recover(self, faults: list[Fault], since: float, comes_to_rest: bool = False) -> None:
+        """Let all publish probes until those of one round have come to everybody.
+
+        When everything is to come to rest that is the last round: those of later ones would still be on their way.
+        """
         pause_seconds, next_at = FIRST_PROBE_SECONDS, 0.0
         first = self._probe + 1
         while True:
@@ -368,7 +371,8 @@ class Campaign:
             else:
                 answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
             self._count(answers)
-            if any(probe >= first for probe in set.intersection(*(set(answer["probes"]) for answer in answers))):
+            complete = set.intersection(*(set(answer["probes"]) for answer in answers))
+            if any(probe >= (self._probe if comes_to_rest else first) for probe in complete):
                 break
             await asyncio.sleep(LOOK_SECONDS)
         recovery = time.monotonic() - since
@@ -387,7 +391,7 @@ class Campaign:
         try:
             async with asyncio.timeout(0.0 if self.figures.stuck else STUCK_SECONDS):
                 await asyncio.gather(*(load.ask("quiet") for load in self._loads))
-                await self._recover([], time.monotonic())
+                await self._recover([], time.monotonic(), comes_to_rest=True)
         except TimeoutError:
             if not self.figures.stuck:
                 self._fail(f"publications are not answered {STUCK_SECONDS:.0f} s after everything was healed")

@@ -9,7 +9,7 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 5
+PROTOCOL_VERSION: Final = 6
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]

@@ -246,9 +246,15 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
         "# Seed 77 of antiphon torture, shrunk while it failed by: stuck.\n"
         "# At first: stuck: 1, such as this\n"
         "# Replay it: antiphon simulate torture-77.toml\n"
+        "# torture-77.txt tells what happens: "
+        "antiphon simulate torture-77.toml --level everything --trace torture-77.txt\n"
         'name = "torture 77: stuck"\n'
     )
     assert operations_of(load_scenario(path)) == operations_of(scenario)
+    story = path.with_suffix(".txt").read_text().splitlines()
+    assert "         3     1  subscribe         topic 0" in story
+    delivery = "deliver           Ordered; publication 1 of 0 on topic 0, causal; after 0 ticks"
+    assert f"         4     0  {delivery}" in story
     (tmp_path / "file").touch()
     with pytest.raises(PeerError, match=r"^cannot write .*torture-77\.toml: .*; choose another place$"):
         write_failure(outcome, "stuck", scenario, tmp_path / "file")

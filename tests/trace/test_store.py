@@ -182,7 +182,7 @@ def test_a_trace_in_memory_has_one_of_the_levels_too(level: str) -> None:
 
 @pytest.mark.parametrize("name", ["trace.csv", "trace", "parquet"])
 def test_a_file_has_one_of_two_endings(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match=f"written as .parquet or .arrow, not as '{name}'; change its ending"):
+    with pytest.raises(UsageError, match=f"written as .parquet, .arrow or .txt, not as '{name}'; change its ending"):
         TraceWriter(tmp_path / name, "everything", {})
     assert list(tmp_path.iterdir()) == []
 

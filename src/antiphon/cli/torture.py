@@ -26,7 +26,14 @@ MAXIMUM_SHRUNK = 3
 
 
 def torture(
-    fabric: Annotated[str, typer.Option(help="How publications travel: cube, gossip, epto or tree.")] = "cube",
+    fabric: Annotated[
+        str | None,
+        typer.Option(
+            help="How publications travel: all, cube, cube-faults, gossip, epto or tree. All if not given; with --live "
+            "or --hostile cube.",
+            show_default=False,
+        ),
+    ] = None,
     order: Annotated[
         str | None,
         typer.Option(
@@ -71,25 +78,27 @@ def torture(
     ] = 20.0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
+    """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
 
-    Members join, leave and publish at the worst moments while copies overtake each other, queues grow and nodes stall.
-    Nothing may be lost, doubled, out of order or stuck. The same seeds give the same schedules and the same findings,
-    however many processes share the work. If a promise is broken the exit code is 1, and the schedule is made as small
-    as possible and written as a scenario file that [bold]antiphon simulate[/] replays.
+    A seed draws fabric, order, sizes, workload and faults. Members join, leave and publish at the worst moments while
+    networks fall apart, nodes crash and return, copies are lost, late or doubled. Whatever the fabric promises must
+    hold; in the end all is healed, and nothing may be lost, doubled, out of order or stuck. The same seeds give the
+    same schedules and the same findings, however the work is shared. If a promise is broken the exit code is 1, and
+    the schedule is made as small as possible and written as a scenario file that [bold]antiphon simulate[/] replays,
+    with a trace to read.
 
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
     if hostile:
         from antiphon.cli.torture_hostile import torture_hostile
 
-        torture_hostile(fabric, inputs, seed, json)
+        torture_hostile(fabric or "cube", inputs, seed, json)
         return
     if live:
         from antiphon.cli.torture_live import Wishes, torture_live
 
         long = seconds if minutes is None else 60 * minutes
-        wishes = Wishes(fabric, order, long, nodes, seed, faults, rate, out, json)
+        wishes = Wishes(fabric or "cube", order, long, nodes, seed, faults, rate, out, json)
         if overload:
             from antiphon.cli.torture_overload import torture_by_overload
 
@@ -97,8 +106,16 @@ def torture(
         else:
             torture_live(wishes)
         return
-    from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
+    simulated(fabric, order, seed, seeds, jobs, out, json)
 
+
+def simulated(
+    fabric: str | None, order: str | None, seed: int, seeds: int, jobs: int | None, out: Path, json: bool
+) -> None:
+    """A campaign in the simulator."""
+    from antiphon.simulator.campaign import ALL, check_campaign, run_campaign, tasks
+
+    fabric = fabric or ALL
     check_campaign(fabric, order)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
@@ -166,6 +183,9 @@ def show(found: dict[str, Any]) -> None:
     table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
     for key in ("orders", "networks", "faults"):
         table.add_row(key, counts(found[key]))
+    if len(found["fabrics"]) > 1:
+        for name, count in found["fabrics"].items():
+            table.add_row(name, fabric_text(count))
     table.add_row("publications", f"{found['publications']:,}")
     table.add_row("messages", f"{found['messages']:,}")
     table.add_row("deliveries", f"{found['deliveries']:,}")
@@ -184,6 +204,16 @@ def show(found: dict[str, Any]) -> None:
         table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
         table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
     output.console.print(table)
+
+
+def fabric_text(count: dict[str, Any]) -> str:
+    """What came of the schedules of one fabric, on one line."""
+    hours = f"{count['simulated_seconds'] / 3600:,.1f} hours"
+    failed = f"{count['failed']:,} failed" if count["failed"] else "none failed"
+    return (
+        f"{count['seeds']:,} schedules of {hours}, {count['faults']:,} faults, {count['publications']:,} publications, "
+        f"{count['deliveries']:,} deliveries; {failed}"
+    )
 
 
 def agreement_text(found: dict[str, Any]) -> str:

@@ -110,12 +110,18 @@ class Node(Environment):
         self.state: i64 = ABSENT
         self.life: Life = Life()
         self.free: i64 = 0
+        # By how much the clock that shows the time of day is wrong; it outlives crashes.
+        self.clock_error: i64 = 0
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
         self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
+
+    def shared_time(self) -> i64:
+        shown = self._engine.calendar.now + self.clock_error
+        return shown if shown > 0 else 0
 
     def send(self, destination: i64, message: Message) -> None:
         # Without this NO_NODE would be the last node, as in any list.

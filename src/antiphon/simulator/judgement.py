@@ -148,7 +148,7 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
-    heals = PROTOCOLS[scenario.protocol].needs_connections
+    heals = PROTOCOLS[scenario.protocol].needs_connections or recovers
     if (scenario.network.loss > 0 and not recovers) or any(
         isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
@@ -212,6 +212,8 @@ def nodes_apart(scenario: Scenario) -> set[int]:
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
         if isinstance(fault, PartitionFault):
+            if fault.linked != "apart":
+                return set(range(scenario.nodes))
             group = set(expand_nodes(fault.groups[0], scenario.nodes))
             others = set(range(scenario.nodes)) - group
             voices, other_voices = len(group - newcomers), len(others - newcomers)

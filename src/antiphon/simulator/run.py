@@ -33,6 +33,8 @@ from antiphon.simulator.network import (
 from antiphon.simulator.protocol_options import LastingOptions
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
+    BesideLives,
+    ClockFault,
     ConstantLaw,
     CrashFault,
     JoinFault,
@@ -200,7 +202,7 @@ class Simulation:
         orders = [order for process in self._processes for order in orders_of(process)]
         present = [node.process for node in engine.nodes if node.process is not None]
         members_stay = not self._protocol.has_topics and all(
-            isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults
+            isinstance(fault, PauseFault | ResumeFault | BesideLives) for fault in scenario.faults
         )
         repairs = [each for process in self._processes if isinstance(process, Brisa) for each in process.repairs()]
         return Result(
@@ -341,11 +343,14 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PartitionFault):
             groups = [expand_nodes(group, scenario.nodes) for group in fault.groups]
-            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way)
+            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way, fault.linked)
             engine.at(fault.at, actions.Partition(cut))
             continue
         for node in fault.targets(scenario.nodes):
-            schedule_node_fault(engine, fault, node, members)
+            if isinstance(fault, ClockFault):
+                engine.at(fault.at, actions.JumpClock(node, fault.ticks))
+            else:
+                schedule_node_fault(engine, fault, node, members)
     if members is not None:
         schedule_detections(engine, scenario, members)
 

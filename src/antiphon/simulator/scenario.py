@@ -247,9 +247,20 @@ class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="pa
     until: Time | None = None
     groups: Annotated[list[NodeSet], Meta(description="a list of groups of nodes", examples=[["0-31", "32-63"]])]
     one_way: Flag = False
+    linked: Literal["apart", "chain", "ring"] = "apart"
 
 
-Fault = CrashFault | RestartFault | PauseFault | ResumeFault | JoinFault | LeaveFault | PartitionFault
+class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
+    """The clocks of nodes by which they know the time of day jump, ahead or back; their timers go on as they were."""
+
+    ticks: Annotated[
+        int, Meta(ge=-LARGEST_DRAW, le=LARGEST_DRAW, description="a number of ticks, ahead or back", examples=[-5000])
+    ]
+
+
+Fault = CrashFault | RestartFault | PauseFault | ResumeFault | JoinFault | LeaveFault | PartitionFault | ClockFault
+BesideLives = PartitionFault | ClockFault
+"""Faults that let all nodes live, or not, as they did."""
 
 
 # The rest.
@@ -353,7 +364,7 @@ class Scenario(Table, frozen=True, kw_only=True):
         seen: set[int] = set()
         absent: set[int] = set()
         for _, fault in self.faults_by_time():
-            if isinstance(fault, PartitionFault):
+            if isinstance(fault, BesideLives):
                 continue
             for node in fault.targets(self.nodes):
                 if node not in seen and isinstance(fault, JoinFault):

@@ -6,6 +6,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     ANY_TOPIC,
+    ClockFault,
     CrashFault,
     JoinFault,
     LeaveFault,
@@ -103,7 +104,7 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
                 f"reordering); {remedy}",
             )
     for number, fault in enumerate(scenario.faults):
-        if not isinstance(fault, PauseFault | ResumeFault):
+        if not isinstance(fault, PauseFault | ResumeFault | ClockFault):
             raise document.error(
                 ("fault", number),
                 f"{scenario.protocol} needs nodes that do not fail and are there from the start (they may pause and "
@@ -126,7 +127,8 @@ def check_connections(scenario: Scenario, document: Document) -> None:
         return
     joins = scenario.protocol == "broker-tree"
     for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, CrashFault | PauseFault | ResumeFault) or (joins and isinstance(fault, JoinFault)):
+        survived = (CrashFault, PauseFault, ResumeFault, ClockFault)
+        if isinstance(fault, survived) or (joins and isinstance(fault, JoinFault)):
             continue
         if not joins:
             complaint = f"{scenario.protocol} survives crashes and pauses, and nothing else; leave this out"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
+    BesideLives,
     CrashFault,
     Fault,
     JoinFault,
     LeaveFault,
     NodeFault,
-    PartitionFault,
     PauseFault,
     PublishTable,
     RestartFault,
@@ -69,7 +69,7 @@ class Walk:
                 self._change(what)
             elif isinstance(what, PublishTable):
                 self._publish(number, what)
-            elif not isinstance(what, PartitionFault):
+            elif not isinstance(what, BesideLives):
                 for node in what.targets(scenario.nodes):
                     self._fail(number, what, node)
 

@@ -16,6 +16,7 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError, ScenarioError
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import (
     ConstantLaw,
     LimitsTable,
@@ -34,6 +35,8 @@ from antiphon.simulator.schedules import (
     operations_of,
     with_operations,
 )
+from antiphon.trace.store import MemoryTrace
+from antiphon.trace.text import HEADING, lines
 
 MAXIMUM_EFFORT = 6_000_000
 """How many messages are simulated at most. That takes half a minute; most schedules need less."""
@@ -43,6 +46,9 @@ EFFORT_OF_A_RUN = 500
 
 PATIENCE = (3, 12, 60)
 """With how many other seeds a candidate is tried: few while there is much to leave out, many at last."""
+
+EVENTS_TOLD = 50_000
+"""So much of a schedule that never ends is written down for people."""
 
 Run = Callable[[Scenario], Outcome]
 
@@ -285,18 +291,39 @@ def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
 
 
 def write_failure(outcome: Outcome, kind: str, scenario: Scenario, directory: Path) -> Path:
-    """Write a shrunk schedule as a scenario file, with what it is about above it."""
+    """Write a shrunk schedule as a scenario file, with what it is about above it, and what happens in it as a text."""
     path = directory / f"torture-{outcome.seed}.toml"
     limits = scenario.limits if kind == ENDLESS else LimitsTable()
     named = msgspec.structs.replace(scenario, name=f"torture {outcome.seed}: {kind}", limits=limits)
+    trace = path.with_suffix(".txt")
     remark = (
         f"Seed {outcome.seed} of antiphon torture, shrunk while it failed by: {kind}.\n"
         f"At first: {outcome.about}\n"
-        f"Replay it: antiphon simulate {path.name}"
+        f"Replay it: antiphon simulate {path.name}\n"
+        f"{trace.name} tells what happens: antiphon simulate {path.name} --level everything --trace {trace.name}"
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path.write_text(scenario_text(named, remark), encoding="utf-8")
+        write_story(named, trace)
     except OSError as error:
         raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     return path
+
+
+def write_story(scenario: Scenario, path: Path) -> None:
+    """Write what happens in a schedule as lines for people, up to where a process stumbles or it goes on too long."""
+    memory = MemoryTrace("everything")
+    end = ""
+    try:
+        few = msgspec.structs.replace(scenario.limits, events=min(scenario.limits.events, EVENTS_TOLD))
+        stopped = Simulation(msgspec.structs.replace(scenario, limits=few), memory.recorder).run()
+        end = "" if stopped == "finished" else f"and so on: {stopped}\n"
+    except Exception as error:  # whatever a protocol stumbles over is what the story ends with
+        end = f"{type(error).__name__}: {error}\n"
+    table = memory.table()
+    with path.open("w", encoding="utf-8") as file:
+        file.write(HEADING)
+        for batch in table.to_batches():
+            file.writelines(lines(batch))
+        file.write(end)

@@ -287,7 +287,8 @@ def judge_run(
     # Where weaker publications pass total ones, only these are in one order.
     apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
     circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
-    default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
+    # What is owed of those who failed depends on what waits for it.
+    default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}

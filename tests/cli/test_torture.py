@@ -59,6 +59,7 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "failing_seeds",
         "scenarios",
         "seconds",
+        "seeds_before",
         "seeds_per_hour",
     ]
     assert found["seeds"] == sum(found["orders"].values()) == 12

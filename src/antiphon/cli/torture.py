@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.cli.jobs import Master
 
 if TYPE_CHECKING:
     from antiphon.simulator.campaign import Sharing, Tally
@@ -49,6 +50,11 @@ def torture(
         typer.Option(min=1, help="Processes that share the work; one per core if not given.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
+    spark: Annotated[
+        bool,
+        typer.Option("--spark", help="Let Spark share the work; what was cut off goes on with the same command."),
+    ] = False,
+    master: Master = None,
     live: Annotated[
         bool, typer.Option("--live", help="Real nodes in processes, to which faults happen and are healed.")
     ] = False,
@@ -106,27 +112,37 @@ def torture(
         else:
             torture_live(wishes)
         return
-    simulated(fabric, order, seed, seeds, jobs, out, json)
-
-
-def simulated(
-    fabric: str | None, order: str | None, seed: int, seeds: int, jobs: int | None, out: Path, json: bool
-) -> None:
-    """A campaign in the simulator."""
-    from antiphon.simulator.campaign import ALL, check_campaign, run_campaign, tasks
+    from antiphon.simulator.campaign import ALL, check_campaign
 
     fabric = fabric or ALL
     check_campaign(fabric, order)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
-    with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs or cores()) as share:
-        tally = run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share, fabric)
-    seconds = time.perf_counter() - begun
+    if spark:
+        from antiphon.cli.torture_spark import tally_by_spark
+
+        tally, before = tally_by_spark(seed, seeds, order, fabric, out, master, jobs)
+    else:
+        tally, before = tally_by_processes(seed, seeds, order, fabric, jobs or cores()), 0
+    report(tally, before, time.perf_counter() - begun, shrink(tally, order, out, fabric), json)
+
+
+def tally_by_processes(seed: int, seeds: int, order: str | None, fabric: str, jobs: int) -> Tally:
+    """Run a campaign in the processes of this machine."""
+    from antiphon.simulator.campaign import run_campaign, tasks
+
+    with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs) as share:
+        return run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share, fabric)
+
+
+def report(tally: Tally, before: int, seconds: float, scenarios: list[Path], json: bool) -> None:
+    """Say what was found; the exit code is 1 if a promise was broken."""
     found: dict[str, Any] = {
         **tally.as_json(),
-        "scenarios": [str(path) for path in shrink(tally, order, out, fabric)],
+        "scenarios": [str(path) for path in scenarios],
         "seconds": seconds,
-        "seeds_per_hour": seeds / seconds * 3600,
+        "seeds_before": before,
+        "seeds_per_hour": (tally.seeds - before) / seconds * 3600,
     }
     if json:
         output.print_json(found)
@@ -179,7 +195,8 @@ def show(found: dict[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column()
     rate = f"{found['seeds_per_hour']:,.0f} per hour"
-    table.add_row("schedules", f"{found['seeds']:,} in {found['seconds']:.1f} s, {rate}")
+    before = f" ({found['seeds_before']:,} of them before)" if found["seeds_before"] else ""
+    table.add_row("schedules", f"{found['seeds']:,}{before} in {found['seconds']:.1f} s, {rate}")
     table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
     for key in ("orders", "networks", "faults"):
         table.add_row(key, counts(found[key]))

@@ -36,7 +36,8 @@ def test_all_fabrics_orders_and_faults_are_drawn(drawn: list[Scenario]) -> None:
     assert min(count.seeds for count in tally.fabrics.values()) > 5
     assert set(tally.orders) == {"none", "fifo", "causal", "total", "mixed"}
     kinds = ("subscribe", "unsubscribe", "pause", "crash", "restart", "join", "leave", "clock")
-    assert set(tally.faults) == {*kinds, "partition", "one way", "bridge", "ring"}
+    disks = ("disk torn", "disk full", "disk lost", "disk flip")
+    assert set(tally.faults) == {*kinds, "partition", "one way", "bridge", "ring", *disks}
     assert {"loss", "duplication", "reordering", "late packets", "slow output", "matrix"} <= set(tally.networks)
     assert max(scenario.network.loss for scenario in drawn) == 0.3
 

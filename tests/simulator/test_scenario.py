@@ -342,7 +342,7 @@ WRONG = {
     "unknown fault": (
         ONCE + '[[fault]]\nat = 1\nkind = "crsh"\nnode = 3',
         "a.toml, line 5: fault 1, kind: expected one of crash, restart, pause, resume, join, leave, partition, "
-        'clock, not "crsh" (did you mean \'crash\'?); for example: kind = "crash"',
+        'clock, disk, not "crsh" (did you mean \'crash\'?); for example: kind = "crash"',
     ),
     "a ring of three": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = [[0], [1], [2]]\nlinked = "ring"',

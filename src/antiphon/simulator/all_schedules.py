@@ -2,9 +2,10 @@
 
 The schedules of a fabric (:mod:`antiphon.simulator.schedules` and those beside it) have what hurts its protocol most.
 Here comes what all fabrics have in common: networks that fall into odd shapes, links that are slow or late, clocks that
-jump, nodes that come late or leave, several of these at the same moment. A fabric meets only what it promises to
-survive; ``docs/torture.md`` has the table. In the end everything is healed, and long after that members of each topic
-publish once more: whoever waits for something for ever, or has lost its place, is found out by what it misses.
+jump, disks that lose, nodes that come late or leave, several of these at the same moment. A fabric meets only what it
+promises to survive; ``docs/torture.md`` has the table. In the end everything is healed, and long after that members of
+each topic publish once more: whoever waits for something for ever, or has lost its place, is found out by what it
+misses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from antiphon.simulator.scenario import MatrixLaw, Scenario
 from antiphon.simulator.schedules import (
     CLOCK,
     CRASH,
+    DISK,
     JOIN,
     LEAVE,
     LONG_AFTER,
@@ -34,6 +36,7 @@ from antiphon.simulator.schedules import (
     UNSUBSCRIBE,
     Operation,
     Shape,
+    Trouble,
     draw_schedule,
     named_members,
     operations_of,
@@ -111,6 +114,8 @@ class Harder:
             found += [self._slow_links, self._late_links]
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._come_late, self._leave]
+        if protocol.remembers:
+            found += [self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
             found.append(self._jump)
         return found
@@ -190,6 +195,37 @@ class Harder:
             at = self._when()
             back = at + pick(self._random, (1, 500, 5000)) if self._random.below(2) == 0 else 0
             self._operations.append(Operation(at, LEAVE, node, 0, back))
+
+    def _lose_writes(self) -> None:
+        """Disks are full for a while, or make nothing safe before a crash."""
+        for crash in [one for one in self._operations if one.kind == CRASH and one.until > 0]:
+            before = pick(self._random, (50, 1000, 5000, 20_000))
+            trouble: Trouble = pick(self._random, ("torn", "full"))
+            # Some are well again just before the crash, or as soon as that can be.
+            until = max(1, crash.at + pick(self._random, (-1, 1, 1, 1)))
+            at = max(0, min(crash.at - before, until - 1))
+            self._operations.append(Operation(at, DISK, crash.node, 0, until, trouble=trouble))
+        at, node = self._when(), int(self._random.below(self._scenario.nodes))
+        until = at + pick(self._random, (100, 3000))
+        self._operations.append(Operation(at, DISK, node, 0, until, trouble="full"))
+
+    def _refuse_log(self) -> None:
+        """A node that was to come back is refused by its own log; somebody new comes in its place."""
+        returning = [one for one in self._operations if one.kind == CRASH and one.until > 0]
+        if not returning:
+            return
+        crash = pick(self._random, returning)
+        trouble: Trouble = pick(self._random, ("lost", "flip"))
+        later = {one for one in returning if one.node == crash.node and one.at >= crash.at}
+        self._operations = [one for one in self._operations if one not in later]
+        self._operations.append(crash._replace(until=0))
+        self._operations.append(Operation(crash.at, DISK, crash.node, trouble=trouble))
+        newcomer = self._scenario.nodes
+        self._scenario = msgspec.structs.replace(self._scenario, nodes=newcomer + 1)
+        self._operations.append(Operation(crash.until, JOIN, newcomer))
+        for topic in range(self._scenario.topic_count()):
+            at = crash.until + int(self._random.below(2000))
+            self._operations.append(Operation(at, SUBSCRIBE, newcomer, topic))
 
     def _jump(self) -> None:
         """Clocks jump, ahead or back, by more or less than a dissemination takes."""

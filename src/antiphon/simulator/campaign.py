@@ -22,7 +22,7 @@ from antiphon.simulator.all_schedules import DRAWN, draw_any_schedule, orders_of
 from antiphon.simulator.epto_schedules import played_of, theory_of
 from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import Fault, PartitionFault, ResumeFault, Scenario
+from antiphon.simulator.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
 from antiphon.simulator.schedules import MIXED
 
 TICKS_PER_SECOND = 1000
@@ -276,6 +276,8 @@ def fault_kind(fault: Fault) -> str | None:
         return None
     if isinstance(fault, PartitionFault) and (fault.one_way or fault.linked != "apart"):
         return "one way" if fault.one_way else {"chain": "bridge", "ring": "ring"}[fault.linked]
+    if isinstance(fault, DiskFault):
+        return f"disk {fault.what}"
     return str(fault.__struct_config__.tag)
 
 

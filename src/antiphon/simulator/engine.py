@@ -92,6 +92,10 @@ class Application:
         """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
         return None
 
+    def refuses(self, node: i64) -> bool:
+        """Whether a node takes no publications now, for reasons that its process does not know."""
+        return False
+
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
         """A node is about to lose its process."""
 
@@ -324,7 +328,8 @@ class Engine:
         process = self._ready_process(identifier)
         if process is None:
             return False
-        if process.refusal(order) is not None:
+        is_unable = self.application is not None and self.application.refuses(identifier)
+        if is_unable or process.refusal(order) is not None:
             self.refused += 1
             return False
         self.published += 1

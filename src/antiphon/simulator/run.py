@@ -16,7 +16,7 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.disks import Disks, LastingDisks
+from antiphon.simulator.disks import Disks, LastingDisks, Sync, Trouble
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
@@ -37,6 +37,7 @@ from antiphon.simulator.scenario import (
     ClockFault,
     ConstantLaw,
     CrashFault,
+    DiskFault,
     JoinFault,
     LeaveFault,
     LinkLaw,
@@ -281,7 +282,11 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), result.lost)
+    application = simulation.engine.application
+    unshown = application.unshown if isinstance(application, LastingDisks) else []
+    violations, judgement = judge_run(
+        scenario, witness, stopped, result.published, simulation.stuck(), result.lost, unshown
+    )
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
@@ -349,10 +354,20 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
         for node in fault.targets(scenario.nodes):
             if isinstance(fault, ClockFault):
                 engine.at(fault.at, actions.JumpClock(node, fault.ticks))
+            elif isinstance(fault, DiskFault):
+                schedule_disk_fault(engine, fault, node)
             else:
                 schedule_node_fault(engine, fault, node, members)
     if members is not None:
         schedule_detections(engine, scenario, members)
+
+
+def schedule_disk_fault(engine: Engine, fault: DiskFault, node: int) -> None:
+    """Put the trouble of a disk, and its end, into the calendar; whose log is refused is gone for good."""
+    if fault.what in ("torn", "full"):
+        engine.at(fault.at, Trouble(node, fault.what == "full"))
+        if fault.until is not None:
+            engine.at(fault.until, Sync(node, True))
 
 
 def schedule_subscriptions(engine: Engine, scenario: Scenario) -> None:

@@ -258,8 +258,30 @@ class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
     ]
 
 
-Fault = CrashFault | RestartFault | PauseFault | ResumeFault | JoinFault | LeaveFault | PartitionFault | ClockFault
-BesideLives = PartitionFault | ClockFault
+class DiskFault(NodeFault, frozen=True, kw_only=True, tag="disk"):
+    """Something is wrong with the disks of nodes.
+
+    ``torn``: what is written from now on is not safe ``until`` then; a crash before loses it. ``full``: the same, and
+    the node knows, so it takes no publications. ``lost`` and ``flip``: writes that were said to be safe are not there,
+    or bits of them are wrong; the log is refused, and the node does not come back.
+    """
+
+    what: Literal["torn", "full", "lost", "flip"]
+    until: Time | None = None
+
+
+Fault = (
+    CrashFault
+    | RestartFault
+    | PauseFault
+    | ResumeFault
+    | JoinFault
+    | LeaveFault
+    | PartitionFault
+    | ClockFault
+    | DiskFault
+)
+BesideLives = PartitionFault | ClockFault | DiskFault
 """Faults that let all nodes live, or not, as they did."""
 
 

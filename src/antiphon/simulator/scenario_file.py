@@ -28,6 +28,7 @@ from antiphon.simulator.scenario import (
 )
 from antiphon.simulator.scenario_topics import (
     check_connections,
+    check_disks,
     check_fault_tolerance,
     check_keys,
     check_no_topics,
@@ -87,6 +88,7 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
         check_topics(scenario, document)
     else:
         check_no_topics(scenario, document)
+    check_disks(scenario, document)
     if not protocol.tolerates_faults:
         check_fault_tolerance(scenario, document)
     if protocol.needs_connections:

@@ -8,6 +8,7 @@ from antiphon.simulator.scenario import (
     ANY_TOPIC,
     ClockFault,
     CrashFault,
+    DiskFault,
     JoinFault,
     LeaveFault,
     PartitionFault,
@@ -140,6 +141,24 @@ def check_connections(scenario: Scenario, document: Document) -> None:
             complaint = "a broker that returns is a new one, under a number of its own; let another node join"
         raise document.error(("fault", number), complaint)
     check_newcomers(scenario, document)
+
+
+def check_disks(scenario: Scenario, document: Document) -> None:
+    """Disks are in trouble only where nodes have any that they come back with."""
+    has_disks = PROTOCOLS[scenario.protocol].remembers and scenario.protocol_options.get("log", 0)
+    for number, fault in enumerate(scenario.faults):
+        if isinstance(fault, DiskFault) and not has_disks:
+            raise document.error(
+                ("fault", number),
+                "nodes have no disks that they come back with; leave this out, or choose: "
+                'protocol = "vcube-ps-lasting", with protocol-options.log = 1000',
+            )
+        if isinstance(fault, DiskFault) and fault.until is not None and fault.until <= fault.at:
+            raise document.error(
+                ("fault", number, "until"),
+                f"expected a time after the trouble begins at {fault.at}, not {fault.until}; "
+                f"for example: until = {fault.at + 1000}",
+            )
 
 
 def check_returns(scenario: Scenario, document: Document) -> None:

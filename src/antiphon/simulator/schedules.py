@@ -23,6 +23,7 @@ from antiphon.simulator.scenario import (
     ClockFault,
     ConstantLaw,
     CrashFault,
+    DiskFault,
     Fault,
     JoinFault,
     LeaveFault,
@@ -57,7 +58,7 @@ LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
-PART, CLOCK, JOIN, PAUSE, CRASH, LEAVE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(9)
+PART, CLOCK, DISK, JOIN, PAUSE, CRASH, LEAVE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(10)
 """What a node can be told, or what happens to it; at the same tick this is the order."""
 
 LONG_AFTER = 100_000
@@ -65,6 +66,7 @@ LONG_AFTER = 100_000
 
 
 Choice = TypeVar("Choice")
+Trouble = Literal["torn", "full", "lost", "flip"]
 Move = Callable[[int], None]
 """Something that happens on a topic."""
 
@@ -81,7 +83,7 @@ class Operation(NamedTuple):
     """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart, a leave by a join.
 
     There 0 is never. A partition cuts the nodes ``keys`` off from all others, unless it has another ``shape``. A clock
-    jumps by ``ticks``.
+    jumps by ``ticks``. ``trouble`` is what is wrong with a disk.
     """
 
     at: int
@@ -93,6 +95,7 @@ class Operation(NamedTuple):
     keys: tuple[int, ...] = ()
     shape: Shape = Shape()
     ticks: int = 0
+    trouble: Trouble = "torn"
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -351,15 +354,15 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     """
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
-    kept = [operation for operation in in_order if operation.kind in (PART, CLOCK, JOIN)]
+    kept = [operation for operation in in_order if operation.kind in (PART, CLOCK, DISK, JOIN)]
     away_until = {operation.node: operation.at for operation in kept if operation.kind == JOIN}
     # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
-    harmless = (PART, CLOCK, PAUSE, CRASH, LEAVE)
+    harmless = (PART, CLOCK, DISK, PAUSE, CRASH, LEAVE)
     immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in harmless}
     crashed: set[int] = set()
     for operation in in_order:
         at, kind, node, topic, until = operation[:5]
-        if kind in (PART, CLOCK, JOIN):
+        if kind in (PART, CLOCK, DISK, JOIN):
             continue
         if at < away_until.get(node, 0) or (kind in (CRASH, LEAVE) and node in immortal):
             continue
@@ -406,6 +409,8 @@ def faults_of(operation: Operation) -> Iterator[Fault]:
         yield JoinFault(at=at, node=node)
     elif kind == CLOCK:
         yield ClockFault(at=at, node=node, ticks=operation.ticks)
+    elif kind == DISK:
+        yield DiskFault(at=at, node=node, what=operation.trouble, until=until or None)
     elif kind == PART:
         yield partition_of(operation)
 
@@ -475,6 +480,8 @@ def operations_of(scenario: Scenario) -> list[Operation]:
             found.append(parting(fault, scenario.nodes))
         elif isinstance(fault, ClockFault) and fault.node is not None:
             found.append(Operation(fault.at, CLOCK, fault.node, ticks=fault.ticks))
+        elif isinstance(fault, DiskFault) and fault.node is not None:
+            found.append(Operation(fault.at, DISK, fault.node, 0, fault.until or 0, trouble=fault.what))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
     found += [

@@ -47,6 +47,7 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "orders",
         "publications",
         "messages",
+        "dropped",
         "deliveries",
         "recovered",
         "recovery_ticks_mean",

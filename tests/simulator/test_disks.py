@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from antiphon.kernel.errors import ScenarioError
+from antiphon.kernel.process import Process
 from antiphon.simulator import judgement
+from antiphon.simulator.disks import LastingDisks
+from antiphon.simulator.engine import Engine
 from antiphon.simulator.run import Result, Simulation, run_scenario
 from antiphon.simulator.scenario_file import parse_scenario
 from antiphon.trace.store import MemoryTrace
@@ -69,6 +72,18 @@ def test_what_nobody_was_shown_is_not_held_against_it(monkeypatch: pytest.Monkey
     assert sum((result(text).violations or {}).values()) == 0
     monkeypatch.setattr(judgement, "without_unshown", lambda table, _: table)
     assert (result(text).violations or {})["duplicates"] == 2
+
+
+def test_who_counts_as_past_what_its_disk_lost_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a node would that notes how far it has come before the write is safe."""
+    crashes = LastingDisks.crashes
+
+    def note_too_much(disks: LastingDisks, engine: Engine, node: int, process: Process) -> None:
+        crashes(disks, engine, node, process)
+        disks._past[node, 0] = process.counted(0)
+
+    monkeypatch.setattr(LastingDisks, "crashes", note_too_much)
+    assert (result(WORDS + CRASH + disk(1000, "torn")).violations or {})["completeness"] == 2
 
 
 def test_what_a_node_publishes_makes_all_before_it_safe() -> None:

@@ -204,7 +204,7 @@ def show(found: dict[str, Any]) -> None:
         for name, count in found["fabrics"].items():
             table.add_row(name, fabric_text(count))
     table.add_row("publications", f"{found['publications']:,}")
-    table.add_row("messages", f"{found['messages']:,}")
+    table.add_row("messages", f"{found['messages']:,}, of which {found['dropped']:,} were lost")
     table.add_row("deliveries", f"{found['deliveries']:,}")
     if found["recovered"]:
         mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]

@@ -113,7 +113,7 @@ class Harder:
         if protocol.needs_connections:
             found += [self._slow_links, self._late_links]
         elif protocol.tolerates_faults:
-            found += [self._slow_links, self._come_late, self._leave]
+            found += [self._slow_links, self._lose, self._come_late, self._leave]
         if protocol.remembers:
             found += [self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
@@ -179,6 +179,10 @@ class Harder:
         self._change_network(
             reordering=pick(self._random, (0.01, 0.1, 0.3)), reordering_window=pick(self._random, (50, 300, 1500))
         )
+
+    def _lose(self) -> None:
+        """Links lose as much as can be."""
+        self._change_network(loss=0.3, duplication=pick(self._random, (0.0, 0.1)))
 
     def _change_network(self, **changes: object) -> None:
         network = msgspec.structs.replace(self._scenario.network, **changes)

@@ -66,6 +66,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ticks: int = 0
     publications: int = 0
     messages: int = 0
+    dropped: int = 0
+    """Messages that were lost: by the network, or with a node."""
     deliveries: int = 0
     recovered: int = 0
     recovery_ticks: int = 0
@@ -160,6 +162,7 @@ class Tally(msgspec.Struct, kw_only=True):
     orders: dict[str, int] = msgspec.field(default_factory=dict)
     publications: int = 0
     messages: int = 0
+    dropped: int = 0
     deliveries: int = 0
     recovered: int = 0
     """How often a node that had lost all parents in a structure got something from a new one."""
@@ -177,6 +180,7 @@ class Tally(msgspec.Struct, kw_only=True):
         self.ticks += outcome.ticks
         self.publications += outcome.publications
         self.messages += outcome.messages
+        self.dropped += outcome.dropped
         self.deliveries += outcome.deliveries
         self.recovered += outcome.recovered
         self.recovery_ticks += outcome.recovery_ticks
@@ -245,6 +249,7 @@ class Tally(msgspec.Struct, kw_only=True):
             "orders": dict(sorted(self.orders.items())),
             "publications": self.publications,
             "messages": self.messages,
+            "dropped": self.dropped,
             "deliveries": self.deliveries,
             "recovered": self.recovered,
             "recovery_ticks_mean": self.recovery_ticks / self.recovered if self.recovered else None,
@@ -369,6 +374,7 @@ def run_schedule(scenario: Scenario) -> Outcome:
         ticks=result.end_time,
         publications=result.published,
         messages=result.sent,
+        dropped=result.dropped,
         deliveries=result.deliveries,
         recovered=result.recovered,
         recovery_ticks=result.recovery_ticks,

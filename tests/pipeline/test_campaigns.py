@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from antiphon.cli import main as command
 from antiphon.pipeline import campaigns
 from antiphon.pipeline.campaigns import CampaignJob, Portion, PortionRecord, campaign_job, read_portion, run_portion
 from antiphon.pipeline.jobs import run_here, run_on_spark
@@ -83,3 +87,26 @@ def test_half_a_record_is_none(tmp_path: Path) -> None:
     place = portion.place(tmp_path)
     place.write_bytes(place.read_bytes()[:-20])
     assert read_portion(portion, tmp_path) is None
+
+
+def called(arguments: list[object], monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[bytes]) -> Any:
+    """What the command prints for programs."""
+    monkeypatch.setattr(sys, "argv", ["antiphon", "torture", "--json", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        command.main()
+    assert stopped.value.code in (0, None)
+    return json.loads(capture.readouterr().out)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_goes_on_where_it_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    seeds = ["--fabric", "cube", "--seed", 3, "--seeds", 6]
+    shared = [*seeds, "--spark", "--out", tmp_path]
+    alone, first, again = (called(each, monkeypatch, capfdbinary) for each in ([*seeds, "--jobs", 1], shared, shared))
+    assert (first["seeds_before"], again["seeds_before"]) == (0, 6)
+    for found in (alone, first, again):
+        for key in ("seconds", "seeds_per_hour", "seeds_before"):
+            found.pop(key)
+    assert alone == first == again

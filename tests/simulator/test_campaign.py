@@ -14,17 +14,19 @@ from antiphon.simulator.scenario import NetworkTable, PublishTable, Scenario, Su
 from antiphon.simulator.scenario_file import check_scenario, load_scenario, parse_scenario
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import (
+    PART,
     PAUSE,
     PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,
     Operation,
+    Shape,
     draw_schedule,
     operations_of,
     possible,
     with_operations,
 )
-from antiphon.simulator.shrinking import Shrinker, representatives, write_failure
+from antiphon.simulator.shrinking import Shrinker, options_without, parted, representatives, write_failure
 from antiphon.trace.oracle import KINDS as ORACLE_KINDS
 from tests.simulator.broken import (
     AnswersForItselfOnly,
@@ -220,6 +222,22 @@ def test_making_small_keeps_what_matters() -> None:
         assert first.at <= 1
         assert 40 <= last.at - first.at <= 101
         assert small.network == NetworkTable(transmission=60)
+
+
+def test_nodes_that_are_left_out_leave_partitions_and_trees_to_the_others() -> None:
+    """Node 1 goes, and whoever is above it moves down."""
+    places = {0: 0, 2: 1, 3: 2, 4: 3}
+    cut = Operation(5, PART, 0, 0, 9, None, (1, 3), Shape(True))
+    assert parted(cut, places) == [cut._replace(keys=(2,))]
+    assert parted(cut._replace(keys=(1,)), places) == []
+    bridge = Operation(5, PART, 0, 0, 9, None, (0, 1), Shape(False, ((2,), (3, 4)), "chain"))
+    assert parted(bridge, places) == [bridge._replace(keys=(0,), shape=Shape(False, ((1,), (2, 3)), "chain"))]
+    assert parted(bridge._replace(shape=Shape(False, ((1,), (3, 4)), "chain")), places) == []
+    assert options_without({"parents": [-1, 0, 1, 1, 3], "keep": 2}, places) == {"parents": [-1, 0, 0, 2], "keep": 2}
+    assert options_without({"parents": [-1, 0, 1], "contacts": [0, 2]}, {1: 0, 2: 1}) == {
+        "parents": [-1, 0],
+        "contacts": [1],
+    }
 
 
 def test_each_way_to_fail_has_a_representative() -> None:

@@ -11,10 +11,12 @@ import gc
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from antiphon.kernel.errors import PeerError, ScenarioError
+from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
 from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import (
@@ -25,12 +27,14 @@ from antiphon.simulator.scenario import (
     Scenario,
     TopicsTable,
 )
+from antiphon.simulator.scenario_file import LEAST_GROUPS
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import (
     PART,
     PAUSE,
     SUBSCRIBE,
     Operation,
+    Shape,
     named_members,
     operations_of,
     with_operations,
@@ -171,17 +175,20 @@ class Shrinker:
         return smaller
 
     def _without_nodes(self, start: int, end: int) -> Scenario:
-        def moved(node: int) -> int:
-            return node if node < start else node - (end - start)
-
-        members = [[moved(node) for node in nodes if not start <= node < end] for nodes in named_members(self.scenario)]
-        kept = [
-            operation._replace(node=moved(operation.node))
-            for operation in operations_of(self.scenario)
-            # The groups of a partition name nodes as they were.
-            if operation.kind != PART and not start <= operation.node < end
-        ]
-        fewer = msgspec.structs.replace(self._with_members(members), nodes=self.scenario.nodes - (end - start))
+        stay = [node for node in range(self.scenario.nodes) if not start <= node < end]
+        places = {node: place for place, node in enumerate(stay)}
+        members = [[places[node] for node in nodes if node in places] for nodes in named_members(self.scenario)]
+        kept = []
+        for operation in operations_of(self.scenario):
+            if operation.kind == PART:
+                kept += parted(operation, places)
+            elif operation.node in places:
+                kept.append(operation._replace(node=places[operation.node]))
+        fewer = msgspec.structs.replace(
+            self._with_members(members),
+            nodes=len(stay),
+            protocol_options=options_without(self.scenario.protocol_options, places),
+        )
         return with_operations(fewer, kept)
 
     def _fewer_subscriptions(self) -> bool:
@@ -245,6 +252,32 @@ class Shrinker:
         for position in range(len(moments_of(operations_of(self.scenario)))):
             smaller |= self._accept(with_gaps(self.scenario, 1, position))
         return smaller
+
+
+def parted(operation: Operation, places: dict[int, int]) -> list[Operation]:
+    """A partition among those who stay, who have new numbers; nothing if nobody is parted any more."""
+    one_way, others, linked = operation.shape
+    first, *rest = (tuple(places[node] for node in group if node in places) for group in (operation.keys, *others))
+    left = tuple(group for group in rest if group)
+    if not first or len(first) == len(places) or 1 + len(left) < LEAST_GROUPS.get(linked, 1):
+        return []
+    return [operation._replace(keys=first, shape=Shape(one_way, left, linked))]
+
+
+def options_without(options: dict[str, Any], places: dict[int, int]) -> dict[str, Any]:
+    """The options that name nodes, for those who stay; who loses its parent goes to its grandparent, or to the root."""
+    changed = dict(options)
+    if "contacts" in options:
+        changed["contacts"] = [places[node] for node in options["contacts"] if node in places] or [0]
+    if "parents" in options:
+        parents: list[int] = []
+        for node in places:
+            parent = options["parents"][node]
+            while parent != NO_NODE and parent not in places:
+                parent = options["parents"][parent]
+            parents.append(int(NO_NODE) if not parents else places.get(parent, 0))
+        changed["parents"] = parents
+    return changed
 
 
 def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scenario:

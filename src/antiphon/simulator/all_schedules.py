@@ -115,7 +115,8 @@ class Harder:
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._lose, self._come_late, self._leave]
         if protocol.remembers:
-            found += [self._lose_writes, self._refuse_log]
+            # A log that is refused comes last: its node does not come back from anything.
+            found += [self._speak_on_return, self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
             found.append(self._jump)
         return found
@@ -213,8 +214,25 @@ class Harder:
         until = at + pick(self._random, (100, 3000))
         self._operations.append(Operation(at, DISK, node, 0, until, trouble="full"))
 
+    def _speak_on_return(self) -> None:
+        """Some crash right after they got something, are back at once, and go on as if nothing had been."""
+        said = [one for one in self._operations if one.kind == PUBLISH]
+        # Who is only about to be a member when it crashes is none when it is back.
+        unsteady = {one.node for one in self._operations if one.kind in (JOIN, SUBSCRIBE, UNSUBSCRIBE)}
+        for _ in range(int(self._random.between(1, 3)) if said else 0):
+            heard = pick(self._random, said)
+            steady = [node for node in named_members(self._scenario)[heard.topic] if node not in unsteady]
+            if steady:
+                crash = heard.at + int(self._random.between(1, 300))
+                back = crash + int(self._random.between(1, 100))
+                node = pick(self._random, steady)
+                answer = heard._replace(at=back + pick(self._random, (0, 1, 50)), node=node)
+                returned = Operation(crash, CRASH, node, 0, back)
+                self._operations += [returned, answer, answer._replace(at=answer.at + 200)]
+
     def _refuse_log(self) -> None:
         """A node that was to come back is refused by its own log; somebody new comes in its place."""
+        self._operations = operations_of(with_operations(self._scenario, self._operations))
         returning = [one for one in self._operations if one.kind == CRASH and one.until > 0]
         if not returning:
             return

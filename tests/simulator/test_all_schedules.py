@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from antiphon.simulator.all_schedules import DRAWN, WEIGHTS, draw_any_schedule, orders_of
@@ -40,6 +42,39 @@ def test_all_fabrics_orders_and_faults_are_drawn(drawn: list[Scenario]) -> None:
     assert set(tally.faults) == {*kinds, "partition", "one way", "bridge", "ring", *disks}
     assert {"loss", "duplication", "reordering", "late packets", "slow output", "matrix"} <= set(tally.networks)
     assert max(scenario.network.loss for scenario in drawn) == 0.3
+
+
+KINDS_OF_ROWS = {
+    "partition: parts": ("partition",),
+    "partition: one way, bridge, ring": ("one way", "bridge", "ring"),
+    "crash for good": ("crash",),
+    "pause": ("pause",),
+    "loss": ("loss",),
+    "duplication": ("duplication",),
+    "clock jumps": ("clock",),
+    "disk: torn write, full": ("disk torn", "disk full"),
+    "disk: lost fsync, bit flip": ("disk lost", "disk flip"),
+    "joins": ("join",),
+    "leaves": ("leave",),
+}
+"""Rows of the table in the manual, and what is counted of them."""
+
+
+def test_each_fabric_meets_what_the_manual_says_and_nothing_else() -> None:
+    tallies = {fabric: Tally() for fabric in DRAWN}
+    for seed in range(1, 400):
+        scenario = draw_any_schedule(seed)
+        tallies[fabric_of(scenario)].count(scenario, Outcome(seed=seed))
+    manual = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in manual.splitlines() if "|" in line]
+    fabrics = next(line[1:] for line in lines if line[0] == "fault" and "cube-faults" in line)
+    rows = {line[0]: dict(zip(fabrics, line[1:], strict=True)) for line in lines if len(line) == 6}
+    for row, kinds in KINDS_OF_ROWS.items():
+        for fabric, cell in rows[row].items():
+            counts = {**tallies[fabric].faults, **tallies[fabric].networks}
+            met = {kind for kind, count in counts.items() if count > 0}
+            expected = set(kinds) if cell.startswith(("drawn", "up to")) else set()
+            assert met & set(kinds) == expected, (row, fabric)
 
 
 def test_everything_is_healed_long_before_the_last_words(drawn: list[Scenario]) -> None:

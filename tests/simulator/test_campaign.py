@@ -8,9 +8,17 @@ import pytest
 
 from antiphon.kernel.errors import PeerError
 from antiphon.simulator import schedules, shrinking
+from antiphon.simulator.all_schedules import draw_any_schedule
 from antiphon.simulator.campaign import KINDS, Outcome, Tally, run_campaign, run_schedule, run_seeds, tasks
 from antiphon.simulator.judgement import PROMISES, REQUESTS, STUCK
-from antiphon.simulator.scenario import NetworkTable, PublishTable, Scenario, SubscriptionTable, TopicsTable
+from antiphon.simulator.scenario import (
+    NetworkTable,
+    PartitionFault,
+    PublishTable,
+    Scenario,
+    SubscriptionTable,
+    TopicsTable,
+)
 from antiphon.simulator.scenario_file import check_scenario, load_scenario, parse_scenario
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import (
@@ -238,6 +246,20 @@ def test_nodes_that_are_left_out_leave_partitions_and_trees_to_the_others() -> N
         "parents": [-1, 0],
         "contacts": [1],
     }
+
+
+def test_a_failure_that_needs_a_partition_keeps_a_simple_one() -> None:
+    def run(scenario: Scenario) -> Outcome:
+        parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+        return Outcome(seed=scenario.seed, violations={"causal": 1} if parted else {})
+
+    for kind in ("chain", "ring"):
+        drawn = (draw_any_schedule(seed) for seed in range(1, 200))
+        odd = next(one for one in drawn if f'linked = "{kind}"' in scenario_text(one))
+        small = Shrinker(odd, "causal", run).shrink()
+        (fault,) = small.faults
+        assert isinstance(fault, PartitionFault)
+        assert (small.nodes, fault.linked, fault.one_way, len(fault.groups)) == (2, "apart", False, 1)
 
 
 def test_each_way_to_fail_has_a_representative() -> None:

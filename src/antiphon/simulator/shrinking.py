@@ -75,6 +75,7 @@ class Shrinker:
             self._fewer_nodes,
             self._fewer_operations,
             self._no_partitions,
+            self._simpler_partitions,
             self._fewer_subscriptions,
             self._fewer_members,
             self._simpler_orders,
@@ -129,6 +130,16 @@ class Shrinker:
         """Leave the network whole."""
         kept = [fault for fault in self.scenario.faults if not isinstance(fault, PartitionFault)]
         return self._accept(msgspec.structs.replace(self.scenario, faults=kept))
+
+    def _simpler_partitions(self) -> bool:
+        """Let networks fall into two parts and not into odd shapes."""
+        smaller = False
+        for position in range(len(operations_of(self.scenario))):
+            operations = operations_of(self.scenario)
+            if operations[position].shape != Shape():
+                operations[position] = operations[position]._replace(shape=Shape())
+                smaller |= self._accept(with_operations(self.scenario, operations))
+        return smaller
 
     def _fewer_topics(self) -> bool:
         """Leave topics out, or make one of two."""

@@ -9,6 +9,9 @@ holes, a node did not deliver something that it was owed and was not told so.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -148,7 +151,7 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
-    heals = PROTOCOLS[scenario.protocol].needs_connections
+    heals = PROTOCOLS[scenario.protocol].needs_connections or recovers
     if (scenario.network.loss > 0 and not recovers) or any(
         isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
@@ -218,6 +221,8 @@ def nodes_apart(scenario: Scenario) -> set[int]:
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
         if isinstance(fault, PartitionFault):
+            if fault.linked != "apart":
+                return set(range(scenario.nodes))
             group = set(expand_nodes(fault.groups[0], scenario.nodes))
             others = set(range(scenario.nodes)) - group
             voices, other_voices = len(group - newcomers), len(others - newcomers)
@@ -267,6 +272,27 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
     return stay
 
 
+def without_unshown(table: pa.Table, unshown: Sequence[tuple[int, int, int, int]]) -> pa.Table:
+    """The same as if what was not shown had not been delivered then; it may have been later."""
+    if not unshown:
+        return table
+    left = Counter(unshown)
+    kept = []
+    names = ("event", "node", "topic", "source", "sequence")
+    for event, *delivery in zip(*(table[name].to_pylist() for name in names), strict=True):
+        is_gone = event == "deliver" and left[tuple(delivery)] > 0
+        left[tuple(delivery)] -= is_gone
+        kept.append(not is_gone)
+    return table.filter(pa.array(kept))
+
+
+def may_pass_over(scenario: Scenario) -> bool:
+    """Whether a node may be cut off for longer than others keep what it lacks, and then passes over it and says so."""
+    protocol = PROTOCOLS[scenario.protocol]
+    parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+    return parted and protocol.recovers and not protocol.needs_connections
+
+
 def without_total(table: pa.Table) -> pa.Table:
     """The same as if there had been no total publications."""
     is_total = pc.fill_null(pc.equal(table["order"].cast(pa.string()), TOTAL_ORDER), False)
@@ -274,13 +300,23 @@ def without_total(table: pa.Table) -> pa.Table:
 
 
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: int = 0
+    scenario: Scenario,
+    witness: Witness,
+    stopped: str,
+    published: int,
+    stuck: int,
+    lost: int = 0,
+    unshown: Sequence[tuple[int, int, int, int]] = (),
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence; ``lost`` were said to be lost."""
+    """How often each promise that applies was broken, and the same as a sentence.
+
+    ``lost`` were said to be lost; ``unshown`` are deliveries that a disk lost before anybody was shown them.
+    """
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
+    table = without_unshown(table, unshown)
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
     mortal = failing_nodes(scenario)
@@ -297,6 +333,7 @@ def judge_run(
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
+    owed = 0
     if HOLES in promises:
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
@@ -312,6 +349,8 @@ def judge_run(
         counts["completeness"] = max(0, found - lost) if may_lose else found + lost
         if not may_lose and lost:
             examples["completeness"] = f"{lost} were said to be lost, though everybody came back"
+    elif may_pass_over(scenario):
+        counts["completeness"] = max(0, counts["completeness"] - max(0, lost - owed))
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.simulator.cube_schedules import draw_fault_schedule
+from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
 from antiphon.simulator.epto_schedules import draw_epto_schedule, played_of, theory_of
 from antiphon.simulator.gossip_schedules import draw_gossip_schedule
 from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
@@ -54,7 +54,7 @@ SEEDS_PER_TASK = 50
 
 SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
     "cube": draw_schedule,
-    "cube-faults": draw_fault_schedule,
+    "cube-faults": draw_cube_fault_schedule,
     "gossip": draw_gossip_schedule,
     "tree": draw_tree_schedule,
     "epto": draw_epto_schedule,

@@ -151,7 +151,8 @@ class Node(Environment):
             engine.watch_delivery(self.identifier, publication, latency)
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
-        self._engine.lost += 1
+        lost_of = self._engine.lost_of
+        lost_of[source] = lost_of.get(source, 0) + 1
 
     def kept(self, topic: i64, piece: i64) -> list[Message] | None:
         application = self._engine.application
@@ -282,8 +283,8 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
-        # Deliveries that a process has given up, and said so.
-        self.lost: i64 = 0
+        # Deliveries that processes have given up, and said so, by the source of what is missing.
+        self.lost_of: dict[i64, i64] = {}
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -493,6 +494,11 @@ class Engine:
             process.peer_found(watch.peer)
 
     # Running.
+
+    @property
+    def lost(self) -> i64:
+        """How many deliveries were given up, and said to be."""
+        return sum(self.lost_of.values())
 
     def run(self, until: i64 = NEVER, event_limit: i64 = NEVER) -> str:
         """Work through the calendar; says why it stopped: ``finished``, ``time limit`` or ``event limit``.

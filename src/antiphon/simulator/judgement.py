@@ -9,6 +9,8 @@ holes, a node did not deliver something that it was owed and was not told so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -268,9 +270,9 @@ def without_total(table: pa.Table) -> pa.Table:
 
 
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: int = 0
+    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: Mapping[int, int]
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence; ``lost`` were said to be lost."""
+    """How often each promise that applies was broken, and the same as a sentence; ``lost`` was said, by source."""
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
@@ -294,15 +296,17 @@ def judge_run(
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
         counts["completeness"] = weaker.counts["completeness"]
-        counts[HOLES] = max(0, owed - lost)
+        said = sum(lost.values())
+        counts[HOLES] = max(0, owed - said)
         examples["completeness"] = weaker.examples.get("completeness", "")
-        examples[HOLES] = f"{owed} holes of which {lost} were said"
+        examples[HOLES] = f"{owed} holes of which {said} were said"
     if PROTOCOLS[scenario.protocol].remembers:
-        # Who fails for good may take with it what others have heard of; they say so. Else nobody may speak of a loss.
-        found = counts["completeness"]
-        counts["completeness"] = max(0, found - lost) if mortal else found + lost
-        if not mortal and lost:
-            examples["completeness"] = f"{lost} were said to be lost, though everybody came back"
+        # Who fails for good may take with it what others have heard of; they say so. Nobody speaks of another loss.
+        excused = sum(lost.get(source, 0) for source in mortal)
+        wrong = sum(lost.values()) - excused
+        counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
+        if wrong:
+            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live"
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

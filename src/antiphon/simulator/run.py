@@ -279,7 +279,8 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), result.lost)
+    lost = {int(source): int(count) for source, count in simulation.engine.lost_of.items()}
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), lost)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES
 from antiphon.simulator.lives import (
     changes_lives,
     crashing_nodes,
@@ -287,7 +287,8 @@ def judge_run(
     # Where weaker publications pass total ones, only these are in one order.
     apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
     circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
-    default = ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
+    # What is lost with its publisher is owed to nobody, unless somebody has delivered what had to follow it.
+    default = ORDER_NAMES.index(scenario.order)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.teeth.planted import BUGS, MISSED, Bug
+from tests.teeth.bugs import Bug
+from tests.teeth.planted import BUGS, MISSED
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "antiphon"

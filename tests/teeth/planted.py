@@ -7,19 +7,8 @@ no harm, and one that removes it is noticed: the bug can then be planted no more
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A bug: ``old`` becomes ``new`` in a module; campaigns of a fabric, perhaps in one order, are to find it."""
-
-    name: str
-    fabric: str
-    module: str
-    old: str
-    new: str
-    order: str | None = None
+from tests.teeth.bugs import Bug
+from tests.teeth.planted_faults import FAULTS
 
 
 def cube(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
@@ -249,6 +238,13 @@ TREE = (
         "            pass\n",
     ),
     tree(
+        "proposals overtake those that were lost on a way that broke",
+        "totals",
+        "            if not self._is_cut_off:\n",
+        "            if self._sequencers is not None:\n",
+        "total",
+    ),
+    tree(
         "what two roots have completed is delivered twice",
         "totals",
         "        if publication.sequence <= topic.completed.get(publication.source, 0):\n            # Two roots",
@@ -374,6 +370,12 @@ EPTO = (
         "        pass\n",
     ),
     epto(
+        "what was given up does not count as passed",
+        "epto_order",
+        "        self.refuse(event)\n        self._last = event\n        self.last_stamp = event.stamp\n",
+        "        self.refuse(event)\n",
+    ),
+    epto(
         "rounds stop while events wait",
         "epto_dissemination",
         "        return len(self._in_ball) == 0 and self.ordering.count() == 0\n",
@@ -381,7 +383,7 @@ EPTO = (
     ),
 )
 
-BUGS: tuple[Bug, ...] = (*CUBE, *ORDERS, *TREE, *GOSSIP, *EPTO)
+BUGS: tuple[Bug, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *GOSSIP, *EPTO)
 """Those that campaigns find."""
 
 MISSED: tuple[Bug, ...] = (
@@ -396,12 +398,6 @@ MISSED: tuple[Bug, ...] = (
         "totals",
         "            lock.closed_in[sender] = closed.epoch\n",
         "            lock.closed_in[sender] = self.epoch\n",
-    ),
-    tree(
-        "proposals overtake those that were lost on a way that broke",
-        "totals",
-        "            if not self._is_cut_off:\n",
-        "            if self._sequencers is not None:\n",
     ),
     tree(
         "a root stops calling for those who are missing",
@@ -426,12 +422,6 @@ MISSED: tuple[Bug, ...] = (
         "pulling",
         "    number = max(complete + 1, stream.oldest_kept)\n",
         "    number = max(complete + 2, stream.oldest_kept)\n",
-    ),
-    epto(
-        "what was given up does not count as passed",
-        "epto_order",
-        "        self.refuse(event)\n        self._last = event\n        self.last_stamp = event.stamp\n",
-        "        self.refuse(event)\n",
     ),
 )
 """Those that 2000 schedules did not find; ``docs/torture.md`` says what is thought of each."""

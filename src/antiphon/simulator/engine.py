@@ -151,8 +151,10 @@ class Node(Environment):
             engine.watch_delivery(self.identifier, publication, latency)
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
-        lost_of = self._engine.lost_of
-        lost_of[source] = lost_of.get(source, 0) + 1
+        engine = self._engine
+        engine.lost += 1
+        if engine.losses is not None:
+            engine.losses.append((self.identifier, topic, source, sequence))
 
     def kept(self, topic: i64, piece: i64) -> list[Message] | None:
         application = self._engine.application
@@ -283,8 +285,9 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
-        # Deliveries that processes have given up, and said so, by the source of what is missing.
-        self.lost_of: dict[i64, i64] = {}
+        # Deliveries that a process has given up, and said so; for those who judge: node, topic, source and number.
+        self.lost: i64 = 0
+        self.losses: list[tuple[i64, i64, i64, i64]] | None = None
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -494,11 +497,6 @@ class Engine:
             process.peer_found(watch.peer)
 
     # Running.
-
-    @property
-    def lost(self) -> i64:
-        """How many deliveries were given up, and said to be."""
-        return sum(self.lost_of.values())
 
     def run(self, until: i64 = NEVER, event_limit: i64 = NEVER) -> str:
         """Work through the calendar; says why it stopped: ``finished``, ``time limit`` or ``event limit``.

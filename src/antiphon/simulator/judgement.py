@@ -9,7 +9,7 @@ holes, a node did not deliver something that it was owed and was not told so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +58,10 @@ PROMISES = {
     TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
 """What each order promises on any network."""
+
+
+Loss = tuple[int, int, int, int]
+"""What a node has said to be lost: the node, the topic, the source and the number there."""
 
 
 class Witness:
@@ -127,6 +131,7 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
         promises += ("membership",)
     if PROTOCOLS[scenario.protocol].agrees_probably:
         # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        promises += (HOLES,)
         return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
     if stopped == "finished" and not loses(scenario):
         promises += ("completeness", REQUESTS)
@@ -269,16 +274,44 @@ def without_total(table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(is_total))
 
 
+def wrong_words(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How often something was said to be lost twice, or was delivered there all the same.
+
+    Of nodes that fail or join all words are believed.
+    """
+    said = [loss for loss in losses if loss[0] not in changing]
+    return len(said) - len(set(said) - deliveries_in(table))
+
+
+def unspoken_holes(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How many numbers before the last that a node delivered of a source it neither delivered nor said to be lost."""
+    had = {name for name in (*deliveries_in(table), *losses) if name[0] not in changing}
+    last: dict[tuple[int, int, int], int] = {}
+    for node, topic, source, sequence in had:
+        last[node, topic, source] = max(sequence, last.get((node, topic, source), 0))
+    return sum(last.values()) - len(had)
+
+
+def deliveries_in(table: pa.Table) -> set[Loss]:
+    """What was delivered: node, topic, source and number."""
+    deliveries = table.filter(pc.equal(table["event"], "deliver"))
+    columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
+    return {(node, topic or 0, source, sequence) for node, topic, source, sequence in zip(*columns, strict=True)}
+
+
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: Mapping[int, int]
+    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, losses: Sequence[Loss]
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence; ``lost`` was said, by source."""
+    """How often each promise that applies was broken, and the same as a sentence; ``losses`` were said."""
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
+    false = wrong_words(losses, table, crashing_nodes(scenario))
+    if PROTOCOLS[scenario.protocol].agrees_probably:
+        false += unspoken_holes(losses, table, crashing_nodes(scenario))
     mortal = failing_nodes(scenario)
     if PROTOCOLS[scenario.protocol].remembers:
         table = separate_lives(table, scenario.nodes, set(range(scenario.nodes)) - mortal)
@@ -290,24 +323,26 @@ def judge_run(
     # What is lost with its publisher is owed to nobody, unless somebody has delivered what had to follow it.
     default = ORDER_NAMES.index(scenario.order)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
+    examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
-    if HOLES in promises:
+    if HOLES in promises and "completeness" in promises:
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
         counts["completeness"] = weaker.counts["completeness"]
-        said = sum(lost.values())
-        counts[HOLES] = max(0, owed - said)
+        counts[HOLES] = max(0, owed - len(losses)) + false
         examples["completeness"] = weaker.examples.get("completeness", "")
-        examples[HOLES] = f"{owed} holes of which {said} were said"
+        examples[HOLES] = (
+            f"{owed} holes of which {len(losses)} were said, {false} of them twice or before they were delivered"
+        )
     if PROTOCOLS[scenario.protocol].remembers:
         # Who fails for good may take with it what others have heard of; they say so. Nobody speaks of another loss.
-        excused = sum(lost.get(source, 0) for source in mortal)
-        wrong = sum(lost.values()) - excused
+        excused = sum(source in mortal for _, _, source, _ in losses)
+        wrong = len(losses) - excused + false
         counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
         if wrong:
-            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live"
+            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live, or that were delivered"
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

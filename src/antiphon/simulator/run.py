@@ -274,13 +274,14 @@ def timed(
 ) -> Result:
     """Run a scenario; the seconds are those of the run, without its preparation and its judgement."""
     simulation = Simulation(scenario, recorder)
+    simulation.engine.losses = None if witness is None else []
     begun = time.perf_counter()
     stopped = simulation.run(watch)
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
-    lost = {int(source): int(count) for source, count in simulation.engine.lost_of.items()}
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), lost)
+    losses = simulation.engine.losses or []
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), losses)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 

@@ -15,7 +15,7 @@ QUICK = {
     "an answer is awaited from one who is lost": (1, "stuck"),
     "one number of a source may be missing": (2, "fifo"),
     "keys are granted to whoever is first in one of its lines": (1, "total"),
-    "proposals that were lost with a root are not made again": (1, "stuck"),
+    "proposals that were lost with a root are not made again": (4, "stuck"),
     "a node that has left still delivers": (1, "membership"),
     "events with equal stamps have no order": (4, "total"),
 }

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.lives import (
     changes_lives,
     crashing_nodes,
@@ -320,8 +320,8 @@ def judge_run(
     # Where weaker publications pass total ones, only these are in one order.
     apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
     circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
-    # What is lost with its publisher is owed to nobody, unless somebody has delivered what had to follow it.
-    default = ORDER_NAMES.index(scenario.order)
+    # What is owed of those who failed depends on what waits for it.
+    default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}

@@ -300,7 +300,7 @@ def deliveries_in(table: pa.Table) -> set[Loss]:
 
 
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, losses: Sequence[Loss]
+    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, losses: Sequence[Loss] = ()
 ) -> tuple[dict[str, int] | None, str]:
     """How often each promise that applies was broken, and the same as a sentence; ``losses`` were said."""
     promises = promises_of(scenario, stopped)

@@ -19,7 +19,7 @@ import msgspec
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
 from antiphon.simulator.epto_schedules import draw_epto_schedule, played_of, theory_of
-from antiphon.simulator.gossip_schedules import draw_gossip_schedule
+from antiphon.simulator.gossip_rare_schedules import draw_any_gossip_schedule
 from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
@@ -55,7 +55,7 @@ SEEDS_PER_TASK = 50
 SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
     "cube": draw_schedule,
     "cube-faults": draw_cube_fault_schedule,
-    "gossip": draw_gossip_schedule,
+    "gossip": draw_any_gossip_schedule,
     "tree": draw_tree_schedule,
     "epto": draw_epto_schedule,
 }

@@ -88,7 +88,7 @@ def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Sc
     for _ in range(PUBLICATIONS):
         now += int(random.below(2 * gap))
         operations.append(Operation(now, PUBLISH, int(random.below(nodes))))
-    operations += draw_trouble(nodes, now, memory, random)
+    operations += draw_trouble(nodes, now, memory, scenario.network.detection, random)
     for newcomer in newcomers:
         operations += draw_newcomer(newcomer, 1, now, random)
     if order in (None, MIXED) and random.below(2) == 0:
@@ -110,7 +110,7 @@ def draw_busy_options(memory: str, random: RandomStream) -> dict[str, Any]:
     }
 
 
-def draw_trouble(nodes: int, end: int, memory: str, random: RandomStream) -> list[Operation]:
+def draw_trouble(nodes: int, end: int, memory: str, detection: int, random: RandomStream) -> list[Operation]:
     """What goes wrong meanwhile, more than one thing at a time."""
     crashes = draw_busy_crashes(nodes, end, memory == LOGS, random) if random.below(3) > 0 else []
     found = crashes + [draw_stall(nodes, end, random) for _ in range(pick(random, (0, 1, 2)))]
@@ -123,7 +123,8 @@ def draw_trouble(nodes: int, end: int, memory: str, random: RandomStream) -> lis
     # Who comes back from a crash is what it was, as far as the judge knows; so others come and go.
     steady = sorted(set(range(nodes)) - {crash.node for crash in crashes if crash.until > 0})
     if steady and random.below(2) == 0:
-        found += draw_meeting(nodes, (pick(random, steady), pick(random, steady)), int(random.below(end)), random)
+        two = (pick(random, steady), pick(random, steady))
+        found += draw_meeting(nodes, two, int(random.below(end)), detection, random)
     if steady and random.below(2) == 0:
         found += draw_last_words(pick(random, steady), end, random)
     if steady and random.below(2) == 0:
@@ -164,14 +165,14 @@ def draw_last_words(node: int, end: int, random: RandomStream) -> list[Operation
     return found
 
 
-def draw_meeting(nodes: int, two: tuple[int, int], start: int, random: RandomStream) -> list[Operation]:
-    """Two subscribe to a topic of their own while a partition between them ends, and publish later."""
+def draw_meeting(nodes: int, two: tuple[int, int], start: int, detection: int, random: RandomStream) -> list[Operation]:
+    """Two subscribe to a topic of their own while they find each other after a partition, and publish later."""
     one, other = two
     end = start + pick(random, (400, 3000))
     group = tuple(node for node in range(nodes) if node == one or (node != other and random.below(2) == 0))
     found = [Operation(start, PART, 0, 0, end, None, group)] if len(group) < nodes else []
     for node in two:
-        found.append(Operation(end + int(random.below(700)) - 200, SUBSCRIBE, node, QUIET_TOPIC))
+        found.append(Operation(end + detection - int(random.below(200)), SUBSCRIBE, node, QUIET_TOPIC))
         found.append(Operation(end + 5000 + int(random.below(1000)), PUBLISH, node, QUIET_TOPIC))
     return found
 

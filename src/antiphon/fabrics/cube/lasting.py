@@ -27,7 +27,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.fault_messages import ANSWER, ASKS, ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.fault_messages import ANSWER, ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
 from antiphon.fabrics.cube.keeping import Possession, with_held
 from antiphon.fabrics.cube.lasting_totals import LastingTotals
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Question, Unsubscribe, member_entry
@@ -136,7 +136,7 @@ class LastingVCubePs(LastingTotals):
             self.go_on_opened()
 
     def _next_round(self, topic: Topic, unrest: Unrest) -> None:
-        self._forget_missing(topic)
+        self._forget_missing(topic, unrest)
         asks_all = self.has_orphans(topic) or self.is_returning(topic)
         is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
         if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
@@ -177,13 +177,16 @@ class LastingVCubePs(LastingTotals):
         # Those who are known, can be reached, and have not come back yet.
         return found + [member for member in topic.away if member in self.present]
 
-    def _forget_missing(self, topic: Topic) -> None:
+    def _forget_missing(self, topic: Topic, unrest: Unrest) -> None:
         """Nobody waits for ever for those who are away."""
         now = self.environment.now()
         for member, counter in list(topic.away.items()):
             if member not in self.present and now - self.lost_at.setdefault(member, now) >= self.faults.forget_ticks:
                 self.not_away(topic, member)
                 self._departed.setdefault(topic.name, {})[member] = counter
+                # What only it might have brought is asked for once more, and given up.
+                unrest.quiet_rounds = 0
+                unrest.pause = 0
 
     # Comparing.
 
@@ -233,7 +236,7 @@ class LastingVCubePs(LastingTotals):
         theirs, mine = Possession(message.have), Possession(self._have(topic))
         has_given_all = not message.is_member or self._fill(topic, sender, theirs, mine)
         if topic.state == OUTSIDE:
-            if has_given_all and message.asks != ANSWER:
+            if has_given_all and message.asks in (ASKS, ASKS_ALL):
                 # Whatever subscription of this node the other has heard of, in this life or before, is over.
                 self.environment.send(sender, Unsubscribe(self.me, self.counter, topic.name))
             return
@@ -253,13 +256,13 @@ class LastingVCubePs(LastingTotals):
         self._answer(topic, sender, message, has_given_all, len(theirs.beyond(mine)) > 0)
 
     def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, lacks: bool) -> None:
-        if message.asks == ANSWER:
+        if message.asks == ANSWERS_ALL:
             self._not_answering(topic, sender)
         elif message.asks == ASKS_ALL:
             # Who has not got all asks again, and the answer comes behind the rest.
             if has_given_all:
-                self._compare(topic, sender, ANSWER)
-        elif lacks or self._knows_more(topic, message):
+                self._compare(topic, sender, ANSWERS_ALL)
+        elif message.asks == ASKS and (lacks or self._knows_more(topic, message)):
             self._compare(topic, sender, ANSWER)
 
     def _knows_more(self, topic: Topic, message: Compare) -> bool:

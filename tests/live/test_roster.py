@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
@@ -64,35 +63,6 @@ def test_who_has_nothing_left_says_so() -> None:
     last.found(MAXIMUM_IDENTIFIER - 1)
     assert last.give(newcomer(1)) is not None
     assert last.give(newcomer(2)) is None
-
-
-def test_restarts_in_order_do_not_use_identifiers_up() -> None:
-    """Whoever leaves shares what it has left, so there is as much to give after a hundred restarts of all nodes."""
-    chance = random.Random(2)
-    rosters = [founder()]
-    rosters += [placed(rosters[0], number) for number in range(1, 8)]
-    given = 8
-    for _ in range(800):
-        leaving = rosters.pop(0)
-        for heir, part in zip(rosters, leaving.share_out(len(rosters)), strict=True):
-            heir.add_left(part)
-        assert not leaving.left and leaving.give(newcomer(0)) is None
-        rosters.append(placed(chance.choice(rosters), given))
-        given += 1
-    pieces = sorted(piece for roster in rosters for piece in roster.left)
-    assert all(end <= first for (_, end), (first, _) in itertools.pairwise(pieces)), "nobody gives the same"
-    assert len({roster.me.identifier for roster in rosters}) == len(rosters)
-    assert not any(first <= int(roster.me.identifier or 0) < end for roster in rosters for first, end in pieces)
-    assert sum(end - first for first, end in pieces) > MAXIMUM_IDENTIFIER // 2
-
-
-def test_what_somebody_has_is_not_given_again() -> None:
-    """As when a disk is set back to an earlier time."""
-    first = founder()
-    for identifier in (1, 2):
-        first.learn([Peer(f"other {identifier}", "host", identifier)])
-    place = first.give(newcomer(1))
-    assert place is not None and place.identifier == 3
 
 
 def test_a_cluster_that_begins_again_uses_no_identifier_twice() -> None:

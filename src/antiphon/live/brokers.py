@@ -16,7 +16,7 @@ In a tree without a quorum failures are taken at their word: who is lost stays l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -188,16 +188,8 @@ class Brokers(Membership):
             return
         # Whoever it is, it has to know the others before its process looks for them.
         self._connect(place.identifier, message.newcomer.address, message.newcomer.instance)
-        self.keep_left(partial(self._tell_place, place))
-
-    def keep_left(self, action: Callable[[], None]) -> None:
-        """Do this when the next life of this node will not give again what this one has given: it has no such."""
-        action()
-
-    def _tell_place(self, place: PlaceGiven) -> None:
         self.tell(place.identifier, Acquaint(self._everybody()))
         self.tell(place.identifier, place)
-        self._node.settle()
 
     def _everybody(self) -> list[Peer]:
         return [peer for peer in (self.roster.peer(other) for other in sorted(self.links)) if peer is not None]

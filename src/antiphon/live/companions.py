@@ -10,17 +10,14 @@ node is together, newcomers too, and of everybody with whom it is not any more; 
 Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
 the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
 they belong to. When it starts again it looks for them before it founds anything; what its log says of an earlier life
-counts only among those of the same founding, where identifiers mean the same. So do the identifiers that it had left to
-give: what is given is taken from those on the disk first, and what a node has left when it leaves goes to the others,
-or else clusters whose nodes are restarted again and again would run out of them.
+counts only among those of the same founding, where identifiers mean the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
@@ -29,7 +26,6 @@ from antiphon.live.brokers import RETRY_SECONDS, Brokers
 from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted, StillHere
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
-from antiphon.live.outbox import set_if_waiting
 from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
@@ -50,14 +46,7 @@ SIGNS: Final = 4
 ADDRESSES_AT_MOST: Final = 64
 """So many of the others are remembered."""
 
-HEIRS_AT_MOST: Final = 64
-"""Among so many others a node that leaves shares the identifiers that it has left."""
-
-ERASE_SECONDS: Final = 1.0
-"""How long it waits for its disk, on which they must not stay."""
-
 ADDRESSES: Final = "other nodes"
-LEFT: Final = "identifiers left"
 FOUNDING: Final = "founding"
 
 log = logger("companions")
@@ -117,41 +106,15 @@ class Companions(Brokers):
         self._is_in.set_result(None)
 
     def _place_given(self, place: PlaceGiven) -> None:
-        if not self.roster.is_placed:
-            if place.founding != self._node.fact(FOUNDING, place.founding):
-                log.warning("this cluster is not that of an earlier life; its log is not continued")
-                self._node.forget_past()
-            else:
-                self.roster.add_left(json.loads(self._node.fact(LEFT, "[]")))
+        if not self.roster.is_placed and place.founding != self._node.fact(FOUNDING, place.founding):
+            log.warning("this cluster is not that of an earlier life; its log is not continued")
+            self._node.forget_past()
         super()._place_given(place)
-
-    def keep_left(self, action: Callable[[], None]) -> None:
-        store, commit = self._node.store, self._node.commit
-        if store is None or commit is None:
-            action()
-            return
-        store.put(LEFT, json.dumps(self.roster.left).encode())
-        commit.then(action)
 
     async def leave(self) -> None:
         """Tell all that this node goes, so that nobody looks for it."""
         self.spread(Leaves())
-        await self._share_out()
         await super().leave()
-
-    async def _share_out(self) -> None:
-        """Leave to others the identifiers that this node has not given."""
-        here = [peer.identifier for peer in self.peers() if peer.identifier is not None]
-        heirs = [identifier for identifier in here if identifier not in self.departing][:HEIRS_AT_MOST]
-        if not heirs:
-            return
-        parts = self.roster.share_out(len(heirs))
-        erased: asyncio.Future[None] = self._node.loop.create_future()
-        self.keep_left(partial(set_if_waiting, erased))
-        await asyncio.wait([erased], timeout=ERASE_SECONDS)
-        if erased.done():
-            for heir, part in zip(heirs, parts, strict=True):
-                self.tell(heir, Leaves(part))
 
     def why_not_in(self) -> str:
         seconds = self._node.settings.join_seconds
@@ -165,7 +128,6 @@ class Companions(Brokers):
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None and isinstance(message, Leaves):
                 self.departing.add(sender)
-                self.roster.add_left(message.left)
             elif sender is not None:
                 self._heard_at[sender] = self._node.loop.time()
             return
@@ -203,7 +165,6 @@ class Companions(Brokers):
         if addresses:
             store.put(ADDRESSES, json.dumps(addresses).encode())
         store.put(FOUNDING, self.roster.founding.encode())
-        store.put(LEFT, json.dumps(self.roster.left).encode())
         self._node.keep_highest()
 
     def highest_identifier(self) -> int:

@@ -208,12 +208,7 @@ class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
 
 
 class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
-    """The sender is about to go, and will not be back under this identifier.
-
-    The identifiers that it had to give, from each first to below each second, belong to the receiver.
-    """
-
-    left: list[tuple[Number, Number]] = []
+    """The sender is about to go, and will not be back under this identifier."""
 
 
 class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):

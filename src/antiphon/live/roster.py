@@ -4,9 +4,7 @@
 another, ever. Nobody is asked for that. The founder owns all of them. A newcomer gets one from whoever it turns to, and
 a part of what that node has left, to give to others in turn. So any node can take anybody in, at any time, and two
 never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
-go through the founder, and a thousand through each of those that it took in. But who was taken in by those whom these
-took in has hardly any. So a node that leaves a cube shares what it has left among the others, and one that has a disk
-finds there, in its next life, what the last had left. Who has nothing left asks others to give.
+go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
 
 **Addresses** go with identifiers: a node tells another who somebody is before it first speaks of it on a connection. An
 identifier stands for one life of a node, so what is known of it never changes.
@@ -27,12 +25,6 @@ from antiphon.live.controls import Appointment, PlaceGiven
 PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""
 
-RANGES_AT_MOST: Final = 64
-"""So many pieces, the longest, are kept of what others have left."""
-
-Range = tuple[int, int]
-"""Identifiers from the first to below the second."""
-
 
 class Roster:
     """What one node knows about others."""
@@ -41,8 +33,8 @@ class Roster:
         self.me = Peer(instance, address)
         self._contacts_wanted = contacts_wanted
         self.founding = ""
-        # What there is to give, the longest range last.
-        self._left: list[Range] = []
+        self._first = 0
+        self._end = 0
         self._given: dict[str, PlaceGiven] = {}
         # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
         self._unclaimed: set[str] = set()
@@ -71,50 +63,22 @@ class Roster:
 
     def _take(self, identifier: int, first: int, end: int) -> None:
         self.me = Peer(self.me.instance, self.me.address, identifier)
-        self.add_left([(first, end)])
+        self._first, self._end = first, end
         self.learn([self.me])
-
-    @property
-    def left(self) -> list[Range]:
-        """What there is left to give."""
-        return list(self._left)
-
-    def add_left(self, ranges: Iterable[Range]) -> None:
-        """Somebody who gives no more, or an earlier life of this node, has left these identifiers."""
-        found = [(first, end) for first, end in (*self._left, *ranges) if first < end]
-        self._left = sorted(found, key=length_of)[-RANGES_AT_MOST:]
-
-    def share_out(self, count: int) -> list[list[Range]]:
-        """Give no more: all that is left, in so many parts of about the same size.
-
-        Ranges are cut only where there are too few of them: or they would be cut smaller and smaller.
-        """
-        while self._left and len(self._left) < count and length_of(self._left[-1]) > 1:
-            first, end = self._left.pop()
-            middle = (first + end) // 2
-            self.add_left([(first, middle), (middle, end)])
-        parts: list[list[Range]] = [[] for _ in range(count)]
-        while self._left:
-            min(parts, key=lambda part: sum(map(length_of, part))).append(self._left.pop())
-        return parts
 
     def give(self, newcomer: Peer) -> PlaceGiven | None:
         """A place for a newcomer, the same if it asks again; None if there is nothing left to give."""
         given = self._given.get(newcomer.instance)
         if given is not None:
             return given
-        while self._left and self._left[-1][0] in self._book:
-            # Somebody has it: the disk from which this range was taken has been set back to an earlier time.
-            first, end = self._left.pop()
-            self.add_left([(first + 1, end)])
-        if not self._left:
+        if self._first >= self._end:
             return None
-        identifier, end = self._left.pop()
-        part = (end - identifier) // PART
-        self.add_left([(identifier + 1, end - part)])
+        identifier = self._first
+        part = (self._end - self._first) // PART
+        self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         self.appoint([identifier])
-        given = PlaceGiven(identifier, end - part, end, self.appointments(), self.founding)
+        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding)
         self._given[newcomer.instance] = given
         self._unclaimed.add(newcomer.instance)
         return given
@@ -235,8 +199,3 @@ class Roster:
             return False
         self._unreachable.discard(identifier)
         return identifier in self._appointments
-
-
-def length_of(piece: Range) -> int:
-    """How many identifiers are in it."""
-    return piece[1] - piece[0]

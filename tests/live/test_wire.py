@@ -311,6 +311,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
         "ContactsAre": 113, "AskSeen": 114, "SeenIs": 115, "AskRecent": 116, "RecentIs": 117,
         "AskWriter": 120, "WriterIs": 121, "StillHere": 122, "Leaves": 123, "AskPast": 124, "PastIs": 125,
+        "BlockWanted": 126, "BlockIs": 127,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
         "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,

@@ -213,14 +213,14 @@ class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
 
-class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     """The sender has no identifiers left to give, and wants to take this block of them."""
 
     number: Number
     block: Number
 
 
-class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
     """Whether the sender knew of nobody who has taken the block, or a later one."""
 
     number: Number

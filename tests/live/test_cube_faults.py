@@ -112,29 +112,6 @@ def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp
     running(test)
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["in order", "killed, with disks"])
-def test_nodes_may_be_restarted_again_and_again(tmp_path: Path, is_killed: bool) -> None:
-    """Who was taken in by somebody who was taken in by somebody can still take others in: four times around."""
-
-    async def start(place: int, join: list[str]) -> Node:
-        data = str(tmp_path / str(place)) if is_killed else None
-        return await antiphon.start(data=data, join=join, leave_seconds=5.0)
-
-    async def test() -> None:
-        nodes = [await start(0, [])]
-        nodes += [await start(place, [nodes[0].address]) for place in (1, 2)]
-        identifiers = {node.identifier for node in nodes}
-        for number in range(12):
-            victim = nodes.pop(0)
-            await (victim._shut() if is_killed else victim.close())
-            nodes.append(await start(number % 3, [node.address for node in nodes]))
-            identifiers.add(nodes[-1].identifier)
-        assert len(identifiers) == 15
-        await asyncio.gather(*(node.close() for node in nodes))
-
-    running(test)
-
-
 def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with behind_proxies(3) as (nodes, _):

@@ -122,7 +122,7 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     batches: list[tuple[Count, Count, Name, bytes]]
 
 
-class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
+class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
     """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
 
     number: Count
@@ -130,7 +130,7 @@ class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     past: list[Entry]
 
 
-class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
+class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
     """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
 
     number: Count
@@ -213,14 +213,14 @@ class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
 
-class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     """The sender has no identifiers left to give, and wants to take this block of them."""
 
     number: Number
     block: Number
 
 
-class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
     """Whether the sender knew of nobody who has taken the block, or a later one."""
 
     number: Number

@@ -85,10 +85,13 @@ def test_nodes_whose_disks_only_say_that_they_sync_are_found_out(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_when_all_nodes_are_restarted_one_after_the_other(tmp_path: Path) -> None:
-    figures = campaign(tmp_path, "tree", ("roll",), 0.1)
+@pytest.mark.parametrize("fabric", ["tree", "cube"])
+def test_nobody_notices_that_all_nodes_are_restarted_one_after_the_other(tmp_path: Path, fabric: str) -> None:
+    """Nothing is lost, doubled or out of order at clients, which are told of no gap either."""
+    figures = campaign(tmp_path, fabric, ("roll",), 0.1)
     check(figures)
     assert figures.faults == {"roll": 1}
+    assert figures.moves > 0 and figures.gaps == 0
 
 
 NEXT_VERSION = """

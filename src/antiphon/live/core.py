@@ -368,6 +368,7 @@ class NodeCore(Publisher):
         else:
             # Its log is one, whatever the memberships.
             self.pasts.changed(topic)
+        self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 

@@ -92,6 +92,10 @@ class Application:
         """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
         return None
 
+    def refuses(self, node: i64) -> bool:
+        """Whether a node takes no publications now, for reasons that its process does not know."""
+        return False
+
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
         """A node is about to lose its process."""
 
@@ -110,12 +114,18 @@ class Node(Environment):
         self.state: i64 = ABSENT
         self.life: Life = Life()
         self.free: i64 = 0
+        # By how much the clock that shows the time of day is wrong; it outlives crashes.
+        self.clock_error: i64 = 0
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
         self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
+
+    def shared_time(self) -> i64:
+        shown = self._engine.calendar.now + self.clock_error
+        return shown if shown > 0 else 0
 
     def send(self, destination: i64, message: Message) -> None:
         # Without this NO_NODE would be the last node, as in any list.
@@ -151,7 +161,10 @@ class Node(Environment):
             engine.watch_delivery(self.identifier, publication, latency)
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
-        self._engine.lost += 1
+        engine = self._engine
+        engine.lost += 1
+        if engine.losses is not None:
+            engine.losses.append((self.identifier, topic, source, sequence))
 
     def kept(self, topic: i64, piece: i64) -> list[Message] | None:
         application = self._engine.application
@@ -282,8 +295,9 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
-        # Deliveries that a process has given up, and said so.
+        # Deliveries that a process has given up, and said so; for those who judge: node, topic, source and number.
         self.lost: i64 = 0
+        self.losses: list[tuple[i64, i64, i64, i64]] | None = None
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -318,7 +332,8 @@ class Engine:
         process = self._ready_process(identifier)
         if process is None:
             return False
-        if process.refusal(order) is not None:
+        is_unable = self.application is not None and self.application.refuses(identifier)
+        if is_unable or process.refusal(order) is not None:
             self.refused += 1
             return False
         self.published += 1

@@ -9,6 +9,9 @@ holes, a node did not deliver something that it was owed and was not told so.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,6 +59,10 @@ PROMISES = {
     TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
 """What each order promises on any network."""
+
+
+Loss = tuple[int, int, int, int]
+"""What a node has said to be lost: the node, the topic, the source and the number there."""
 
 
 class Witness:
@@ -125,6 +132,7 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
         promises += ("membership",)
     if PROTOCOLS[scenario.protocol].agrees_probably:
         # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        promises += (HOLES,)
         return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
     if stopped == "finished" and not loses(scenario):
         promises += ("completeness", REQUESTS)
@@ -148,7 +156,7 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
-    heals = PROTOCOLS[scenario.protocol].needs_connections
+    heals = PROTOCOLS[scenario.protocol].needs_connections or recovers
     if (scenario.network.loss > 0 and not recovers) or any(
         isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
@@ -218,6 +226,8 @@ def nodes_apart(scenario: Scenario) -> set[int]:
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
         if isinstance(fault, PartitionFault):
+            if fault.linked != "apart":
+                return set(range(scenario.nodes))
             group = set(expand_nodes(fault.groups[0], scenario.nodes))
             others = set(range(scenario.nodes)) - group
             voices, other_voices = len(group - newcomers), len(others - newcomers)
@@ -267,22 +277,81 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
     return stay
 
 
+def without_unshown(table: pa.Table, unshown: Sequence[tuple[int, int, int, int]]) -> pa.Table:
+    """The same as if what was not shown had not been delivered then; it may have been later."""
+    if not unshown:
+        return table
+    left = Counter(unshown)
+    kept = []
+    names = ("event", "node", "topic", "source", "sequence")
+    for event, *delivery in zip(*(table[name].to_pylist() for name in names), strict=True):
+        is_gone = event == "deliver" and left[tuple(delivery)] > 0
+        left[tuple(delivery)] -= is_gone
+        kept.append(not is_gone)
+    return table.filter(pa.array(kept))
+
+
+def may_pass_over(scenario: Scenario) -> bool:
+    """Whether a node may be cut off for longer than others keep what it lacks, and then passes over it and says so."""
+    protocol = PROTOCOLS[scenario.protocol]
+    parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+    return parted and protocol.recovers and not protocol.needs_connections
+
+
 def without_total(table: pa.Table) -> pa.Table:
     """The same as if there had been no total publications."""
     is_total = pc.fill_null(pc.equal(table["order"].cast(pa.string()), TOTAL_ORDER), False)
     return table.filter(pc.invert(is_total))
 
 
+def wrong_words(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How often something was said to be lost twice, or was delivered there all the same.
+
+    Of nodes that fail or join all words are believed.
+    """
+    said = [loss for loss in losses if loss[0] not in changing]
+    return len(said) - len(set(said) - deliveries_in(table))
+
+
+def unspoken_holes(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How many numbers before the last that a node delivered of a source it neither delivered nor said to be lost."""
+    had = {name for name in (*deliveries_in(table), *losses) if name[0] not in changing}
+    last: dict[tuple[int, int, int], int] = {}
+    for node, topic, source, sequence in had:
+        last[node, topic, source] = max(sequence, last.get((node, topic, source), 0))
+    return sum(last.values()) - len(had)
+
+
+def deliveries_in(table: pa.Table) -> set[Loss]:
+    """What was delivered: node, topic, source and number."""
+    deliveries = table.filter(pc.equal(table["event"], "deliver"))
+    columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
+    return {(node, topic or 0, source, sequence) for node, topic, source, sequence in zip(*columns, strict=True)}
+
+
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, lost: int = 0
+    scenario: Scenario,
+    witness: Witness,
+    stopped: str,
+    published: int,
+    stuck: int,
+    losses: Sequence[Loss] = (),
+    unshown: Sequence[tuple[int, int, int, int]] = (),
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence; ``lost`` were said to be lost."""
+    """How often each promise that applies was broken, and the same as a sentence.
+
+    ``losses`` were said; ``unshown`` are deliveries that a disk lost before anybody was shown them.
+    """
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
+    table = without_unshown(table, unshown)
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
+    false = wrong_words(losses, table, crashing_nodes(scenario))
+    if PROTOCOLS[scenario.protocol].agrees_probably:
+        false += unspoken_holes(losses, table, crashing_nodes(scenario))
     mortal = failing_nodes(scenario)
     if PROTOCOLS[scenario.protocol].remembers:
         table = separate_lives(table, scenario.nodes, set(range(scenario.nodes)) - mortal)
@@ -294,24 +363,31 @@ def judge_run(
     # What is owed of those who failed depends on what waits for it.
     default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
+    examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
-    if HOLES in promises:
+    owed = 0
+    if HOLES in promises and "completeness" in promises:
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
         counts["completeness"] = weaker.counts["completeness"]
-        counts[HOLES] = max(0, owed - lost)
+        counts[HOLES] = max(0, owed - len(losses)) + false
         examples["completeness"] = weaker.examples.get("completeness", "")
-        examples[HOLES] = f"{owed} holes of which {lost} were said"
+        examples[HOLES] = (
+            f"{owed} holes of which {len(losses)} were said, {false} of them twice or before they were delivered"
+        )
     if PROTOCOLS[scenario.protocol].remembers:
-        # Who fails for good may take with it what others have heard of; they say so. Else nobody may speak of a loss.
-        found = counts["completeness"]
-        # So may the sides of a partition that begin to order totally without each other.
-        may_lose = bool(mortal) or (scenario.uses_order(TOTAL_ORDER) and any_partition(scenario))
-        counts["completeness"] = max(0, found - lost) if may_lose else found + lost
-        if not may_lose and lost:
-            examples["completeness"] = f"{lost} were said to be lost, though everybody came back"
+        # Who fails for good may take with it what others have heard of; they say so. So may the sides of a partition
+        # that begin to order totally without each other. Nobody speaks of another loss.
+        is_torn = scenario.uses_order(TOTAL_ORDER) and any_partition(scenario)
+        excused = sum(is_torn or source in mortal for _, _, source, _ in losses)
+        wrong = len(losses) - excused + false
+        counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
+        if wrong:
+            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live, or that were delivered"
+    elif may_pass_over(scenario):
+        counts["completeness"] = max(0, counts["completeness"] - max(0, len(losses) - owed))
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

@@ -13,7 +13,7 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.fabrics.gossip import Brisa
-from antiphon.live.acquaintances import Acquaintances
+from antiphon.live.acquaintances import RETRY_SECONDS, Acquaintances
 from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY
 from tests.live.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
@@ -316,6 +316,23 @@ def test_contacts_that_lost_each_other_meet_again(monkeypatch: pytest.MonkeyPatc
             lost._transport.abort()
             await until(lambda: acquaintances(nodes[1]).roster.contacts()[:1] == [1])
             await until(lambda: acquaintances(nodes[1]).roster.contacts()[:2] == [0, 1])
+
+    running(test)
+
+
+def test_a_contact_that_is_lost_after_a_long_calm_is_tried_again_soon() -> None:
+    """In a calm nobody is tried for minutes; who is lost then must not wait for so long, as others forget meanwhile."""
+
+    async def test() -> None:
+        async with gossip(4) as nodes:
+            await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
+            calm = acquaintances(nodes[1])
+            calm._later("retry", RETRY_SECONDS[1], calm._retry)
+            lost = calm.links[0]
+            assert lost._transport is not None
+            lost._transport.abort()
+            await until(lambda: 0 in calm.lost_nodes)
+            assert calm._timers["retry"].when() <= nodes[1].loop.time() + RETRY_SECONDS[0]
 
     running(test)
 

@@ -47,8 +47,9 @@ LOOK_SECONDS: Final = 1.0
 LOOKS_WITHOUT_CONTACT: Final = 3
 """So often a node without a contact waits for another one to become a contact."""
 
-RETRY_SECONDS: Final = (5.0, 300.0)
-"""The shortest and the longest wait before a lost contact is tried again."""
+RETRY_SECONDS: Final = (1.0, 300.0)
+"""The shortest and the longest wait before a lost contact is tried again. Who is apart for longer than others keep what
+it lacks loses messages, so it begins with little."""
 
 LOST_AT_MOST: Final = 100
 """So many nodes that were lost are remembered, the last ones."""
@@ -265,7 +266,7 @@ class Acquaintances(Membership):
     def _retry(self) -> None:
         """Try to meet a contact that was lost, or the nodes through which this one came."""
         self._close_strangers()
-        lost = self.roster.lost_contacts()
+        lost = [contact for contact in self.roster.lost_contacts() if contact not in self._over]
         here = {self._address, *(peer.address for peer in self.peers())}
         places = [address for address in self._node.settings.join if address not in here]
         if self._retries < len(lost):
@@ -278,6 +279,14 @@ class Acquaintances(Membership):
         self._retries += 1
         self._node.settle()
         self._later("retry", self._retry_seconds, self._retry)
+
+    def _retry_soon(self) -> None:
+        """A contact is lost: what was waited for before, perhaps for minutes, is too long now."""
+        self._retry_seconds = RETRY_SECONDS[0]
+        waiting = self._timers.get("retry")
+        if waiting is None or waiting.when() > self._node.loop.time() + self._retry_seconds:
+            self._retries = 0
+            self._later("retry", self._retry_seconds, self._retry)
 
     # Links.
 
@@ -369,7 +378,7 @@ class Acquaintances(Membership):
         self.lost_nodes.append(identifier)
         del self.lost_nodes[:-LOST_AT_MOST]
         if self.roster.unreachable(identifier):
-            self._retry_seconds = RETRY_SECONDS[0]
+            self._retry_soon()
             self._appoint()
             self._contacts_changed()
         self._tell_lost(identifier)

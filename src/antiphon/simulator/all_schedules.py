@@ -115,8 +115,10 @@ class Harder:
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._lose, self._come_late, self._leave]
         if protocol.remembers:
+            # Total order needs a majority, and what was asked for totally is in no log before it has its place.
+            found += [] if self._scenario.orders_totally() else [self._speak_on_return]
             # A log that is refused comes last: its node does not come back from anything.
-            found += [self._speak_on_return, self._lose_writes, self._refuse_log]
+            found += [self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
             found.append(self._jump)
         return found

@@ -16,12 +16,26 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 from antiphon.cli.output import is_compiled
+from tests.sharing import Sharing, place_of
 
 # Without deadlines, so that a busy machine fails nothing, and derandomised, so that a run can be repeated.
 settings.register_profile("antiphon", deadline=None, derandomize=True, max_examples=60, database=None)
 # For the second pass over the core tests, with the plain sources (tests/test_compiled_and_plain.py).
 settings.register_profile("short", settings.get_profile("antiphon"), max_examples=10)
 settings.load_profile("antiphon")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first, so that no process is left alone with it in the end."""
+    items.sort(key=lambda item: place_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Sharing:
+    """How tests are shared out among processes."""
+    # Units stay in the order of the tests; by default those with most tests would be first.
+    config.option.loadscopereorder = False
+    return Sharing(config)
 
 
 def pytest_report_header() -> str:

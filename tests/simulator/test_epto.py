@@ -168,6 +168,12 @@ def test_a_failure_is_made_small() -> None:
     assert small.nodes == 2
 
 
+def test_what_waits_with_the_same_stamp_is_not_said_to_be_lost() -> None:
+    """Found by torture: a payload that does not come is given up before earlier ones of its source have left."""
+    outcome = run_schedule(draw_epto_schedule(55))
+    assert outcome.holes > 0 and not outcome.violations, outcome.about
+
+
 def test_what_is_published_in_two_lives_is_not_judged() -> None:
     text = TEXT.format(nodes=8, loss=0, options="") + "".join(
         f"[[fault]]\nkind = '{kind}'\nnode = 1\nat = {at}\n" for kind, at in (("crash", 500), ("restart", 900))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
@@ -174,3 +175,18 @@ def test_a_subscription_that_nobody_asked_for_is_found(monkeypatch: pytest.Monke
     assert result.judgement == (
         "requests: 1, such as node 7 was to be [] on topic 1, one after the other, and was ['subscribed']"
     )
+
+
+def test_a_loss_is_said_once_and_of_what_is_not_delivered() -> None:
+    """docs/guarantees.md, "Epidemic total order", 4: holes are said, in their places, once, and never filled later."""
+    rows = [("deliver", 0, None, 5, 1), ("deliver", 0, None, 5, 4), ("publish", 5, None, 5, 9), ("deliver", 1, 2, 5, 1)]
+    columns = ("event", "node", "topic", "source", "sequence")
+    table = pa.table({name: [row[place] for row in rows] for place, name in enumerate(columns)})
+    two_and_three = [(0, 0, 5, 2), (0, 0, 5, 3)]
+    assert judgement.wrong_words(two_and_three, table, set()) == 0
+    assert judgement.wrong_words([*two_and_three, (0, 0, 5, 3)], table, set()) == 1
+    assert judgement.wrong_words([*two_and_three, (0, 0, 5, 4), (1, 2, 5, 1)], table, set()) == 2
+    assert judgement.wrong_words([(1, 2, 5, 1)], table, {1}) == 0
+    assert judgement.unspoken_holes(two_and_three, table, set()) == 0
+    assert judgement.unspoken_holes(two_and_three[1:], table, set()) == 1
+    assert judgement.unspoken_holes([], table, {0}) == 0

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.teeth.planted import BUGS, MISSED, Bug
+from tests.teeth.bugs import Bug
+from tests.teeth.planted import BUGS, HARMLESS
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src" / "antiphon"
@@ -102,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=200, help="schedules for each bug")
     parser.add_argument("--seed", type=int, default=1, help="the first of them")
     parser.add_argument("--only", default="", help="bugs whose name, module or fabric holds this")
-    parser.add_argument("--missed", action="store_true", help="those that were not found so far")
+    parser.add_argument("--harmless", action="store_true", help="those that break no promise, as is thought")
     parser.add_argument("--stop", action="store_true", help="stop at the first schedule that fails")
     chosen = parser.parse_args(arguments)
     missed = 0
     print("| bug | module | campaign | found by | first seed | as |\n|---|---|---|---|---|---|", flush=True)
-    for bug in MISSED if chosen.missed else BUGS:
+    for bug in HARMLESS if chosen.harmless else BUGS:
         if chosen.only in f"{bug.name} {bug.module} {bug.fabric}":
             catch = hunt(bug, chosen.seed, chosen.seeds, chosen.stop)
             missed += not catch.failing

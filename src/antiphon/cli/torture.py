@@ -52,7 +52,11 @@ def torture(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
     spark: Annotated[
         bool,
-        typer.Option("--spark", help="Let Spark share the work; what was cut off goes on with the same command."),
+        typer.Option(
+            "--spark",
+            help="Let Spark share the work; what was cut off goes on with the same command. With --live: let Spark "
+            "judge, as it does by itself what is large.",
+        ),
     ] = False,
     master: Master = None,
     live: Annotated[
@@ -74,14 +78,17 @@ def torture(
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="With --live: kill, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; or loss, "
-            "for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
+            help="With --live: kill, power, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; "
+            "or loss, for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
             show_default=False,
         ),
     ] = None,
     rate: Annotated[
         float, typer.Option(min=0.1, metavar="N", help="With --live: messages per second at each node.")
     ] = 20.0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --live: keep what was written down, for antiphon audit.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
     """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
@@ -104,7 +111,7 @@ def torture(
         from antiphon.cli.torture_live import Wishes, torture_live
 
         long = seconds if minutes is None else 60 * minutes
-        wishes = Wishes(fabric or "cube", order, long, nodes, seed, faults, rate, out, json)
+        wishes = Wishes(fabric or "cube", order, long, nodes, seed, faults, rate, out, json, keep, spark)
         if overload:
             from antiphon.cli.torture_overload import torture_by_overload
 

@@ -16,9 +16,9 @@ import msgspec
 
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.cube_schedules import draw_fault_schedule
+from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
 from antiphon.simulator.epto_schedules import draw_epto_schedule, theory_of
-from antiphon.simulator.gossip_schedules import draw_gossip_schedule
+from antiphon.simulator.gossip_rare_schedules import draw_any_gossip_schedule
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import MatrixLaw, Scenario
 from antiphon.simulator.schedules import (
@@ -50,8 +50,8 @@ ALL_STREAM = 30
 
 DRAWN: dict[str, Callable[[int, str | None], Scenario]] = {
     "cube": draw_schedule,
-    "cube-faults": draw_fault_schedule,
-    "gossip": draw_gossip_schedule,
+    "cube-faults": draw_cube_fault_schedule,
+    "gossip": draw_any_gossip_schedule,
     "tree": draw_tree_schedule,
     "epto": draw_epto_schedule,
 }

@@ -161,7 +161,10 @@ class Node(Environment):
             engine.watch_delivery(self.identifier, publication, latency)
 
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
-        self._engine.lost += 1
+        engine = self._engine
+        engine.lost += 1
+        if engine.losses is not None:
+            engine.losses.append((self.identifier, topic, source, sequence))
 
     def kept(self, topic: i64, piece: i64) -> list[Message] | None:
         application = self._engine.application
@@ -292,8 +295,9 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
-        # Deliveries that a process has given up, and said so.
+        # Deliveries that a process has given up, and said so; for those who judge: node, topic, source and number.
         self.lost: i64 = 0
+        self.losses: list[tuple[i64, i64, i64, i64]] | None = None
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0

@@ -61,6 +61,10 @@ PROMISES = {
 """What each order promises on any network."""
 
 
+Loss = tuple[int, int, int, int]
+"""What a node has said to be lost: the node, the topic, the source and the number there."""
+
+
 class Witness:
     """Keeps what the oracle must see of a run, while it is little enough."""
 
@@ -128,6 +132,7 @@ def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
         promises += ("membership",)
     if PROTOCOLS[scenario.protocol].agrees_probably:
         # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        promises += (HOLES,)
         return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
     if stopped == "finished" and not loses(scenario):
         promises += ("completeness", REQUESTS)
@@ -299,18 +304,43 @@ def without_total(table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(is_total))
 
 
+def wrong_words(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How often something was said to be lost twice, or was delivered there all the same.
+
+    Of nodes that fail or join all words are believed.
+    """
+    said = [loss for loss in losses if loss[0] not in changing]
+    return len(said) - len(set(said) - deliveries_in(table))
+
+
+def unspoken_holes(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
+    """How many numbers before the last that a node delivered of a source it neither delivered nor said to be lost."""
+    had = {name for name in (*deliveries_in(table), *losses) if name[0] not in changing}
+    last: dict[tuple[int, int, int], int] = {}
+    for node, topic, source, sequence in had:
+        last[node, topic, source] = max(sequence, last.get((node, topic, source), 0))
+    return sum(last.values()) - len(had)
+
+
+def deliveries_in(table: pa.Table) -> set[Loss]:
+    """What was delivered: node, topic, source and number."""
+    deliveries = table.filter(pc.equal(table["event"], "deliver"))
+    columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
+    return {(node, topic or 0, source, sequence) for node, topic, source, sequence in zip(*columns, strict=True)}
+
+
 def judge_run(
     scenario: Scenario,
     witness: Witness,
     stopped: str,
     published: int,
     stuck: int,
-    lost: int = 0,
+    losses: Sequence[Loss] = (),
     unshown: Sequence[tuple[int, int, int, int]] = (),
 ) -> tuple[dict[str, int] | None, str]:
     """How often each promise that applies was broken, and the same as a sentence.
 
-    ``lost`` were said to be lost; ``unshown`` are deliveries that a disk lost before anybody was shown them.
+    ``losses`` were said; ``unshown`` are deliveries that a disk lost before anybody was shown them.
     """
     promises = promises_of(scenario, stopped)
     table = witness.table()
@@ -319,6 +349,9 @@ def judge_run(
     table = without_unshown(table, unshown)
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
+    false = wrong_words(losses, table, crashing_nodes(scenario))
+    if PROTOCOLS[scenario.protocol].agrees_probably:
+        false += unspoken_holes(losses, table, crashing_nodes(scenario))
     mortal = failing_nodes(scenario)
     if PROTOCOLS[scenario.protocol].remembers:
         table = separate_lives(table, scenario.nodes, set(range(scenario.nodes)) - mortal)
@@ -330,27 +363,31 @@ def judge_run(
     # What is owed of those who failed depends on what waits for it.
     default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
     findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles}
+    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
+    examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
     owed = 0
-    if HOLES in promises:
+    if HOLES in promises and "completeness" in promises:
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
         counts["completeness"] = weaker.counts["completeness"]
-        counts[HOLES] = max(0, owed - lost)
+        counts[HOLES] = max(0, owed - len(losses)) + false
         examples["completeness"] = weaker.examples.get("completeness", "")
-        examples[HOLES] = f"{owed} holes of which {lost} were said"
+        examples[HOLES] = (
+            f"{owed} holes of which {len(losses)} were said, {false} of them twice or before they were delivered"
+        )
     if PROTOCOLS[scenario.protocol].remembers:
-        # Who fails for good may take with it what others have heard of; they say so. Else nobody may speak of a loss.
-        found = counts["completeness"]
-        # So may the sides of a partition that begin to order totally without each other.
-        may_lose = bool(mortal) or (scenario.uses_order(TOTAL_ORDER) and any_partition(scenario))
-        counts["completeness"] = max(0, found - lost) if may_lose else found + lost
-        if not may_lose and lost:
-            examples["completeness"] = f"{lost} were said to be lost, though everybody came back"
+        # Who fails for good may take with it what others have heard of; they say so. So may the sides of a partition
+        # that begin to order totally without each other. Nobody speaks of another loss.
+        is_torn = scenario.uses_order(TOTAL_ORDER) and any_partition(scenario)
+        excused = sum(is_torn or source in mortal for _, _, source, _ in losses)
+        wrong = len(losses) - excused + false
+        counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
+        if wrong:
+            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live, or that were delivered"
     elif may_pass_over(scenario):
-        counts["completeness"] = max(0, counts["completeness"] - max(0, lost - owed))
+        counts["completeness"] = max(0, counts["completeness"] - max(0, len(losses) - owed))
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

@@ -277,6 +277,7 @@ def timed(
 ) -> Result:
     """Run a scenario; the seconds are those of the run, without its preparation and its judgement."""
     simulation = Simulation(scenario, recorder)
+    simulation.engine.losses = None if witness is None else []
     begun = time.perf_counter()
     stopped = simulation.run(watch)
     result = simulation.result(stopped, time.perf_counter() - begun)
@@ -284,9 +285,8 @@ def timed(
         return result
     application = simulation.engine.application
     unshown = application.unshown if isinstance(application, LastingDisks) else []
-    violations, judgement = judge_run(
-        scenario, witness, stopped, result.published, simulation.stuck(), result.lost, unshown
-    )
+    losses = simulation.engine.losses or []
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), losses, unshown)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 

@@ -7,10 +7,13 @@ Whoever lives must agree with all who live, and nothing may wait for ever.
 
 One schedule in eight is **busy**: everybody publishes all the time, and brokers fail that have others below them, while
 the root asks again and again what can be forgotten. Whatever is kept for too short a time is missed by somebody then.
+In half of these whoever would have to tell of a failure stands still meanwhile, so that others have found a new place
+before the root knows that they had lost theirs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -24,6 +27,7 @@ from antiphon.simulator.schedules import (
     JOIN,
     MIXED,
     PART,
+    PAUSE,
     PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,
@@ -100,17 +104,34 @@ def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Sc
     nodes = int(random.between(4, 12))
     scenario = new_scenario(seed, order, nodes, random)
     options = {**scenario.protocol_options, "collect": pick(random, (20, 100)), "total_degree": pick(random, (3, 8))}
-    orders = pick(random, (ORDER_NAMES, ORDER_NAMES[:3]))
+    orders = pick(random, (ORDER_NAMES, ORDER_NAMES[:3], ("total",)))
     gap, keys = pick(random, (5, 20, 50)), pick(random, (1, 20))
     now, operations = 0, []
     for _ in range(BUSY_PUBLICATIONS):
         now += int(random.below(2 * gap))
         publication = Operation(now, PUBLISH, int(random.below(nodes)))
         operations.append(draw_kind(publication, order, orders, keys, random))
-    inner = sorted({parent for parent in options["parents"] if parent != NO_NODE})
+    parents = options["parents"]
+    inner = sorted({parent for parent in parents if parent != NO_NODE})
     crashes = range(pick(random, (1, 1, 2, 3)))
-    operations += [Operation(int(random.below(now)), CRASH, pick(random, inner)) for _ in crashes]
+    if random.below(2) == 0:
+        operations += [Operation(int(random.below(now)), CRASH, pick(random, inner)) for _ in crashes]
+    else:
+        deep = [broker for broker in inner if parents[broker] not in (NO_NODE, 0)] or inner
+        for _ in crashes:
+            crash = Operation(int(random.below(now)), CRASH, pick(random, deep))
+            operations += [crash, *draw_silence(crash, parents, scenario, random)]
     return with_operations(msgspec.structs.replace(scenario, protocol_options=options), operations)
+
+
+def draw_silence(
+    crash: Operation, parents: Sequence[int], scenario: Scenario, random: RandomStream
+) -> Iterator[Operation]:
+    """The parent of a broker that fails stands still until some time after it should have noticed."""
+    above = parents[crash.node]
+    if above != NO_NODE:
+        lasts = scenario.network.detection + pick(random, (300, 1000, 5000))
+        yield Operation(crash.at, PAUSE, above, 0, crash.at + lasts)
 
 
 def draw_with_quorum(scenario: Scenario, operations: list[Operation], random: RandomStream) -> Scenario:

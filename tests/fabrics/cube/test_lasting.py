@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_messages import ASKS, Compare, Filling, Gone
 from antiphon.fabrics.cube.keeping import Keeping, Possession, with_held
-from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.lasting import COMPARING, LastingVCubePs
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.route import Route
@@ -32,6 +32,7 @@ from antiphon.simulator.scenario import (
     PublishTable,
     RestartFault,
     Scenario,
+    SubscriptionTable,
     TopicsTable,
 )
 
@@ -115,6 +116,34 @@ def test_both_sides_of_a_partition_go_on_and_exchange_what_they_missed() -> None
     result = system(6, halves, talk(6, 60))
     nothing_broken(result)
     assert result.deliveries == 6 * 60
+
+
+def test_an_answer_to_an_earlier_question_is_no_answer_to_the_question_to_all() -> None:
+    """Node 2 counts as past what it has never had, and says so; node 0 has it, and gives the rest of it later."""
+    speaking = [PublishTable(at=1 + number, node=2 if number % 2 else 0) for number in range(100)]
+    result = run_scenario(
+        Scenario(
+            name="lasting",
+            nodes=3,
+            protocol="vcube-ps-lasting",
+            protocol_options={"compare": 100},
+            network=NetworkTable(delay=ConstantLaw(ticks=50), detection=1, in_order=True),
+            topics=TopicsTable(count=1, members=[[0, 1, 2]]),
+            publications=while_up(speaking, 2, 20, 22),
+            unsubscriptions=[SubscriptionTable(at=20, node=2)],
+            subscriptions=[SubscriptionTable(at=21, node=2)],
+            faults=[PartitionFault(at=44, until=1000, groups=[[0, 2]])],
+        )
+    )
+    nothing_broken(result)
+
+
+def test_what_nobody_has_any_more_is_said_though_somebody_never_comes_back() -> None:
+    """Without logs, and with little in memory: node 1 misses most of what is said while it is cut off."""
+    faults: list[Fault] = [PartitionFault(at=100, until=3000, groups=[[1]]), CrashFault(at=150, node=2)]
+    speaking = [PublishTable(at=200 + 20 * number, node=0, order="none") for number in range(50)]
+    result = system(4, faults, speaking, log=0, window=1, bundle=1, keep=2, forget=20_000)
+    assert result.deliveries == 2 * 50 + 2 and result.lost == 48
 
 
 def test_several_partitions_at_once_one_way_and_flapping() -> None:
@@ -226,6 +255,27 @@ def test_who_lacks_something_is_given_it_and_is_back_in_the_view() -> None:
     assert topic.view.contains(6) and not topic.away
 
 
+def test_what_waits_for_a_moment_makes_nobody_compare() -> None:
+    """Only what lacks the same for a whole round is asked for: what is on its way comes by itself."""
+    process, notes = member(0)
+    for first in (1, 3):
+        process.receive(1, said(1, first + 1))
+        process.expire(COMPARING)
+        process.receive(1, said(1, first))
+        # Meanwhile something else waits.
+        process.receive(2, said(2, first + 1))
+        process.expire(COMPARING)
+        process.receive(2, said(2, first))
+        process.expire(COMPARING)
+    assert len(notes.delivered) == 8
+    assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+    process.receive(3, said(3, 2))
+    for _ in range(2):
+        assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+        process.expire(COMPARING)
+    assert {target for target, message in notes.sent if isinstance(message, Compare)} == set(range(1, 8))
+
+
 def test_what_was_had_and_is_not_any_more_is_said_to_whoever_asks() -> None:
     process, notes = member(0)
     for number in range(1, 400):
@@ -253,6 +303,7 @@ def test_keeping_and_possession() -> None:
     assert keeping.get(publication_key(7, 1)) is None and keeping.get(publication_key(7, 3)) is not None
     have = with_held(vec[i64]([publication_key(7, 2)]), [publication_key(7, 5)])
     mine, theirs = Possession(have), Possession(vec[i64]([publication_key(7, 1)]))
+    assert mine.covers(theirs) and mine.covers(mine) and not theirs.covers(mine)
     assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
     assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
 

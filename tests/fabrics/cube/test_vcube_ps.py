@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 
@@ -273,6 +274,12 @@ def test_news_of_an_old_membership_does_not_remove_a_new_one() -> None:
 
 # Every schedule of small systems.
 
+
+def as_parameters(systems: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Systems, of which the last number is how many states they have; those with thousands take a while uncompiled."""
+    return [pytest.param(*system, marks=pytest.mark.slow if system[-1] > 4000 else ()) for system in systems]
+
+
 # Members at the start, what each node does, the window, and how many states the system has.
 SMALL_SYSTEMS: list[tuple[list[int], list[list[Operation]], int, int]] = [
     ([0, 1], [[PUBLISH, PUBLISH], [PUBLISH, PUBLISH]], 1, 341),
@@ -291,7 +298,7 @@ SMALL_SYSTEMS: list[tuple[list[int], list[list[Operation]], int, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "scripts", "window", "states"), SMALL_SYSTEMS)
+@pytest.mark.parametrize(("members", "scripts", "window", "states"), as_parameters(SMALL_SYSTEMS))
 def test_no_schedule_loses_blocks_or_reorders(
     members: list[int], scripts: list[list[Operation]], window: int, states: int
 ) -> None:
@@ -312,7 +319,7 @@ SMALL_DIRECTORIES: list[tuple[list[int], list[list[Operation]], int]] = [
 ]
 
 
-@pytest.mark.parametrize(("members", "scripts", "states"), SMALL_DIRECTORIES)
+@pytest.mark.parametrize(("members", "scripts", "states"), as_parameters(SMALL_DIRECTORIES))
 def test_asking_the_home_of_a_topic_is_enough(members: list[int], scripts: list[list[Operation]], states: int) -> None:
     found = explore(builder(len(scripts), members, Options(directory=True)), scripts)
     assert found.violation is None, "\n".join([str(found.violation), *found.schedule])

@@ -264,6 +264,7 @@ def unheard_and_links(learning: str, random_slots: int = 0) -> tuple[int, float]
     return unheard_in(world), sum(ranks_of_views(world, 0).values()) / 600
 
 
+@pytest.mark.slow
 def test_as_published_some_are_forgotten_by_all_others() -> None:
     # Section 3.3.5 reports no disconnection. Who is in nobody's view still has neighbours, but is not heard of.
     published, _ = unheard_and_links(NOTHING)
@@ -273,6 +274,7 @@ def test_as_published_some_are_forgotten_by_all_others() -> None:
     assert unheard_and_links(WALKS)[0] <= published // 4
 
 
+@pytest.mark.slow
 def test_an_entry_that_stays_as_it_was_drawn_keeps_some_known_at_the_cost_of_worse_neighbours() -> None:
     unheard, weight = unheard_and_links(NOTHING)
     fewer, worse = unheard_and_links(NOTHING, random_slots=2)

@@ -80,6 +80,7 @@ class ForgetsProposals(TreeBroker):
         topic.proposed.pop(publication_key(publication.source, publication.sequence), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("broken", "found"),
     [

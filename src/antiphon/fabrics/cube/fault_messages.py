@@ -14,6 +14,7 @@ from antiphon.orders.order import Ordered
 ANSWER: Final[i64] = 0
 ASKS: Final[i64] = 1
 ASKS_ALL: Final[i64] = 2
+ANSWERS_ALL: Final[i64] = 3
 
 
 @mypyc_attr(acyclic=True)
@@ -22,7 +23,7 @@ class Compare(Message):
 
     ``members`` are those of whom it knows (:func:`antiphon.fabrics.cube.messages.member_entry`), ``have`` is a set of
     publications. ``asks`` says whether it wants to hear of something new (``ASKS``), in any case (``ASKS_ALL``), or has
-    been asked itself (``ANSWER``).
+    been asked itself (``ANSWER``, ``ANSWERS_ALL``): only after the latter has it given all that it had.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_order import NEW, WAITING, KnownEvent, Ordering, sorted_by_key
+from antiphon.fabrics.gossip.epto_order import DONE, NEW, WAITING, KnownEvent, Ordering, sorted_by_key
 from antiphon.kernel.process import Environment
 
 INVERTED: Final[i64] = 0
@@ -84,6 +84,14 @@ class StampOrdering(Ordering):
             if event.publication is None and event.stamp == waiting[0].stamp:
                 return event
         return None
+
+    def refuse(self, event: KnownEvent) -> None:
+        """Earlier ones of its source may wait, with the same stamp; then it is lost when a later one leaves."""
+        source, sequence = event.source(), event.sequence()
+        if any(other.source() == source and other.sequence() < sequence for other in self._received.values()):
+            event.state = DONE
+        else:
+            super().refuse(event)
 
     def give_up(self, event: KnownEvent) -> None:
         del self._received[event.name]

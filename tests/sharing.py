@@ -1,0 +1,54 @@
+"""How tests are shared out among processes: what takes longest begins first, what shares much stays together.
+
+Left to itself, pytest-xdist deals tests out in the order of their names: Spark is started in both processes, so are all
+experiments for the report, and the second pass over the core, which takes longest of all, begins when the rest is done.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+SECOND_PASS = "tests/test_compiled_and_plain.py::test_the_tests_of_the_core_pass"
+
+LONGEST_FIRST = (
+    SECOND_PASS,
+    "tests/spark/",
+    "tests/report/",
+    "tests/live/test_nemesis.py",
+    "tests/cli/",
+    "tests/test_compiled_and_plain.py",
+    "tests/lab/",
+    "tests/live/",
+    "tests/maelstrom/",
+    "tests/teeth/",
+)
+"""Where the names of long tests begin; all others come after these, as they are found."""
+
+TOGETHER = {"tests/spark/": "spark", "tests/pipeline/": "spark", "tests/report/": "report"}
+"""Folders whose tests share one Spark, or the results of all experiments."""
+
+
+def place_of(name: str) -> int:
+    """Where a test stands in the line."""
+    for place, beginning in enumerate(LONGEST_FIRST):
+        if name.startswith(beginning):
+            return place
+    # Those of one process follow each other.
+    return LONGEST_FIRST.index("tests/spark/") if name.startswith("tests/pipeline/") else len(LONGEST_FIRST)
+
+
+def unit_of(name: str) -> str:
+    """What stays in one process: a folder, a file, or, of the second pass, each part by itself."""
+    if name.startswith(SECOND_PASS):
+        return name
+    for folder, unit in TOGETHER.items():
+        if name.startswith(folder):
+            return unit
+    return name.split("::", 1)[0]
+
+
+class Sharing(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives whole units to processes, one after the other, in the order in which tests stand in the line."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)

@@ -1,0 +1,206 @@
+"""Bugs in what carries the cube through faults, and in what is read back from logs; see ``planted.py``."""
+
+from __future__ import annotations
+
+from tests.teeth.bugs import Bug
+
+
+def faults(name: str, module: str, old: str, new: str, order: str | None = None) -> Bug:
+    return Bug(name, "cube-faults", f"fabrics/cube/{module}.py", old, new, order)
+
+
+REROUTING = (
+    faults(
+        "a tree is not led around one who is lost",
+        "rerouting",
+        "                if route.lost(peer):\n"
+        "                    self._hand_on(topic, route, cluster(self.me, peer))\n",
+        "                route.lost(peer)\n",
+    ),
+    faults(
+        "an answer is awaited from one who is lost",
+        "rerouting",
+        "            if peer in route.awaited:\n                if route.lost(peer):\n",
+        "            if peer in route.awaited and peer in self.present:\n                if route.lost(peer):\n",
+    ),
+    faults(
+        "a subscription waits for the answer of one who is lost",
+        "rerouting",
+        "            if peer in unanswered:\n                self._one_answered(key, unanswered, peer)\n",
+        "            unanswered.pop(peer, None)\n",
+    ),
+    faults(
+        "own publications are not kept",
+        "rerouting",
+        "        self._keep_packet(topic, packet)\n        route = Route(packet)\n",
+        "        route = Route(packet)\n",
+    ),
+    faults(
+        "of a bundle only the first is kept",
+        "rerouting",
+        "            for publication in packet.publications:\n                kept.add(publication)\n",
+        "            kept.add(packet.publications[0])\n",
+    ),
+    faults(
+        "what comes from others is not kept",
+        "rerouting",
+        "            self.keeping(topic).add(publication)\n        super().arrived",
+        "            pass\n        super().arrived",
+    ),
+    faults(
+        "a parent is told before its own cluster is served",
+        "route",
+        "        done = [parent for parent, height in self.parents.items() if height < lowest]\n",
+        "        done = [parent for parent, height in self.parents.items() if height <= lowest]\n",
+    ),
+    faults(
+        "who was found while somebody subscribed is not met",
+        "rerouting",
+        "                self._met.setdefault(topic.name, {})[peer] = True\n",
+        "                pass\n",
+    ),
+    faults(
+        "a cluster that was handed on before is not handed on when a larger one is served",
+        "rerouting",
+        "        while s > route.height:\n",
+        "        while s > route.height + 1:\n",
+    ),
+)
+
+LASTING = (
+    faults(
+        "members that find each other do not compare",
+        "lasting",
+        "            self.disturb(topic)\n        self._compare(topic, peer, ASKS)\n\n    def arrived",
+        "            self.disturb(topic)\n\n    def arrived",
+    ),
+    faults(
+        "members compare when they find each other and never again",
+        "lasting",
+        "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, ASKS)\n",
+        "",
+    ),
+    faults(
+        "the timer of comparing is not set again",
+        "lasting",
+        "        if len(self._restless) > 0:\n            self._is_timer_set = True\n"
+        "            self.environment.set_timer(self.faults.compare_ticks, COMPARING)\n"
+        "        if self.options.total:\n",
+        "        if self.options.total:\n",
+    ),
+    faults(
+        "the last number that another one lacks is not given",
+        "lasting",
+        "            number = last\n            while number > reached:\n",
+        "            number = last - 1\n            while number > reached:\n",
+    ),
+    faults(
+        "the first number that another one lacks is not given",
+        "lasting",
+        "            while number > reached:\n                publication = keeping.get",
+        "            while number > reached + 1:\n                publication = keeping.get",
+    ),
+    faults(
+        "a member that is back is not in the view again",
+        "lasting",
+        "        topic.view.add(peer, counter, True)\n",
+        "",
+    ),
+    faults(
+        "members of whom one side has not heard stay unknown",
+        "lasting",
+        "            topic.away[node] = counter\n            if topic.state == MEMBER:\n"
+        "                self.disturb(topic)\n",
+        "            if topic.state == MEMBER:\n                self.disturb(topic)\n",
+    ),
+    faults(
+        "hearsay brings a leaver back",
+        "lasting",
+        "        departed[message.source] = max(message.sequence, departed.get(message.source, -1))\n",
+        "",
+    ),
+    faults(
+        "a return begins with a number that was used",
+        "lasting",
+        "        topic.published = topic.begun = max(topic.begun, order.past(self.me))\n",
+        "        topic.published = topic.begun = max(topic.begun, order.past(self.me) - 1)\n",
+    ),
+    faults(
+        "what is published after a return follows nothing",
+        "lasting",
+        "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or",
+        "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key == 0 and",
+        "causal",
+    ),
+    faults(
+        "a log is said to hold what still waited",
+        "lasting",
+        "        return list(mixed(self.find_topic(topic)).frontier())\n",
+        "        return list(self._have(self.find_topic(topic)))\n",
+    ),
+    faults(
+        "what is missing is given up when all have answered, though somebody is away",
+        "lasting",
+        "            if now - since >= self.faults.forget_ticks:\n",
+        "            if now - since >= self.faults.compare_ticks:\n",
+    ),
+    faults(
+        "nobody asks all for what is missing",
+        "lasting",
+        "            self._ask_all(topic, unrest)\n            return\n",
+        "            return\n",
+    ),
+    faults(
+        "what waits is not named among what a member has, and comes again",
+        "lasting",
+        "            if not mixed(topic).counts(key) and not mixed(topic).is_held(key):\n",
+        "            if True:\n",
+    ),
+    faults(
+        "who has left gives nothing",
+        "lasting",
+        "        has_given_all = not message.is_member or self._fill(topic, sender, theirs, mine)\n",
+        "        has_given_all = topic.state != MEMBER or self._fill(topic, sender, theirs, mine)\n",
+    ),
+)
+
+KEEPING = (
+    faults(
+        "gaps below something single are not seen",
+        "keeping",
+        "            reached = other.counts.get(source, 0)\n",
+        "            reached = max([other.counts.get(source, 0)]\n"
+        "                + [key >> SOURCE_BITS for key in other.singles if key & SOURCE_MASK == source])\n",
+    ),
+    faults(
+        "the first entry of the log that is wanted is not found",
+        "recalling",
+        "            if first <= sequence <= last:\n",
+        "            if first < sequence <= last:\n",
+    ),
+    faults(
+        "the second piece of a log is not read",
+        "recalling",
+        "        piece += 1\n",
+        "        piece += 2\n",
+    ),
+    faults(
+        "what was sent of a log is counted as received",
+        "recalling",
+        "        return [each for each in publications[self._position :]"
+        " if not theirs.holds(each.source, each.sequence)]\n",
+        "        rest, self._position = publications[self._position :], len(publications)\n        return rest\n",
+    ),
+)
+
+FAULTS: tuple[Bug, ...] = (*REROUTING, *LASTING, *KEEPING)
+
+HARMLESS_FAULTS: tuple[Bug, ...] = (
+    faults(
+        "what a node said before it left is not given to those it finds",
+        "rerouting",
+        "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):\n",
+        "            if topic.state == MEMBER:\n",
+    ),
+)
+"""Those that break no promise, because something else keeps it."""

@@ -114,7 +114,7 @@ class Harder:
             found += [self._slow_links, self._late_links]
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._lose, self._come_late, self._leave]
-        if protocol.remembers:
+        if protocol.remembers and self._scenario.protocol_options.get("log", 0):
             # Total order needs a majority, and what was asked for totally is in no log before it has its place.
             found += [] if self._scenario.orders_totally() else [self._speak_on_return]
             # A log that is refused comes last: its node does not come back from anything.

@@ -128,6 +128,9 @@ class Harder:
         scenario = self._scenario
         if scenario.protocol == "broker-tree":
             return any(operation.kind == PART for operation in self._operations)
+        if PROTOCOLS[scenario.protocol].remembers and not scenario.protocol_options.get("log", 0):
+            # Without logs, who is cut off for longer than a few are kept in memory misses the rest.
+            return False
         return PROTOCOLS[scenario.protocol].tolerates_faults
 
     def _when(self) -> int:

@@ -114,9 +114,11 @@ class Harder:
             found += [self._slow_links, self._late_links]
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._lose, self._come_late, self._leave]
-        if protocol.remembers:
+        if protocol.remembers and self._scenario.protocol_options.get("log", 0):
+            # Total order needs a majority, and what was asked for totally is in no log before it has its place.
+            found += [] if self._scenario.orders_totally() else [self._speak_on_return]
             # A log that is refused comes last: its node does not come back from anything.
-            found += [self._speak_on_return, self._lose_writes, self._refuse_log]
+            found += [self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
             found.append(self._jump)
         return found
@@ -126,6 +128,9 @@ class Harder:
         scenario = self._scenario
         if scenario.protocol == "broker-tree":
             return any(operation.kind == PART for operation in self._operations)
+        if PROTOCOLS[scenario.protocol].remembers and not scenario.protocol_options.get("log", 0):
+            # Without logs, who is cut off for longer than a few are kept in memory misses the rest.
+            return False
         return PROTOCOLS[scenario.protocol].tolerates_faults
 
     def _when(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 import antiphon
 from antiphon import Node, Subscription
 from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.live.companions import Companions
+from antiphon.live.controls import PlaceGiven
+from antiphon.live.roster import BLOCKS_FIRST
 from antiphon.live.settings import Settings
 from tests.live.proxy import behind_proxies
 from tests.live.support import Child, child, cluster, exact_values, running, subscribed, take_values, until
@@ -200,5 +204,41 @@ def test_who_comes_back_with_an_empty_disk_is_a_new_node(tmp_path: Path) -> None
                 assert await take_values(heard, 1) == [b"new"]
                 for subscription in stays:
                     assert await take_values(subscription, 1) == [b"new"]
+
+    running(test)
+
+
+def test_who_has_no_identifiers_left_takes_new_ones_with_the_others() -> None:
+    """As after all are gone who had many to give."""
+
+    async def test() -> None:
+        async with cluster(3) as nodes:
+            for node in nodes:
+                assert isinstance(node.cluster, Companions), "nodes of a cube"
+                node.cluster.roster.take(PlaceGiven(node.identifier, 0, 0, [], node.cluster.roster.founding))
+            async with antiphon.start(join=[nodes[1].address]) as newcomer:
+                assert newcomer.identifier >= BLOCKS_FIRST
+                async with antiphon.start(join=[nodes[2].address]) as another:
+                    assert another.identifier >= BLOCKS_FIRST and another.identifier != newcomer.identifier
+                    subscriptions = await subscribed([*nodes, newcomer, another])
+                    await another.publish("room", b"hello", order="causal")
+                    assert [await take_values(each, 1) for each in subscriptions] == [[b"hello"]] * 5
+
+    running(test)
+
+
+def test_total_order_goes_on_when_the_keeper_is_killed() -> None:
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            keeper = await stack.enter_async_context(child("listen"))
+            nodes = [await stack.enter_async_context(antiphon.start(join=[keeper.address])) for _ in range(3)]
+            subscriptions = await subscribed(nodes)
+            for number in range(10):
+                await nodes[number % 3].publish("room", b"%d" % number, order="total", keys=["anna"])
+            await keeper.kill()
+            for number in range(10, 20):
+                await nodes[number % 3].publish("room", b"%d" % number, order="total", keys=["anna"])
+            lists = [await take_values(subscription, 20) for subscription in subscriptions]
+            assert lists == [lists[0]] * 3 and sorted(map(int, lists[0])) == list(range(20))
 
     running(test)

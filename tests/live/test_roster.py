@@ -8,7 +8,8 @@ import pytest
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live.roster import PART, Roster
+from antiphon.live.controls import PlaceGiven
+from antiphon.live.roster import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
 
 
 def newcomer(number: int) -> Peer:
@@ -136,3 +137,31 @@ def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
     assert first.take_back(impostor) is None
     with pytest.raises(ProtocolError, match="claims the identifier"):
         first.check_claim("life 1", [impostor])
+
+
+def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
+    """Who has heard of a block, or was taken in by somebody who has, never agrees to it again."""
+    one, other = Roster("one", "host:1", 0), Roster("other", "host:2", 0)
+    one.take(PlaceGiven(0, 1, 1, []))
+    other.take(PlaceGiven(1, 2, 2, []))
+    assert one.give(Peer("third", "host:3")) is None
+    block = one.next_block()
+    assert block == 0 and other.is_free(block) and not other.is_free(block)
+    one.take_block(block)
+    given = one.give(Peer("third", "host:3"))
+    assert given is not None and given.identifier == BLOCKS_FIRST
+    third = Roster("third", "host:3", 0)
+    third.take(given)
+    assert third.next_block() == 1 and other.next_block() == 1
+
+
+def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
+    roster = Roster("one", "host:1", 0)
+    roster.take(PlaceGiven(0, 1, 1, []))
+    roster.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
+    assert not roster.is_free(5) and roster.next_block() == 6
+
+
+def test_when_all_blocks_are_taken_there_is_nothing_left() -> None:
+    roster = Roster("one", "host:1", 0)
+    assert roster.is_free(BLOCKS_AT_MOST - 1) and roster.next_block() is None

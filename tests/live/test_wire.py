@@ -36,7 +36,7 @@ from antiphon.live.wire import (
     Codec,
     parameters,
 )
-from antiphon.orders.order import KeyedOrdered, Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -58,8 +58,12 @@ keyed_ordered = st.builds(
     KeyedOrdered, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
     st.integers(0, 3), integers,
 )  # fmt: skip
-bundles = st.lists(ordered | keyed_ordered, min_size=1, max_size=3).map(cube.Bundle)
-locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST))
+placed = st.builds(
+    Placed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
+    st.integers(0, 3), integers, st.integers(0, MOST),
+)  # fmt: skip
+bundles = st.lists(ordered | keyed_ordered | placed, min_size=1, max_size=3).map(cube.Bundle)
+locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST), st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)
 keyed = st.builds(
@@ -135,9 +139,14 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "entries": integers,
     "announced": integers,
     "place": st.integers(0, MOST),
+    "attempt": st.integers(0, MOST),
+    "version": st.integers(0, MOST),
+    "voters": integers,
+    "added": integers,
+    "removed": integers,
     "members": integers,
     "past": integers,
-    "packet": ordered | keyed_ordered | bundles | locks,
+    "packet": ordered | keyed_ordered | placed | bundles | locks,
     "publications": st.lists(ordered | keyed_ordered, min_size=1, max_size=3),
     "keys": integers,
     "origin": sources,
@@ -290,7 +299,7 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "ShuffleReply", "Parted",
         "Stamped", "Ball", "Probe",
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
-        "Compare", "Filling", "Gone",
+        "Compare", "Filling", "Gone", "Unlock", "Voters", "Placed",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {

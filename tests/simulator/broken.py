@@ -209,7 +209,7 @@ class ClosesWithoutNumbers(Broken):
 
     def send(self, destination: int, message: Message) -> None:
         if isinstance(message, Closed):
-            message = Closed(message.source, message.sequence, message.topic, vec[i64]())
+            message = Closed(message.source, message.sequence, message.topic, message.place, vec[i64]())
         super().send(destination, message)
 
 
@@ -219,7 +219,7 @@ class GrantsAtOnce(Broken):
     def receive(self, sender: int, message: Message) -> None:
         if isinstance(message, Claim):
             self.place = getattr(self, "place", 0) + 1
-            self.send(message.source, Granted(message.source, message.sequence, message.topic, 1, self.place))
+            self.send(message.source, Granted(message.source, message.sequence, message.topic, 1, self.place, 0))
         elif not isinstance(message, Release):
             super().receive(sender, message)
 

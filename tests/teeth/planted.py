@@ -172,8 +172,8 @@ ORDERS = (
     orders(
         "weaker publications do not wait for a total one that is announced",
         "total",
-        "            elif first.publication is None:\n                return arrival_of(first)\n",
-        "            elif first.publication is None:\n                continue\n",
+        "        if total is None:\n            return arrival_of(lock)\n",
+        "        if total is None:\n            return NOTHING\n",
         "mixed",
     ),
     orders(

@@ -20,16 +20,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.process import NO_NODE
-from antiphon.live.controls import Acquaint, Control, Hello, PlaceGiven, PlaceWanted
+from antiphon.live.controls import Acquaint, BlockIs, BlockWanted, Control, Hello, PlaceGiven, PlaceWanted
 from antiphon.live.errors import JoinError
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
 from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
-from antiphon.live.roster import Roster
+from antiphon.live.questions import Questions
+from antiphon.live.roster import BLOCKS_FIRST, Roster
 from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Brokers(Membership):
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
         self._asking: asyncio.TimerHandle | None = None
+        self._questions = Questions(node)
+        self._is_claiming = False
 
     # Beginning and ending.
 
@@ -133,7 +136,7 @@ class Brokers(Membership):
     def _begin_as_founder(self) -> None:
         place = self._table.place_of(self._address)
         count = max(1, len(self._table.brokers))
-        share = (MAXIMUM_IDENTIFIER + 1 - count) // count
+        share = (BLOCKS_FIRST - count) // count
         first = count + place * share
         self.roster.take(PlaceGiven(place, first, first + share, []))
         others = [other for other in range(count) if other != place]
@@ -185,11 +188,30 @@ class Brokers(Membership):
                 self.tell(
                     others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
                 )
+            elif not self._is_claiming:
+                self._is_claiming = True
+                self._node.spawn(self._claim_block())
             return
         # Whoever it is, it has to know the others before its process looks for them.
         self._connect(place.identifier, message.newcomer.address, message.newcomer.instance)
         self.tell(place.identifier, Acquaint(self._everybody()))
         self.tell(place.identifier, place)
+
+    async def _claim_block(self) -> None:
+        """Take identifiers to give to newcomers, who ask again."""
+        try:
+            block = self.roster.next_block()
+            if block is None:
+                log.error("there are no identifiers left: found the cluster anew")
+                return
+            answers = await self._questions.ask(lambda number: BlockWanted(number, block))
+            known = len(set(self.links) - self._over)
+            agree = sum(isinstance(answer, BlockIs) and answer.is_free for answer in answers)
+            if agree == len(answers) and 2 * (agree + 1) > known + 1:
+                self.roster.take_block(block)
+                log.info("took identifiers to give", block=block)
+        finally:
+            self._is_claiming = False
 
     def _everybody(self) -> list[Peer]:
         return [peer for peer in (self.roster.peer(other) for other in sorted(self.links)) if peer is not None]
@@ -242,8 +264,20 @@ class Brokers(Membership):
             self._place_given(message)
         elif isinstance(message, Acquaint):
             self._introduced(connection, message.peers)
+        elif isinstance(message, (BlockWanted, BlockIs)):
+            self._told_of_block(connection, message)
         else:
             super().control_received(connection, message)
+
+    def _told_of_block(self, connection: IncomingConnection, message: BlockWanted | BlockIs) -> None:
+        sender = self.roster.identifier_of(connection.instance)
+        if sender is None:
+            return
+        if isinstance(message, BlockIs):
+            self._questions.answered(sender, message.number, message)
+        else:
+            self.tell(sender, BlockIs(message.number, self.roster.is_free(message.block)))
+            self._node.settle()
 
     def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
         if not self.roster.is_placed:

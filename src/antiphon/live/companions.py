@@ -20,12 +20,13 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
 from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted, StillHere
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
+from antiphon.live.roster import BLOCKS_FIRST
 from antiphon.live.tree_table import TreeTable
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Companions(Brokers):
     def _begin_as_founder(self) -> None:
         identifier = self._highest + 1
         founding = self._node.fact(FOUNDING, "") or self._instance
-        self.roster.take(PlaceGiven(identifier, identifier + 1, MAXIMUM_IDENTIFIER + 1, [], founding))
+        self.roster.take(PlaceGiven(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
         self._node.placed(identifier, [])
         self._is_in.set_result(None)
 

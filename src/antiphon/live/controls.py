@@ -9,7 +9,7 @@ import msgspec
 from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
 from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
 
-PROTOCOL_VERSION: Final = 5
+PROTOCOL_VERSION: Final = 6
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -174,6 +174,8 @@ class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
     end: Number
     contacts: list[Appointment]
     founding: Name = ""
+    blocks: Number = 0
+    """How many blocks of identifiers are taken, where there are any (:mod:`antiphon.live.roster`)."""
 
 
 class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
@@ -188,6 +190,20 @@ class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
 
 class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
+
+
+class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+    """The sender has no identifiers left to give, and wants to take this block of them."""
+
+    number: Number
+    block: Number
+
+
+class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+    """Whether the sender knew of nobody who has taken the block, or a later one."""
+
+    number: Number
+    is_free: bool
 
 
 class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
@@ -216,6 +232,18 @@ PEER_CONTROLS: Final = (
     WriterIs,
     StillHere,
     Leaves,
+    BlockWanted,
+    BlockIs,
 )
-MEMBERSHIP_CONTROLS: Final = (Admit, PlaceWanted, PlaceGiven, Acquaint, ContactsAre, StillHere, Leaves)
+MEMBERSHIP_CONTROLS: Final = (
+    Admit,
+    PlaceWanted,
+    PlaceGiven,
+    Acquaint,
+    ContactsAre,
+    StillHere,
+    Leaves,
+    BlockWanted,
+    BlockIs,
+)
 """Those by which nodes find each other; each fabric has its own."""

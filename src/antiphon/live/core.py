@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
@@ -331,6 +331,10 @@ class NodeCore(Publisher):
         """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
+        if receipt is not None and not receipt.done():
+            reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
+            receipt.set_exception(PeerError(f"{reason}; publish it again"))
         if self.pasts is not None:
             self.pasts.changed(topic)
         if topic.is_missing:

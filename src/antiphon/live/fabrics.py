@@ -32,6 +32,9 @@ KEPT_BESIDE: Final = 64
 COMPARE_TICKS: Final = 100_000
 """How often members of a topic compare what they have while something is wrong, in microseconds."""
 
+EXCLUDE_TICKS: Final = 2_000_000
+"""How long total order on a cube waits for a node that cannot be reached, in microseconds: until all have noticed."""
+
 
 def new_membership(node: Node, highest: int) -> Membership:
     """How a node finds the others; ``highest`` is the highest identifier that an earlier life of it has heard of."""
@@ -72,7 +75,7 @@ def new_cube(settings: Settings, environment: Environment, cube: PartialCube, op
         return AggregatingVCubePs(environment, cube, options)
     alone = PartialCube(dimension_for(int(environment.identifier) + 1), [int(environment.identifier)])
     keep = settings.window + options.bundle + KEPT_BESIDE
-    faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000))
+    faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000), EXCLUDE_TICKS)
     return LastingVCubePs(environment, alone, options, faults)
 
 

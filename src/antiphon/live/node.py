@@ -580,6 +580,8 @@ class Node(NodeCore):
         """A client has opened a connection."""
         if self._closing is not None:
             raise ProtocolError("this node is about to go; connect to another one")
+        if self.process is None:
+            raise ProtocolError("this node has no place in its cluster yet; connect to another one, or try again")
         if len(self.clients) >= self.settings.maximum_clients:
             raise ProtocolError(f"this node has {len(self.clients)} clients, as many as it may; connect to another one")
         holder = self.rights.holder(identity, hello.token, self.tls is not None)

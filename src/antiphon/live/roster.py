@@ -6,6 +6,11 @@ a part of what that node has left, to give to others in turn. So any node can ta
 never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
 go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
 
+Where each node knows all others (on cubes and trees) that does not end when all are gone who had much. The upper half
+of the identifiers is divided into **blocks**, which are used one after the other. Who has nothing left takes the next
+one when all others within reach have said that they know of no later one, and these are most of those who are not known
+to be gone. All of them, and whoever they take in, know of it from then on.
+
 **Addresses** go with identifiers: a node tells another who somebody is before it first speaks of it on a connection. An
 identifier stands for one life of a node, so what is known of it never changes.
 
@@ -25,6 +30,14 @@ from antiphon.live.controls import Appointment, PlaceGiven
 PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""
 
+BLOCKS_FIRST: Final = 1 << 21
+"""From here on identifiers are in blocks, where there are any."""
+
+BLOCK: Final = 64
+"""Identifiers in a block."""
+
+BLOCKS_AT_MOST: Final = (MAXIMUM_IDENTIFIER + 1 - BLOCKS_FIRST) // BLOCK
+
 
 class Roster:
     """What one node knows about others."""
@@ -35,6 +48,8 @@ class Roster:
         self.founding = ""
         self._first = 0
         self._end = 0
+        # How many blocks somebody has taken, as far as this node knows.
+        self._blocks = 0
         self._given: dict[str, PlaceGiven] = {}
         # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
         self._unclaimed: set[str] = set()
@@ -58,6 +73,7 @@ class Roster:
     def take(self, place: PlaceGiven) -> None:
         """Somebody has given this node its place."""
         self.founding = place.founding
+        self._blocks = max(self._blocks, place.blocks)
         self._take(place.identifier, place.first, place.end)
         self.appointed(place.contacts)
 
@@ -78,10 +94,27 @@ class Roster:
         self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         self.appoint([identifier])
-        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding)
+        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding, self._blocks)
         self._given[newcomer.instance] = given
         self._unclaimed.add(newcomer.instance)
         return given
+
+    def next_block(self) -> int | None:
+        """A block that nobody has taken, as far as this node knows; it counts as taken from now on."""
+        block = self._blocks
+        return block if block < BLOCKS_AT_MOST and self.is_free(block) else None
+
+    def is_free(self, block: int) -> bool:
+        """Whether nobody has taken a block or a later one, as far as this node knows; it counts as taken then."""
+        if block < self._blocks:
+            return False
+        self._blocks = block + 1
+        return True
+
+    def take_block(self, block: int) -> None:
+        """All agree that a block is this node's to give."""
+        self._first = BLOCKS_FIRST + block * BLOCK
+        self._end = self._first + BLOCK
 
     def has_place_elsewhere(self, newcomer: str) -> bool:
         """Whether a newcomer whose question was long on its way has been given a place by somebody else."""
@@ -116,6 +149,7 @@ class Roster:
             if peer.identifier is not None and peer.identifier not in self._book:
                 self._book[peer.identifier] = peer
                 self._identifiers[peer.instance] = peer.identifier
+                self._blocks = max(self._blocks, (peer.identifier - BLOCKS_FIRST) // BLOCK + 1)
 
     def forget(self, identifier: int) -> None:
         """A life of a node has another identifier than this one, after all."""

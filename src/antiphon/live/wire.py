@@ -34,7 +34,7 @@ from antiphon.fabrics.tree.overlay import GONE_AT_MOST, Overlay, astray
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
 from antiphon.kernel.process import NO_NODE
-from antiphon.orders.order import KeyedOrdered, Ordered
+from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 LENGTH_BYTES: Final = 4
 FRAME_BYTES_AT_MOST: Final = 64 << 20
@@ -132,7 +132,14 @@ CUBE_TOTAL_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.KeeperIs,
     cube_totals.Standing,
 )
-CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (cube_faults.Compare, cube_faults.Filling, cube_faults.Gone)
+CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (
+    cube_faults.Compare,
+    cube_faults.Filling,
+    cube_faults.Gone,
+    cube_totals.Unlock,
+    cube_totals.Voters,
+    Placed,
+)
 KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
     "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS),
@@ -141,7 +148,7 @@ FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
 }
 """What the nodes of each fabric understand."""
 
-HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, cube_totals.KeyLock, epto.Stamped)
+HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, Placed, cube_totals.KeyLock, epto.Stamped)
 """What others hold that have lower numbers."""
 
 ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
@@ -172,6 +179,11 @@ FIELDS: Final[dict[str, Any]] = {
     "entries": Integers,
     "announced": Integers,
     "place": Number,
+    "attempt": Number,
+    "version": Number,
+    "voters": Integers,
+    "added": Integers,
+    "removed": Integers,
     "members": Integers,
     "past": Integers,
     "keys": Integers,
@@ -241,8 +253,8 @@ SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
 """Where a class means something else than the name does elsewhere: what has a total order is of another class."""
 
 NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
-    "packet": (Ordered, KeyedOrdered, cube.Bundle, cube_totals.KeyLock),
-    "publications": (Ordered, KeyedOrdered),
+    "packet": (Ordered, KeyedOrdered, Placed, cube.Bundle, cube_totals.KeyLock),
+    "publications": (Ordered, KeyedOrdered, Placed),
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),

@@ -84,6 +84,22 @@ class Claims:
                 first.append(line[0])
         return self._granted(first)
 
+    def is_granted(self, source: i64, sequence: i64) -> bool:
+        """Whether a claim stands and was granted."""
+        claim = self._all.get(publication_key(source, sequence))
+        return claim is not None and claim.place != NOT_GRANTED
+
+    def drop(self, source: i64) -> list[Wish]:
+        """Whatever somebody has claimed does not stand any more; the answer is what is granted now."""
+        for claim in [claim for claim in self._all.values() if claim.source == source]:
+            del self._all[publication_key(source, claim.sequence)]
+            for key in claim.keys:
+                line = self._line_of[key]
+                line.remove(claim)
+                if len(line) == 0:
+                    del self._line_of[key]
+        return self._granted([line[0] for line in self._line_of.values()])
+
     def _granted(self, candidates: list[Wish]) -> list[Wish]:
         granted: list[Wish] = []
         for claim in candidates:

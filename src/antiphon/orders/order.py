@@ -68,6 +68,26 @@ class KeyedOrdered(Ordered):
         return self.keys
 
 
+@mypyc_attr(acyclic=True)
+class Placed(KeyedOrdered):
+    """The same in total order where nodes may fail: of two about a key, that with the lower place comes first."""
+
+    def __init__(
+        self,
+        source: i64,
+        sequence: i64,
+        timestamp: i64,
+        payload: bytes,
+        dependencies: vec[i64],
+        topic: i64,
+        order: i64,
+        keys: vec[i64],
+        place: i64,
+    ) -> None:
+        super().__init__(source, sequence, timestamp, payload, dependencies, topic, order, keys)
+        self.place: Final[i64] = place
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Order:
     """The interface of every order.

@@ -49,13 +49,17 @@ NOTHING: Final[i64] = -1
 
 
 class Lock:
-    """A total publication that will come, or has come and waits."""
+    """A total publication that will come, or has come and waits.
 
-    def __init__(self, source: i64, sequence: i64, keys: vec[i64], place: i64) -> None:
+    ``attempt`` counts how often its source has locked anew, where nodes may fail.
+    """
+
+    def __init__(self, source: i64, sequence: i64, keys: vec[i64], place: i64, attempt: i64) -> None:
         self.source: Final[i64] = source
         self.sequence: Final[i64] = sequence
         self.keys: Final[vec[i64]] = keys
         self.place: Final[i64] = place
+        self.attempt: Final[i64] = attempt
         self.publication: Ordered | None = None
 
 
@@ -72,12 +76,16 @@ class TotalOrder(MixedOrder):
 
     # Locks.
 
-    def lock(self, source: i64, sequence: i64, keys: vec[i64], place: i64) -> None:
+    def lock(self, source: i64, sequence: i64, keys: vec[i64], place: i64, attempt: i64 = 0) -> None:
         """A total publication about some keys will come, unless it has been here."""
         name = publication_key(source, sequence)
-        if name in self._locks or sequence <= self.past(source):
+        known = self._locks.get(name)
+        if sequence <= self.past(source) or (known is not None and known.place == place):
             return
-        lock = Lock(source, sequence, keys, place)
+        if known is not None:
+            # It was granted anew.
+            self._unlock(name)
+        lock = Lock(source, sequence, keys, place, attempt)
         self._locks[name] = lock
         for key in keys:
             locks = self._locks_of.setdefault(key, [])
@@ -113,15 +121,28 @@ class TotalOrder(MixedOrder):
         self._release_after(released)
         return released
 
-    def give_up_locks(self, source: i64) -> list[Ordered]:
-        """Wait no longer for total publications of a source that have not arrived; what may be delivered now."""
-        given_up = [lock for lock in self._locks.values() if lock.source == source and lock.publication is None]
-        for lock in given_up:
-            self._unlock(publication_key(source, lock.sequence))
+    def locks(self) -> list[Lock]:
+        """The total publications that are announced and not delivered."""
+        return list(self._locks.values())
+
+    def knows_lock(self, source: i64, sequence: i64) -> bool:
+        """Whether a total publication is announced and not delivered."""
+        return publication_key(source, sequence) in self._locks
+
+    def has_unknown_before(self, place: i64, keys: vec[i64]) -> bool:
+        """Whether a total publication about one of these keys is announced for an earlier place, and is not here."""
+        return any(
+            lock.place < place and lock.publication is None for key in keys for lock in self._locks_of.get(key, [])
+        )
+
+    def withdraw(self, locks: list[Lock]) -> list[Ordered]:
+        """These will not come, or not yet: wait for them no longer; what may be delivered now."""
         released: list[Ordered] = []
-        if len(given_up) > 0:
+        for lock in locks:
+            self._unlock(publication_key(lock.source, lock.sequence))
+        for source in sorted({lock.source for lock in locks}):
             self._release_waiting(publication_key(source, 0), released)
-            self._release_after(released)
+        self._release_after(released)
         return released
 
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
@@ -199,18 +220,25 @@ class TotalOrder(MixedOrder):
         """What a weaker publication waits for because of a lock, as a key of ``_waiting_for``, or ``NOTHING``."""
         for key in keys_of(publication):
             locks = self._locks_of.get(key)
-            if locks is None:
-                continue
-            first = locks[0]
-            if first.source == publication.source:
-                if publication.sequence < first.sequence:
-                    continue
-            elif first.publication is None:
-                return arrival_of(first)
-            elif names(first.publication, publication):
-                continue
-            return publication_key(first.source, first.sequence)
+            if locks is not None:
+                obstacle = obstacle_of(locks[0], publication)
+                if obstacle != NOTHING:
+                    return obstacle
         return NOTHING
+
+
+def obstacle_of(lock: Lock, publication: Ordered) -> i64:
+    """What a weaker publication waits for because of one lock, or ``NOTHING``."""
+    if lock.source == publication.source:
+        if publication.sequence < lock.sequence:
+            return NOTHING
+    else:
+        total = lock.publication
+        if total is None:
+            return arrival_of(lock)
+        if names(total, publication):
+            return NOTHING
+    return publication_key(lock.source, lock.sequence)
 
 
 def keys_of(publication: Ordered) -> vec[i64]:

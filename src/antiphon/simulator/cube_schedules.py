@@ -19,17 +19,20 @@ from antiphon.simulator.scenario import LimitsTable, Scenario, TopicsTable
 from antiphon.simulator.schedules import (
     CRASH,
     JOIN,
+    KEY_STREAM,
     MIXED,
     PART,
     PAUSE,
     PUBLISH,
     SUBSCRIBE,
+    TOTAL_ORDER,
     UNSUBSCRIBE,
     Operation,
     Script,
     draw_connections,
     draw_members,
     draw_order,
+    draw_totals,
     pick,
     with_operations,
 )
@@ -44,6 +47,8 @@ LARGEST = 32
 LOG_ENTRIES = 1 << 20
 FORGET = 400_000
 """Longer than anything lasts that a schedule draws."""
+
+EXCLUDE = 1000
 
 
 def draw_fault_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -88,8 +93,31 @@ def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario
         operations += draw_newcomer(newcomer, topic_count, end, random)
     if order in (None, MIXED) and random.below(2) == 0:
         operations = [draw_order(operation, random) for operation in operations]
+    keys = RandomStream(seed, KEY_STREAM)
+    if order == TOTAL_ORDER or (order in (None, MIXED) and keys.below(2) == 0):
+        faults = with_majority(faults, nodes)
+        operations = draw_totals(operations, keys)
+        operations = [weakened(operation) if operation.node in returning else operation for operation in operations]
     whole = msgspec.structs.replace(scenario, nodes=nodes + len(newcomers))
     return with_operations(whole, operations + faults)
+
+
+def with_majority(faults: list[Operation], nodes: int) -> list[Operation]:
+    """The same where fewer than half of the nodes fail: without a majority there is no total order."""
+    found: list[Operation] = []
+    failing: set[int] = set()
+    for fault in faults:
+        if fault.kind == CRASH:
+            if len(failing | {fault.node}) > (nodes - 1) // 2:
+                continue
+            failing.add(fault.node)
+        found.append(fault)
+    return found
+
+
+def weakened(operation: Operation) -> Operation:
+    """The same in another order than total: who starts a total publication has not written its number into a log."""
+    return operation._replace(order="causal") if operation.order == TOTAL_ORDER else operation
 
 
 def draw_options(random: RandomStream) -> dict[str, Any]:
@@ -101,6 +129,7 @@ def draw_options(random: RandomStream) -> dict[str, Any]:
         "keep": window + bundle + pick(random, (0, 1, 200)),
         "compare": pick(random, (100, 500, 2000)),
         "forget": FORGET,
+        "exclude": EXCLUDE,
         "log": LOG_ENTRIES,
     }
 

@@ -87,6 +87,8 @@ class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
     """Ticks between two times that members compare what they have, while something is wrong."""
     forget: Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[1_000_000])] = 1_000_000
     """Ticks after which a member that is away is not expected back."""
+    exclude: Annotated[int, Meta(ge=1, le=1 << 40, description="a number of ticks", examples=[2000])] = 2000
+    """Ticks after which total order goes on without a node that cannot be reached, where there is a majority."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
     """How many publications of a topic the log of each node holds, which outlives crashes; 0: no log."""
 

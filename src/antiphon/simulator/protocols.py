@@ -260,7 +260,7 @@ def prepare_lasting(setting: Setting) -> Builder:
     """The same where nodes fail: everybody expects everybody, and hears who is not there."""
     chosen: LastingOptions = setting.options
     options = Options(setting.order, chosen.window, True, chosen.bundle, False, True, setting.total)
-    faults = FaultOptions(chosen.keep, chosen.compare, chosen.forget)
+    faults = FaultOptions(chosen.keep, chosen.compare, chosen.forget, chosen.exclude)
     dimension = dimension_for(setting.nodes)
     views = [View(dimension, [node for node in members if node not in setting.absent]) for members in setting.members]
     built: set[int] = set()
@@ -271,6 +271,7 @@ def prepare_lasting(setting: Setting) -> Builder:
         process.begin_counting_at(environment.now())
         if node in built:
             # What it was a member of stands in its log.
+            process.begin_as_newcomer()
             return process
         built.add(node)
         for topic, members in enumerate(setting.members):
@@ -507,10 +508,11 @@ PROTOCOLS = {
         LastingOptions,
         prepare_lasting,
         orders_of_vcube_ps,
-        VCUBE_PS_ORDERS,
+        ORDER_NAMES,
         mistake=mistake_in_lasting,
         has_topics=True,
         mixes_orders=True,
+        has_keys=True,
         needs_connections=True,
         outlives_publishers=True,
         recovers=True,

@@ -86,7 +86,7 @@ class Liar(Environment):
 def without_numbers(message: Message) -> Message:
     """Who closes does not say what it has published."""
     if isinstance(message, Closed):
-        return Closed(message.source, message.sequence, message.topic, vec[i64]())
+        return Closed(message.source, message.sequence, message.topic, message.place, vec[i64]())
     return message
 
 
@@ -144,7 +144,7 @@ def test_a_publisher_gets_its_own_total_publication_when_all_are_closed() -> Non
     process = builder(2, [0, 1], OPTIONS)(notebook := Notebook(0))
     process.publish(b"", 0, TOTAL)
     assert notebook.delivered == []
-    process.receive(1, Closed(0, 1, 0, vec[i64]()))
+    process.receive(1, Closed(0, 1, 0, 1, vec[i64]()))
     assert [publication.order for publication in notebook.delivered] == [TOTAL]
 
 
@@ -154,7 +154,7 @@ def test_what_is_published_after_a_total_publication_waits_for_it() -> None:
     for order in (TOTAL, NONE, FIFO):
         process.publish(b"", 0, order)
     assert notebook.delivered == []
-    process.receive(1, Closed(0, 1, 0, vec[i64]()))
+    process.receive(1, Closed(0, 1, 0, 1, vec[i64]()))
     assert [publication.sequence for publication in notebook.delivered] == [1, 2, 3]
 
 
@@ -169,6 +169,6 @@ def test_total_order_and_keys_are_refused_where_they_are_not_to_be_had() -> None
 def test_what_nobody_asked_for_is_the_peers_fault() -> None:
     process: VCubePs = builder(2, [0, 1], OPTIONS)(Notebook(1))
     with pytest.raises(ProtocolError, match="was granted publication 1, which it did not claim"):
-        process.receive(0, Granted(1, 1, 0, 1, 1))
+        process.receive(0, Granted(1, 1, 0, 1, 1, 0))
     with pytest.raises(ProtocolError, match="an answer to a lock came to node 1, which sent none on"):
-        process.receive(0, Closed(1, 1, 0, vec[i64]()))
+        process.receive(0, Closed(1, 1, 0, 1, vec[i64]()))

@@ -29,13 +29,14 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_messages import ANSWER, ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
 from antiphon.fabrics.cube.keeping import Possession, with_held
+from antiphon.fabrics.cube.lasting_totals import LastingTotals
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Question, Unsubscribe, member_entry
 from antiphon.fabrics.cube.recalling import Recall, recall
-from antiphon.fabrics.cube.rerouting import FaultOptions, ReroutingVCubePs, mixed
+from antiphon.fabrics.cube.rerouting import FaultOptions, mixed
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Topic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 
@@ -60,6 +61,8 @@ class Unrest:
     def __init__(self) -> None:
         self.quiet_rounds: i64 = 0
         self.pause: i64 = 0
+        # Whether nothing has happened but that something waits, as it may without faults.
+        self.only_waits: bool = True
         # What is missing, by the key of the first of its source, and since when.
         self.missing_since: dict[i64, i64] = {}
         # Who has not answered the question to all, and what those who answered have had and have not any more.
@@ -67,7 +70,7 @@ class Unrest:
         self.gone: dict[i64, i64] = {}
 
 
-class LastingVCubePs(ReroutingVCubePs):
+class LastingVCubePs(LastingTotals):
     """One node of a topic system whose nodes fail, come back and lose each other."""
 
     def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
@@ -83,15 +86,20 @@ class LastingVCubePs(ReroutingVCubePs):
 
     def disturb(self, topic: Topic) -> None:
         """Something has changed that others may not know."""
+        unrest = self._unrest_of(topic)
+        unrest.only_waits = False
+        unrest.quiet_rounds = 0
+        unrest.pause = 0
+
+    def _unrest_of(self, topic: Topic) -> Unrest:
         unrest = self._restless.get(topic.name)
         if unrest is None:
             unrest = Unrest()
             self._restless[topic.name] = unrest
-        unrest.quiet_rounds = 0
-        unrest.pause = 0
         if not self._is_timer_set:
             self._is_timer_set = True
             self.environment.set_timer(self.faults.compare_ticks, COMPARING)
+        return unrest
 
     def forget_member(self, topic: Topic, node: i64) -> None:
         super().forget_member(topic, node)
@@ -99,6 +107,9 @@ class LastingVCubePs(ReroutingVCubePs):
         self._not_answering(topic, node)
 
     def member_lost(self, topic: Topic, peer: i64) -> None:
+        self.disturb(topic)
+
+    def orphaned(self, topic: Topic) -> None:
         self.disturb(topic)
 
     def member_met(self, topic: Topic, peer: i64) -> None:
@@ -109,7 +120,7 @@ class LastingVCubePs(ReroutingVCubePs):
     def arrived(self, topic: Topic, publication: Ordered) -> None:
         super().arrived(topic, publication)
         if topic.order.waiting() > 0 and topic.name not in self._restless:
-            self.disturb(topic)
+            self._unrest_of(topic)
 
     def expire(self, name: i64) -> None:
         if name != COMPARING:
@@ -126,7 +137,8 @@ class LastingVCubePs(ReroutingVCubePs):
 
     def _next_round(self, topic: Topic, unrest: Unrest) -> None:
         self._forget_missing(topic, unrest)
-        is_whole = len(topic.away) == 0 and topic.order.waiting() == 0
+        asks_all = self.has_orphans(topic) or self.is_returning(topic)
+        is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
         if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
             del self._restless[topic.name]
             return
@@ -137,8 +149,10 @@ class LastingVCubePs(ReroutingVCubePs):
         if unrest.quiet_rounds > QUIET_ROUNDS:
             unrest.pause = min(1 << (unrest.quiet_rounds - QUIET_ROUNDS), LONGEST_PAUSE)
         self._note_missing(topic, unrest)
-        if len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
+        if asks_all or len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
             self._ask_all(topic, unrest)
+            return
+        if unrest.only_waits:
             return
         for neighbour in self._neighbours(topic):
             self._compare(topic, neighbour, ASKS)
@@ -168,7 +182,7 @@ class LastingVCubePs(ReroutingVCubePs):
         now = self.environment.now()
         for member, counter in list(topic.away.items()):
             if member not in self.present and now - self.lost_at.setdefault(member, now) >= self.faults.forget_ticks:
-                del topic.away[member]
+                self.not_away(topic, member)
                 self._departed.setdefault(topic.name, {})[member] = counter
                 # What only it might have brought is asked for once more, and given up.
                 unrest.quiet_rounds = 0
@@ -203,7 +217,6 @@ class LastingVCubePs(ReroutingVCubePs):
             super().receive(sender, message)
             if isinstance(message, Question):
                 self._asked_by(sender, message)
-            return
         if self.options.total:
             self.go_on_opened()
 
@@ -212,7 +225,7 @@ class LastingVCubePs(ReroutingVCubePs):
         topic = self.topic(question.topic)
         if topic is None:
             return
-        topic.away.pop(newcomer, None)
+        self.not_away(topic, newcomer)
         if newcomer not in self.present:
             # It was lost since it asked, or was found and this node does not know yet.
             self.forget_member(topic, newcomer)
@@ -281,10 +294,12 @@ class LastingVCubePs(ReroutingVCubePs):
             return
         self._departed.get(topic.name, {}).pop(peer, None)
         is_news = topic.view.counter_of(peer) < counter or peer in topic.away
-        topic.away.pop(peer, None)
+        self.not_away(topic, peer)
         topic.view.add(peer, counter, True)
         if is_news:
             self.disturb(topic)
+            if self.options.total:
+                self.member_back(topic, peer)
 
     def receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
         topic = self.find_topic(message.topic)
@@ -292,7 +307,7 @@ class LastingVCubePs(ReroutingVCubePs):
             # Who is no member here need not be spoken of to others.
             super().receive_unsubscribe(sender, message)
         if topic.away.get(message.source, message.sequence + 1) <= message.sequence:
-            del topic.away[message.source]
+            self.not_away(topic, message.source)
         departed = self._departed.setdefault(topic.name, {})
         departed[message.source] = max(message.sequence, departed.get(message.source, -1))
         self._not_answering(topic, message.source)
@@ -301,6 +316,17 @@ class LastingVCubePs(ReroutingVCubePs):
 
     def _fill(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> bool:
         """Send a part of what another one lacks; whether that was all there is."""
+        found = self._lacking(topic, peer, theirs, mine)
+        size: i64 = 0
+        count: i64 = 0
+        while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
+            size += len(found[count].payload)
+            count += 1
+        if count > 0:
+            self.environment.send(peer, Filling(found[:count], count == len(found)))
+        return count == len(found)
+
+    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> list[Ordered]:
         found: list[Ordered] = []
         older: list[tuple[i64, i64, i64]] = []
         keeping = self.keeping(topic)
@@ -321,14 +347,10 @@ class LastingVCubePs(ReroutingVCubePs):
             found = self._recalled(topic, peer, theirs, older) + found
         else:
             self._recalls.pop((topic.name, peer), None)
-        size: i64 = 0
-        count: i64 = 0
-        while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
-            size += len(found[count].payload)
-            count += 1
-        if count > 0:
-            self.environment.send(peer, Filling(found[:count], count == len(found)))
-        return count == len(found)
+        if self.options.total:
+            # What somebody published after a total publication must not come before it to who has no lock for it.
+            found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
+        return found
 
     def _recalled(
         self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
@@ -356,6 +378,9 @@ class LastingVCubePs(ReroutingVCubePs):
         if topic.state != MEMBER:
             return
         is_new = False
+        if self.options.total:
+            for publication in message.publications:
+                self.lock_unannounced(topic, publication)
         for publication in message.publications:
             key = publication_key(publication.source, publication.sequence)
             if not mixed(topic).counts(key) and not mixed(topic).is_held(key):
@@ -402,6 +427,8 @@ class LastingVCubePs(ReroutingVCubePs):
         if unrest is None or unrest.unanswered is None or len(unrest.unanswered) > 0:
             return
         unrest.unanswered = None
+        if self.options.total:
+            self.heard_from_all(topic)
         order = mixed(topic)
         now = self.environment.now()
         for source, last in order.gaps():
@@ -460,6 +487,7 @@ class LastingVCubePs(ReroutingVCubePs):
         # What is published now follows all that was delivered then.
         order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or key & SOURCE_MASK != self.me]))
         topic.state = MEMBER
+        self.returned(topic)
         self.environment.subscribed(topic.name)
         for peer in self.present:
             self._compare(topic, peer, ASKS)

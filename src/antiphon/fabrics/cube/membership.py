@@ -233,6 +233,10 @@ class Membership(Process):
     def claim_next(self, topic: Topic) -> None:
         """Prepare total publications that stand at the head of the queue."""
 
+    def may_start_total(self, topic: Topic) -> bool:
+        """Whether the total publication at the head of the queue is prepared."""
+        raise NotImplementedError
+
     def start_total(self, topic: Topic) -> None:
         """Start the total publication at the head of the queue, which is prepared."""
         raise NotImplementedError
@@ -285,7 +289,7 @@ class Membership(Process):
 
     def _may_begin(self, topic: Topic, pending: Pending) -> bool:
         if pending.payload is not None and pending.order == TOTAL:
-            return len(topic.own_totals) > 0 and topic.own_totals[0].is_closed
+            return self.may_start_total(topic)
         if self.options.total and not self.may_begin_weak(topic, pending):
             return False
         if pending.payload is not None:

@@ -43,15 +43,19 @@ class FaultOptions:
     ``keep`` is how many publications of each source are kept for whoever lacks them: at least ``window`` and ``bundle``
     together. ``compare_ticks`` is how often members compare what they have while something is wrong: several round
     trips. After ``forget_ticks`` a member that is away is not expected back, and what others wait for and nobody has is
-    given up: longer than partitions last.
+    given up: longer than partitions last. Total order waits for ``exclude_ticks`` for who cannot be reached, and then,
+    where there is a majority, goes on without it: longer than it takes all to notice a crash.
     """
 
-    def __init__(self, keep: i64 = 256, compare_ticks: i64 = 1000, forget_ticks: i64 = 1_000_000) -> None:
+    def __init__(
+        self, keep: i64 = 256, compare_ticks: i64 = 1000, forget_ticks: i64 = 1_000_000, exclude_ticks: i64 = 2000
+    ) -> None:
         if compare_ticks < 1 or forget_ticks < compare_ticks:
             raise UsageError("members compare after at least one tick, and do not forget before they have compared")
         self.keep: Final[i64] = keep
         self.compare_ticks: Final[i64] = compare_ticks
         self.forget_ticks: Final[i64] = forget_ticks
+        self.exclude_ticks: Final[i64] = exclude_ticks
 
 
 class ReroutingVCubePs(VCubePs):

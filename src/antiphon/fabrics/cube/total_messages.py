@@ -41,22 +41,30 @@ class Release(ToKeeper):
 
 @mypyc_attr(acyclic=True)
 class Granted(Message):
-    """From the keeper of an epoch: nobody else is about to; grants are counted by ``place``."""
+    """From the keeper of an epoch: nobody else is about to; grants are counted by ``place``.
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64, place: i64) -> None:
+    It answers what the claimant has said in its ``attempt``, and does not count in a later one.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, epoch: i64, place: i64, attempt: i64) -> None:
         super().__init__(source, sequence, topic)
         self.epoch: Final[i64] = epoch
         self.place: Final[i64] = place
+        self.attempt: Final[i64] = attempt
 
 
 @mypyc_attr(acyclic=True)
 class KeyLock(Message):
-    """Down the tree of the source: begin nothing more about these keys until the publication was delivered."""
+    """Down the tree of the source: begin nothing more about these keys until the publication was delivered.
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, keys: vec[i64], place: i64) -> None:
+    ``attempt`` counts how often the source has taken back its locks.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, keys: vec[i64], place: i64, attempt: i64) -> None:
         super().__init__(source, sequence, topic)
         self.keys: Final[vec[i64]] = keys
         self.place: Final[i64] = place
+        self.attempt: Final[i64] = attempt
 
     def entries_carried(self) -> i64:
         return len(self.keys)
@@ -64,10 +72,14 @@ class KeyLock(Message):
 
 @mypyc_attr(acyclic=True)
 class Closed(Message):
-    """Back up: the whole subtree of the sender is closed; ``entries`` are the last publications of its members."""
+    """Back up: the whole subtree of the sender is closed; ``entries`` are the last publications of its members.
 
-    def __init__(self, source: i64, sequence: i64, topic: i64, entries: vec[i64]) -> None:
+    ``place`` is that of the lock, which may have been given anew.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, place: i64, entries: vec[i64]) -> None:
         super().__init__(source, sequence, topic)
+        self.place: Final[i64] = place
         self.entries: Final[vec[i64]] = entries
 
     def entries_carried(self) -> i64:
@@ -75,23 +87,52 @@ class Closed(Message):
 
 
 @mypyc_attr(acyclic=True)
-class KeeperIs(Message):
-    """The keeper of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody."""
+class Unlock(Message):
+    """From the source of locks: it has none for this topic of an attempt before ``sequence``, or only what follows."""
 
-    def __init__(self, source: i64, sequence: i64, origin: i64) -> None:
+
+@mypyc_attr(acyclic=True)
+class KeeperIs(Message):
+    """The keeper of the epoch ``sequence`` is ``origin``. Its predecessor tells it, and it tells everybody.
+
+    ``voters`` are those of whom a majority is needed, where nodes may fail; ``version`` counts how often they changed.
+    """
+
+    def __init__(self, source: i64, sequence: i64, origin: i64, version: i64, voters: vec[i64]) -> None:
         super().__init__(source, sequence)
         self.origin: Final[i64] = origin
+        self.version: Final[i64] = version
+        self.voters: Final[vec[i64]] = voters
+
+    def entries_carried(self) -> i64:
+        return len(self.voters)
+
+
+@mypyc_attr(acyclic=True)
+class Voters(Message):
+    """From the keeper of the epoch ``sequence``: these count from now on, and those do not any more."""
+
+    def __init__(self, source: i64, sequence: i64, version: i64, added: vec[i64], removed: vec[i64]) -> None:
+        super().__init__(source, sequence)
+        self.version: Final[i64] = version
+        self.added: Final[vec[i64]] = added
+        self.removed: Final[vec[i64]] = removed
+
+    def entries_carried(self) -> i64:
+        return len(self.added) + len(self.removed)
 
 
 @mypyc_attr(acyclic=True)
 class Standing(Message):
     """To the keeper of the epoch ``sequence``: all that the source has claimed and not released.
 
-    ``entries`` holds for each the topic, number, place or 0, count of keys and keys.
+    ``entries`` holds for each the topic, number, place or 0, count of keys and keys. ``attempt`` counts how often the
+    source has taken back its locks.
     """
 
-    def __init__(self, source: i64, sequence: i64, entries: vec[i64]) -> None:
+    def __init__(self, source: i64, sequence: i64, attempt: i64, entries: vec[i64]) -> None:
         super().__init__(source, sequence)
+        self.attempt: Final[i64] = attempt
         self.entries: Final[vec[i64]] = entries
 
     def entries_carried(self) -> i64:

@@ -58,7 +58,8 @@ PLACE_BITS: Final = 40
 class Closing:
     """A lock on its way through this node: who is to be told when all below are closed, and what they said."""
 
-    def __init__(self, parent: i64, missing: i64, entries: vec[i64]) -> None:
+    def __init__(self, place: i64, parent: i64, missing: i64, entries: vec[i64]) -> None:
+        self.place: Final[i64] = place
         self.parent: Final[i64] = parent
         self.missing: i64 = missing
         self.entries: vec[i64] = entries
@@ -70,27 +71,37 @@ class Totals(Membership):
     def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
         super().__init__(environment, cube, options)
         self._closings: dict[i64, dict[i64, Closing]] = {}
-        self._claims: dict[i64, Claims] = {}
+        self.claims: dict[i64, Claims] = {}
         # Topics on which total publications were delivered since the last message.
-        self._opened: dict[i64, Topic] = {}
+        self.opened: dict[i64, Topic] = {}
         # Where nodes come and go the first one is alone at first, and later ones are told.
-        self._keeper: i64 = 0 if cube.contains(0) else min(cube.members(), default=self.me)
-        self._epoch: i64 = 1
+        self.keeper: i64 = 0 if cube.contains(0) else min(cube.members(), default=self.me)
+        self.epoch: i64 = 1
+        # Where nodes may fail, how often this one has taken back its locks.
+        self.attempt: i64 = 0
         # As a new keeper: who has not said what stands, what was said, and what came before it was time.
-        self._awaited: dict[i64, bool] = {}
+        self.awaited: dict[i64, bool] = {}
         self._standing: list[Standing] = []
         self._early: list[ToKeeper] = []
 
     def begin_as_newcomer(self) -> None:
         """Others were here first: the keeper among them says who it is (before ``start``)."""
-        self._keeper = NO_NODE
-        self._epoch = 0
+        self.keeper = NO_NODE
+        self.epoch = 0
 
     # What the part above adds.
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
         """A publication has arrived at a member: deliver all that may be."""
         raise NotImplementedError
+
+    def attempt_of(self, claimant: i64) -> i64:
+        """What a claimant has said last was said in this attempt, where nodes may fail."""
+        return 0
+
+    def who_keeps(self) -> KeeperIs:
+        """What is told of the keeper."""
+        return KeeperIs(self.me, self.epoch, self.keeper, 0, vec[i64]())
 
     def started(self, packet: Message, copies: i64) -> None:
         """An own packet has left in so many copies; for those who measure."""
@@ -126,7 +137,10 @@ class Totals(Membership):
             return
         keys = pending.keys if len(pending.keys) > 0 else ALL_SHARE
         topic.own_totals.append(OwnTotal(pending.sequence, keys))
-        self._tell_keeper(Claim(self.me, pending.sequence, topic.name, self._epoch, keys))
+        self._tell_keeper(Claim(self.me, pending.sequence, topic.name, self.epoch, keys))
+
+    def may_start_total(self, topic: Topic) -> bool:
+        return len(topic.own_totals) > 0 and topic.own_totals[0].is_closed
 
     def start_total(self, topic: Topic) -> None:
         """Start the total publication at the head of the line, for which everybody is closed."""
@@ -138,15 +152,19 @@ class Totals(Membership):
         del topic.queue[0]
         del topic.own_totals[0]
         names = order.everything_before(own.entries)
-        publication = KeyedOrdered(
-            self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys
-        )
+        publication = self.new_total(topic, pending, payload, names, own.place)
         topic.undelivered_totals += 1
         topic.begun = pending.sequence
         count = self.send_own(topic, publication)
-        self._tell_keeper(Release(self.me, pending.sequence, topic.name, self._epoch))
+        self._tell_keeper(Release(self.me, pending.sequence, topic.name, self.epoch))
         self.arrived(topic, publication)
         self.started(publication, count)
+
+    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Ordered:
+        """A total publication that starts now."""
+        return KeyedOrdered(
+            self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys
+        )
 
     def totals_delivered(self, topic: Topic, totals: list[Ordered]) -> None:
         """Total publications were delivered here, and all that was released with them."""
@@ -155,18 +173,19 @@ class Totals(Membership):
                 topic.undelivered_totals -= 1
         if topic.undelivered_totals == 0:
             self.answer_delayed(topic)
-        self._opened[topic.name] = topic
+        self.opened[topic.name] = topic
 
     def go_on_opened(self) -> None:
         """Begin what waited for total publications; not before all that has come in one message is used."""
-        while len(self._opened) > 0:
-            _, topic = self._opened.popitem()
+        while len(self.opened) > 0:
+            _, topic = self.opened.popitem()
             self.go_on(topic)
 
     # Locks.
 
-    def _granted(self, message: Granted) -> None:
-        if message.epoch != self._epoch:
+    def granted(self, message: Granted) -> None:
+        """The keeper lets this node lock the keys of a publication."""
+        if message.epoch != self.epoch:
             # The next keeper was told, or will be, that this is not granted.
             return
         topic = self.find_topic(message.topic)
@@ -176,37 +195,39 @@ class Totals(Membership):
         own = topic.own_totals[position]
         own.is_granted = True
         own.place = message.place
-        lock = KeyLock(self.me, message.sequence, topic.name, own.keys, own.place)
-        self._close(topic, lock)
-        self._pass_lock_on(topic, lock, NO_NODE, self.cube.dimension)
+        lock = KeyLock(self.me, message.sequence, topic.name, own.keys, own.place, self.attempt)
+        self.close(topic, lock)
+        self.pass_lock_on(topic, lock, NO_NODE, self.cube.dimension)
         self.go_on(topic)
 
-    def _close(self, topic: Topic, lock: KeyLock) -> None:
+    def close(self, topic: Topic, lock: KeyLock) -> None:
+        """Begin nothing about the keys of a lock any more."""
         order = topic.order
         assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
-        order.lock(lock.source, lock.sequence, lock.keys, lock.place)
+        order.lock(lock.source, lock.sequence, lock.keys, lock.place, lock.attempt)
 
-    def _own_number(self, topic: Topic) -> vec[i64]:
-        """The last publication that this node has begun, as entries."""
+    def what_has_begun(self, topic: Topic) -> vec[i64]:
+        """What a total publication for which this node closes is to name: the last that it has begun, as entries."""
         entries = vec[i64]()
         return append(entries, publication_key(self.me, topic.begun)) if topic.begun > 0 else entries
 
-    def _pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
-        closing = Closing(parent, self.send_down(topic, lock, height), self._own_number(topic))
+    def pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
+        """Close all in the clusters up to ``height``, and tell the parent."""
+        closing = Closing(lock.place, parent, self.send_down(topic, lock, height), self.what_has_begun(topic))
         if closing.missing == 0:
             self._all_closed(topic, lock, closing)
             return
         topic.closing_count += 1
         self._closings.setdefault(topic.name, {})[publication_key(lock.source, lock.sequence)] = closing
 
-    def _receive_lock(self, sender: i64, lock: KeyLock) -> None:
+    def receive_lock(self, sender: i64, lock: KeyLock) -> None:
         """A lock, with a cluster to serve."""
         topic = self.find_topic(lock.topic)
         if not topic.is_active():
             self.environment.send(sender, Refusal(lock, topic.left_counter, False))
             return
-        self._close(topic, lock)
-        self._pass_lock_on(topic, lock, sender, cluster(self.me, sender) - 1)
+        self.close(topic, lock)
+        self.pass_lock_on(topic, lock, sender, cluster(self.me, sender) - 1)
 
     def receive_lock_copy(self, sender: i64, lock: KeyLock) -> None:
         """A lock for this node alone."""
@@ -214,8 +235,10 @@ class Totals(Membership):
         if topic.state == OUTSIDE:
             self.environment.send(sender, Refusal(lock, topic.left_counter, True))
             return
-        self._close(topic, lock)
-        self.environment.send(sender, Closed(lock.source, lock.sequence, lock.topic, self._own_number(topic)))
+        self.close(topic, lock)
+        self.environment.send(
+            sender, Closed(lock.source, lock.sequence, lock.topic, lock.place, self.what_has_begun(topic))
+        )
 
     def lock_refused(self, topic: Topic, sender: i64, refusal: Refusal) -> None:
         """Who was to serve a cluster is no member; somebody else must."""
@@ -224,7 +247,8 @@ class Totals(Membership):
             closing.missing += self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))
         self._one_closed(topic, refusal, closing)
 
-    def _receive_closed(self, message: Closed) -> None:
+    def receive_closed(self, sender: i64, message: Closed) -> None:
+        """All below a child are closed."""
         topic = self.find_topic(message.topic)
         closing = self._closing(topic, message)
         closing.entries = merged_frontiers(closing.entries, message.entries)
@@ -249,7 +273,8 @@ class Totals(Membership):
 
     def _all_closed(self, topic: Topic, about: Message, closing: Closing) -> None:
         if closing.parent != NO_NODE:
-            self.environment.send(closing.parent, Closed(about.source, about.sequence, about.topic, closing.entries))
+            closed = Closed(about.source, about.sequence, about.topic, closing.place, closing.entries)
+            self.environment.send(closing.parent, closed)
             return
         for own in topic.own_totals:
             if own.sequence == about.sequence:
@@ -284,56 +309,58 @@ class Totals(Membership):
     # The keeper.
 
     def _tell_keeper(self, message: ToKeeper) -> None:
-        if self._keeper == self.me:
-            self._keep(message)
-        elif self._keeper != NO_NODE and self.cube.contains(self._keeper):
-            self.environment.send(self._keeper, message)
+        if self.keeper == self.me:
+            self.keep(message)
+        elif self.keeper != NO_NODE and self.cube.contains(self.keeper):
+            self.environment.send(self.keeper, message)
         # Else nobody is known, or the keeper has gone; the next one will ask for all that stands.
 
-    def _keep(self, message: ToKeeper) -> None:
+    def keep(self, message: ToKeeper) -> None:
         """Somebody has something to say to the keeper of an epoch."""
-        if message.epoch != self._epoch or self._keeper != self.me:
+        if message.epoch != self.epoch or self.keeper != self.me:
             # It is meant for another keeper, who has gone; the next one asks.
             return
-        if len(self._awaited) > 0:
+        if len(self.awaited) > 0:
             self._early.append(message)
         else:
-            claims = self._claims_of(message.topic)
+            claims = self.claims_of(message.topic)
             if isinstance(message, Claim):
                 granted = claims.add(Wish(message.source, message.sequence, message.keys))
             else:
                 granted = claims.release(message.source, message.sequence)
-            self._grant(message.topic, granted)
+            self.grant(message.topic, granted)
 
-    def _claims_of(self, topic: i64) -> Claims:
-        claims = self._claims.get(topic)
+    def claims_of(self, topic: i64) -> Claims:
+        """What is claimed on a topic."""
+        claims = self.claims.get(topic)
         if claims is None:
-            claims = Claims(self._epoch << PLACE_BITS)
-            self._claims[topic] = claims
+            claims = Claims(self.epoch << PLACE_BITS)
+            self.claims[topic] = claims
         return claims
 
-    def _grant(self, topic: i64, granted: list[Wish]) -> None:
+    def grant(self, topic: i64, granted: list[Wish]) -> None:
+        """Tell those whose turn it is."""
         for wish in granted:
-            grant = Granted(wish.source, wish.sequence, topic, self._epoch, wish.place)
+            grant = Granted(wish.source, wish.sequence, topic, self.epoch, wish.place, self.attempt_of(wish.source))
             if wish.source == self.me:
-                self._granted(grant)
+                self.granted(grant)
             else:
                 self.environment.send(wish.source, grant)
 
     def joined(self, node: i64) -> None:
         super().joined(node)
-        if self._is_leaving and self._keeper == self.me:
+        if self._is_leaving and self.keeper == self.me:
             # Nobody was there when this node began to leave.
             self._resign()
-        elif self.options.total and self._keeper == self.me:
-            self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
+        elif self.options.total and self.keeper == self.me:
+            self.environment.send(node, self.who_keeps())
 
     def left(self, node: i64) -> None:
         super().left(node)
-        if node in self._awaited:
+        if node in self.awaited:
             # Who leaves has nothing unfinished.
-            del self._awaited[node]
-            self._take_standing()
+            del self.awaited[node]
+            self.take_standing()
 
     def leave(self) -> None:
         super().leave()
@@ -342,32 +369,35 @@ class Totals(Membership):
     def _resign(self) -> None:
         """Let the lowest of those who stay be the next keeper."""
         others = [node for node in self.cube.members() if node != self.me]
-        if self.options.total and self._keeper == self.me and len(others) > 0:
-            self._enter_epoch(self._epoch + 1, min(others))
-            self.environment.send(self._keeper, KeeperIs(self.me, self._epoch, self._keeper))
+        if self.options.total and self.keeper == self.me and len(others) > 0:
+            self.enter_epoch(self.epoch + 1, min(others))
+            self.environment.send(self.keeper, self.who_keeps())
 
-    def _enter_epoch(self, epoch: i64, keeper: i64) -> None:
-        self._epoch = epoch
-        self._keeper = keeper
-        self._claims.clear()
-        self._awaited.clear()
+    def enter_epoch(self, epoch: i64, keeper: i64) -> None:
+        """There is another keeper, who knows of nothing yet."""
+        self.epoch = epoch
+        self.keeper = keeper
+        self.claims.clear()
+        self.awaited.clear()
         self._standing.clear()
         self._early.clear()
 
-    def _receive_keeper(self, message: KeeperIs) -> None:
-        if message.sequence <= self._epoch:
+    def receive_keeper(self, sender: i64, message: KeeperIs) -> None:
+        """Somebody says who the keeper is."""
+        if message.sequence <= self.epoch:
             return
-        self._enter_epoch(message.sequence, message.origin)
-        if self._keeper != self.me:
-            if self.cube.contains(self._keeper):
-                self.environment.send(self._keeper, Standing(self.me, self._epoch, self._own_standing()))
+        self.enter_epoch(message.sequence, message.origin)
+        if self.keeper != self.me:
+            if self.cube.contains(self.keeper):
+                self.environment.send(self.keeper, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
             # Else it has gone, and the next one will ask.
         elif self._is_leaving:
             self._resign()
         else:
-            self._begin_keeping()
+            self.begin_keeping()
 
-    def _own_standing(self) -> vec[i64]:
+    def own_standing(self) -> vec[i64]:
+        """What this node has claimed and not started, as entries."""
         entries = vec[i64]()
         for topic in self.topics():
             for own in topic.own_totals:
@@ -376,51 +406,53 @@ class Totals(Membership):
                 entries = append_all(entries, own.keys)
         return entries
 
-    def _begin_keeping(self) -> None:
+    def begin_keeping(self) -> None:
         """Ask everybody what stands, and grant nothing before all have said it."""
         others = [node for node in self.cube.members() if node != self.me]
         for node in others:
-            self._awaited[node] = True
-            self.environment.send(node, KeeperIs(self.me, self._epoch, self.me))
-        self._receive_standing(Standing(self.me, self._epoch, self._own_standing()))
+            self.awaited[node] = True
+            self.environment.send(node, self.who_keeps())
+        self.receive_standing(Standing(self.me, self.epoch, self.attempt, self.own_standing()))
 
-    def _receive_standing(self, message: Standing) -> None:
-        if message.sequence == self._epoch and self._keeper == self.me:
+    def receive_standing(self, message: Standing) -> None:
+        """Somebody says what it has claimed."""
+        if message.sequence == self.epoch and self.keeper == self.me:
             self._standing.append(message)
-            self._awaited.pop(message.source, None)
-            self._take_standing()
+            self.awaited.pop(message.source, None)
+            self.take_standing()
 
-    def _take_standing(self) -> None:
-        if len(self._awaited) > 0:
+    def take_standing(self) -> None:
+        """Grant what may be, if all have spoken."""
+        if len(self.awaited) > 0:
             return
         wishes = [wish for message in self._standing for wish in wishes_of(message)]
         self._standing.clear()
         for topic, wish in wishes:
             if wish.place != NOT_GRANTED:
-                self._claims_of(topic).resume(wish)
+                self.claims_of(topic).resume(wish)
         for topic, wish in wishes:
             if wish.place == NOT_GRANTED:
-                self._grant(topic, self._claims_of(topic).add(wish))
+                self.grant(topic, self.claims_of(topic).add(wish))
         early = self._early
         self._early = []
         for message in early:
-            self._keep(message)
+            self.keep(message)
 
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, KeyLock):
-            self._receive_lock(sender, message)
+            self.receive_lock(sender, message)
         elif isinstance(message, Closed):
-            self._receive_closed(message)
+            self.receive_closed(sender, message)
         elif isinstance(message, Granted):
-            self._granted(message)
+            self.granted(message)
         elif isinstance(message, ToKeeper):
-            self._keep(message)
+            self.keep(message)
         elif isinstance(message, KeeperIs):
-            self._receive_keeper(message)
+            self.receive_keeper(sender, message)
         elif isinstance(message, Standing):
-            self._receive_standing(message)
+            self.receive_standing(message)
         else:
             super().receive(sender, message)
 
@@ -429,9 +461,9 @@ class Totals(Membership):
             (name, [(key, one.parent, one.missing, list(one.entries)) for key, one in sorted(of_topic.items())])
             for name, of_topic in sorted(self._closings.items())
         ]
-        claims = [(name, kept.state()) for name, kept in sorted(self._claims.items())]
+        claims = [(name, kept.state()) for name, kept in sorted(self.claims.items())]
         early = [(message.source, message.sequence, message.topic, message.epoch) for message in self._early]
-        keeping = (self._keeper, self._epoch, sorted(self._awaited), len(self._standing), early)
+        keeping = (self.keeper, self.epoch, sorted(self.awaited), len(self._standing), early)
         return f"{super().state()} {closings} {claims} {keeping}"
 
 

@@ -153,11 +153,15 @@ class VCubePs(Totals):
         """Deliver what an order has released."""
         totals: list[Ordered] = []
         for released in publications:
-            self.environment.deliver(released)
+            self.deliver_one(topic, released)
             if released.order == TOTAL:
                 totals.append(released)
         if len(totals) > 0:
             self.totals_delivered(topic, totals)
+
+    def deliver_one(self, topic: Topic, publication: Ordered) -> None:
+        """Deliver what an order has released."""
+        self.environment.deliver(publication)
 
     def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
         """Forget a stale member; if it was to serve a cluster, somebody else must."""

@@ -1,0 +1,110 @@
+"""Total order on the cube through faults: the claims of docs/architecture.md, "Total order through faults"."""
+
+from __future__ import annotations
+
+import pytest
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.lasting_totals import PLACES_AT_MOST, Places
+from antiphon.kernel.message import TOTAL
+from antiphon.orders.claims import Claims, Wish
+from antiphon.orders.order import Placed
+from antiphon.orders.total import TotalOrder
+from antiphon.simulator.cube_schedules import draw_fault_schedule
+from antiphon.simulator.run import run_scenario
+from antiphon.simulator.scenario import CrashFault, Fault, PartitionFault, PublishTable
+from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
+
+ORDERS = ("total", "causal", "total", "none")
+
+
+def talk(nodes: int, count: int, gap: int = 30) -> list[PublishTable]:
+    """All publish in turn, half of it in total order, about one key or two."""
+    return [
+        PublishTable(
+            at=gap * number,
+            node=number % nodes,
+            order=ORDERS[number // nodes % len(ORDERS)],
+            keys=[number % 2] if number % 3 else [0, 1],
+        )
+        for number in range(count)
+    ]
+
+
+def test_without_faults_it_costs_as_many_messages() -> None:
+    calm = system(8, [], talk(8, 24))
+    plain = system(8, [], talk(8, 24), "vcube-ps")
+    nothing_broken(calm)
+    assert calm.sent == plain.sent
+
+
+@pytest.mark.parametrize("node", range(4))
+def test_whenever_a_node_crashes_the_others_agree(node: int) -> None:
+    """The keeper, a publisher that has claimed, locked or started, or somebody who has to close."""
+    for moment in range(0, 700, 13):
+        conversation = while_up(talk(4, 16), node, moment, 100_000)
+        result = system(4, [CrashFault(at=moment, node=node)], conversation, detection=5 if moment % 2 else 60)
+        assert result.violations is not None and not any(result.violations.values()), (moment, result.judgement)
+        assert result.stopped == "finished"
+
+
+def test_the_side_without_a_majority_refuses_and_goes_on_in_other_orders() -> None:
+    parts: list[Fault] = [PartitionFault(at=200, until=9000, groups=[[0, 1]])]
+    result = system(5, parts, talk(5, 60))
+    nothing_broken(result)
+    assert 40 < result.published < 60, "some total ones are refused, and nothing else"
+    assert result.deliveries == 5 * result.published
+
+
+def test_keepers_that_crash_one_after_the_other_are_replaced() -> None:
+    faults: list[Fault] = [CrashFault(at=300, node=0), CrashFault(at=4000, node=1), CrashFault(at=8000, node=2)]
+    said = [PublishTable(at=100 * number, node=3 + number % 4, order="total", keys=[0]) for number in range(120)]
+    result = system(7, faults, said)
+    assert result.violations is not None and not any(result.violations.values()), result.judgement
+    assert result.published == 120
+
+
+# Each of them was wrong once: claims said twice, locks that overtook their end, sides that both thought themselves the
+# majority, newcomers that counted for a minority, a member alone behind a partition, a keeper that came back.
+@pytest.mark.parametrize("seed", [18, 47, 88, 98, 164, 203, 229, 252, 297, 1072, 1305, 1398, 1481, 3399])
+def test_schedules_that_broke_it_once(seed: int) -> None:
+    result = run_scenario(draw_fault_schedule(seed))
+    assert result.violations is not None and not any(result.violations.values()), result.judgement
+    assert result.stopped == "finished"
+
+
+def placed(place: int, key: int, source: int = 0) -> Placed:
+    return Placed(source, 1, 0, b"", vec[i64](), 0, TOTAL, vec[i64]([key]), place)
+
+
+def test_what_comes_behind_a_later_place_is_not_delivered() -> None:
+    places = Places()
+    assert places.take(placed(5, 1)) and places.take(placed(4, 2)) and places.take(placed(6, 1))
+    assert not places.take(placed(5, 1)) and not places.take(placed(6, 1))
+    assert places.take(placed(6, 1, source=3)), "two keepers gave the same place; the source decides"
+
+
+def test_of_keys_that_were_used_long_ago_only_the_highest_place_is_remembered() -> None:
+    places = Places()
+    for key in range(PLACES_AT_MOST + 1):
+        assert places.take(placed(key + 1, key))
+    assert not places.take(placed(1, 0)) and places.take(placed(2, 0))
+
+
+def test_claims_of_one_who_is_gone_make_room_for_others() -> None:
+    claims = Claims()
+    one, other, third = (Wish(source, 1, vec[i64]([7])) for source in range(3))
+    assert claims.add(one) == [one] and claims.add(other) == [] and claims.add(third) == []
+    assert claims.drop(1) == [] and claims.drop(0) == [third]
+    assert claims.is_granted(2, 1) and not claims.is_granted(0, 1)
+
+
+def test_a_lock_that_is_taken_back_waits_for_nobody() -> None:
+    order = TotalOrder(0)
+    order.lock(1, 1, vec[i64]([7]), 5)
+    assert order.is_closed(vec[i64]([7])) and order.has_unknown_before(6, vec[i64]([7]))
+    assert not order.has_unknown_before(5, vec[i64]([7])) and not order.has_unknown_before(6, vec[i64]([8]))
+    order.lock(1, 1, vec[i64]([7]), 9)
+    assert not order.has_unknown_before(6, vec[i64]([7])), "it was granted anew"
+    assert order.withdraw(order.locks()) == [] and not order.is_closed(vec[i64]([7]))

@@ -242,7 +242,6 @@ TREE = (
         "totals",
         "            if not self._is_cut_off:\n",
         "            if self._sequencers is not None:\n",
-        "total",
     ),
     tree(
         "what two roots have completed is delivered twice",

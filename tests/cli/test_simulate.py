@@ -123,7 +123,7 @@ MISUSES = {
     "a trace that is no trace": (
         [CRASH, "--trace", "a.csv"],
         2,
-        "antiphon: a trace is written as .parquet or .arrow, not as 'a.csv'; change its ending\n",
+        "antiphon: a trace is written as .parquet, .arrow or .txt, not as 'a.csv'; change its ending\n",
     ),
     "a trace in a file": ([CRASH, "--trace", f"{CRASH}/a.parquet"], 1, "antiphon: cannot write the trace to "),
     "too few nodes": (

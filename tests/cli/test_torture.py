@@ -34,7 +34,7 @@ def antiphon(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture
 
 
 def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
-    code, said, complained = antiphon("torture", "--seeds", 12, "--seed", 40, "--jobs", 1, "--json")
+    code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 12, "--seed", 40, "--jobs", 1, "--json")
     found = json.loads(said)
     assert code == 0
     assert "torture: 1/1 12 schedules, " in complained
@@ -42,10 +42,12 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "seeds",
         "simulated_seconds",
         "faults",
+        "fabrics",
         "networks",
         "orders",
         "publications",
         "messages",
+        "dropped",
         "deliveries",
         "recovered",
         "recovery_ticks_mean",
@@ -58,6 +60,7 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "failing_seeds",
         "scenarios",
         "seconds",
+        "seeds_before",
         "seeds_per_hour",
     ]
     assert found["seeds"] == sum(found["orders"].values()) == 12
@@ -75,7 +78,9 @@ def test_the_manual_names_every_key(antiphon: Antiphon) -> None:
 
 
 def test_the_order_can_be_chosen(antiphon: Antiphon) -> None:
-    found = json.loads(antiphon("torture", "--seeds", 8, "--order", "fifo", "--jobs", 1, "--json")[1])
+    found = json.loads(
+        antiphon("torture", "--fabric", "cube", "--seeds", 8, "--order", "fifo", "--jobs", 1, "--json")[1]
+    )
     assert found["orders"] == {"fifo": 8}
 
 
@@ -92,18 +97,23 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     break_vcube_ps(monkeypatch, LosesRefusals)
     monkeypatch.setattr(torture, "MAXIMUM_SHRUNK", 1)
     monkeypatch.setattr(shrinking, "PATIENCE", (3,))
-    arguments = ("torture", "--seeds", 6, "--jobs", 1, "--out", tmp_path / "found")
+    arguments = ("torture", "--fabric", "cube", "--seeds", 6, "--jobs", 1, "--out", tmp_path / "found")
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)
     assert code == 1
     assert len(found["failing_seeds"]) > 1
     assert found["stuck"] > 0
     (path,) = found["scenarios"]
-    assert [Path(path)] == list((tmp_path / "found").iterdir())
+    story = Path(path).with_suffix(".txt")
+    assert {Path(path), story} == set((tmp_path / "found").iterdir())
     assert f"torture: making seed {Path(path).stem.split('-')[1]} small, which failed by " in complained
     code, said, _ = antiphon("simulate", path, "--json")
     assert code == 1
     assert any(json.loads(said)["violations"].values())
+    again = tmp_path / "again.txt"
+    assert antiphon("simulate", path, "--level", "everything", "--trace", again)[0] == 1
+    assert again.read_text() == story.read_text()
+    assert "  publish " in story.read_text()
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert antiphon("simulate", path)[0] == 0
@@ -114,7 +124,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     [
         (
             ["--fabric", "ring"],
-            "antiphon: there is no fabric 'ring'; choose from cube, cube-faults, gossip, tree, epto\n",
+            "antiphon: there is no fabric 'ring'; choose from all, cube, cube-faults, gossip, tree, epto\n",
         ),
         (
             ["--order", "best"],

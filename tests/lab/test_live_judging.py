@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.audit import audit_files
-from antiphon.lab.live_judging import Judgement, judge_journals
+from antiphon.cli.audit import audit_files, audit_paths
+from antiphon.kernel.errors import UsageError
+from antiphon.lab.live_judging import Circumstances, Judgement, judge_journals
 
 BEGIN = ["begin 1 {me}", "node 1 door-{me}", "ready 2 0"]
 
@@ -20,7 +21,7 @@ def judged(
     for place, lines in enumerate(places):
         text = "\n".join([*(line.format(me=place) for line in BEGIN), *lines]) + "\n"
         (directory / "journals" / f"application-{place}.txt").write_text(text)
-    return judge_journals(directory, "tree", killed or [], may_lose, audit_files)
+    return judge_journals(directory, Circumstances("tree", killed or [], may_lose), audit_files, directory)
 
 
 def broken(found: Judgement) -> dict[str, int]:
@@ -107,3 +108,42 @@ def test_what_went_with_its_node_is_excused_where_that_may_be(tmp_path: Path, ma
     assert broken(judged(tmp_path / "again", asks, seen, [], killed=[("door-0", 20)], may_lose=may_lose)) == {
         "completeness": 1
     }
+
+
+KEPT = ["kept 50 door-0 0", "has 50 0 0 1", "has 50 0 0 2"]
+
+
+@pytest.mark.parametrize(
+    ("remains", "missing"),
+    [
+        (KEPT, 0),
+        (KEPT[:2], 1),
+        (KEPT[:1], 2),
+        (["kept 50 door-0 0", "refused 50 it is damaged"], 1),
+        # It had an empty disk since then, was killed before, or is another node.
+        (["kept 50 door-0 30"], 0),
+        (["kept 11 door-0 0"], 0),
+        (["kept 50 door-1 0"], 0),
+    ],
+)
+def test_what_was_accepted_is_on_the_disk_of_its_node(tmp_path: Path, remains: list[str], missing: int) -> None:
+    (tmp_path / "remains").mkdir()
+    (tmp_path / "remains" / "0-node-0.txt").write_text("\n".join(remains) + "\n")
+    found = judged(tmp_path, [*ASKS, *SEES], SEES)
+    assert broken(found) == ({"durability": missing} if missing else {})
+
+
+def test_what_a_campaign_has_kept_is_audited_again(tmp_path: Path) -> None:
+    found = judged(tmp_path, [*ASKS, *SEES], SEES[:1])
+    assert broken(found) == {"completeness": 1}
+    with pytest.raises(UsageError, match="does not say what happened"):
+        audit_paths([tmp_path], audit_files)
+    Circumstances("tree").write(tmp_path)
+    (tmp_path / "remains").mkdir()
+    (tmp_path / "remains" / "0-node-0.txt").write_text("\n".join(KEPT[:2]) + "\n")
+    audit = audit_paths([tmp_path], audit_files)
+    assert {name: check.violations for name, check in audit.checks.items() if check.violations} == {
+        "completeness": 1,
+        "durability": 1,
+    }
+    assert audit.verdict == "violated" and (audit.messages, audit.deliveries) == (2, 3)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from antiphon import (
     Subscription,
     UsageError,
 )
+from antiphon.live.client_messages import Follow
 from antiphon.live.columns import Author, Columns
 from antiphon.live.names import client_number
 from tests.live.support import (
@@ -35,6 +36,7 @@ from tests.live.support import (
     until,
 )
 
+Nodes = AbstractAsyncContextManager[list[Node]]
 ALL_ORDERS = ("none", "fifo", "causal", "total")
 ROOMS = ("red", "green", "blue")
 LONGER_SECONDS = 0.5
@@ -220,12 +222,13 @@ def test_what_a_client_publishes_follows_what_it_saw_at_the_node_that_is_gone(tm
     running(test)
 
 
-def test_clients_of_a_broker_that_leaves_notice_nothing() -> None:
-    """No other broker knows the topic when this one is told to stop; the client finds all at its next one."""
+@pytest.mark.parametrize("fabric", [tree, cluster])
+def test_clients_of_a_node_that_leaves_notice_nothing(fabric: Callable[[int], Nodes]) -> None:
+    """No other node knows the topic when this one is told to stop; the client finds all at its next one."""
     count = 300
 
     async def test() -> None:
-        async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
+        async with fabric(4) as nodes, antiphon.connect(nodes[1].address) as client:
             own = await client.subscribe("room").ready()
             told: list[str] = []
             client._on_reconnect = told.append
@@ -260,6 +263,95 @@ def test_on_a_cube_clients_of_a_node_that_leaves_go_on() -> None:
                     values = [message.value for message in await take_exactly(subscription, count)]
                     assert values == [b"%d" % number for number in range(count)]
                 assert client.reconnects == 1 and own.gaps == 0
+
+    running(test)
+
+
+def test_on_a_cube_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others() -> None:
+    """Only the node that is killed and the publisher's know the topic, and one that has been a member for longer."""
+
+    async def test() -> None:
+        async with cluster(3) as nodes, child("serve", f"join={nodes[0].address}") as doomed:
+            await nodes[1].subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            async with antiphon.connect(doomed.address) as client:
+                own = await client.subscribe("room").ready()
+                client._whereabouts.learn([nodes[0].address])
+                receipts = [nodes[2].publish("room", b"%d" % number, order="none") for number in range(50)]
+                await doomed.kill()
+                for number in range(50, 100):
+                    await nodes[2].publish("room", b"%d" % number, order=ALL_ORDERS[number % 3])
+                await asyncio.gather(*receipts)
+                await until(lambda: client.reconnects == 1)
+                assert client.address == nodes[0].address
+                values = [message.value for message in await take_exactly(own, 100)]
+                assert sorted(values, key=int) == [b"%d" % number for number in range(100)]
+                await nodes[1].publish("room", b"end")
+                assert await values_until(own, b"end") == [b"end"]
+                assert own.gaps == 0
+
+    running(test)
+
+
+def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None:
+    """The publisher is a member since after the client, and what it said last is on its way to the one who was before.
+
+    For the client's next node it is past. So the one who is asked must have it before it answers.
+    """
+
+    async def test() -> None:
+        async with cluster(4) as nodes:
+            former, asked, publisher, following = nodes
+            await asked.subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            async with antiphon.connect(former.address) as client:
+                own = await client.subscribe("room").ready()
+                await publisher.publish("room", b"first")
+                assert await take_values(own, 1) == [b"first"]
+                held = [publisher.cluster.links[node.identifier] for node in (former, asked)]
+                for link in held:
+                    link.flush = lambda: None  # type: ignore[method-assign]
+                await publisher.publish("room", b"second")
+                client._whereabouts.learn([following.address])
+                crash(former)
+                await until(lambda: "room" in following.topics and following.topics["room"].is_member())
+                # Whoever answers at once has answered by now.
+                await asyncio.sleep(LONGER_SECONDS)
+                for link in held:
+                    del link.flush
+                    link.flush()
+                await asked.publish("room", b"third")
+                assert await values_until(own, b"third") == [b"second", b"third"]
+                assert client.address == following.address and own.gaps == 0
+
+    running(test)
+
+
+def test_on_a_cube_nobody_waits_for_what_came_before_its_node_was_a_member() -> None:
+    """All nodes are replaced twice since a client saw a message whose author is silent; then it publishes."""
+
+    async def test() -> None:
+        async with AsyncExitStack() as stack:
+            node = await stack.enter_async_context(antiphon.start())
+            client = await stack.enter_async_context(antiphon.connect(node.address))
+            own = await client.subscribe("room").ready()
+            async with antiphon.connect(node.address) as silent:
+                await silent.publish("room", b"question")
+            assert await take_values(own, 1) == [b"question"]
+            for moves in (1, 2):
+                following = await stack.enter_async_context(antiphon.start(join=[node.address]))
+                heard = await following.subscribe("room").ready()
+                await node.close()
+                await until(lambda moves=moves: client.reconnects == moves)  # type: ignore[misc]
+                node = following
+            past = client._subscriptions.past_of("room")
+            assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
+            # It would fail if something had not come.
+            await node.sessions.follow(1, Follow(1, "room", past))
+            await client.publish("room", b"answer")
+            assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
+            assert own.gaps == 0
+            await client.close()
 
     running(test)
 

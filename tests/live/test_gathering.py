@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.live_packets import Counted, Packets, Task, measure_packets, median_of, summary
+from antiphon.lab.live_packets import WITH_AND_WITHOUT, Counted, Packets, Task, measure_packets, median_of, summary
 from antiphon.live.settings import Settings
 from tests.live.support import cluster, running, take_values
 
@@ -71,10 +71,31 @@ def test_packets_are_counted_per_message_published() -> None:
     assert found.p50_us <= found.p99_us
 
 
+def test_surviving_faults_is_measured_beside_plain_trees() -> None:
+    """Both send publications and acknowledgements; one of them also says that it goes on, and may compare."""
+    with_faults, plain = (
+        measure_packets(variant, processes=2, rate=50.0, payload_bytes=100, seconds=0.4) for variant in WITH_AND_WITHOUT
+    )
+    for found in (with_faults, plain):
+        assert found.published == 40 and found.deliveries_per_second > 0 and found.memory_mib > 1
+        assert found.kinds_per_message["Ordered"] > 0 and found.kinds_per_message["Acknowledgement"] > 0
+        assert sum(found.kinds_per_message.values()) == pytest.approx(found.frames_per_message)
+    assert "Compare" not in plain.kinds_per_message
+
+
+def counted(writes: int) -> Counted:
+    """What a process says that has published 10 messages with so many writes."""
+    return Counted(10, 20, writes, writes, 1000, 0, [1, 2, 3], 0.5, 2.0, 1 << 20, {"Ordered": 10})
+
+
+def test_figures_of_a_run_are_those_of_all_processes() -> None:
+    found = summary("plain", Task(Settings(), 2, 10, 5.0, 100), [counted(10), counted(30)])
+    assert (found.published, found.writes_per_message, found.deliveries_per_second) == (20, 2.0, 20.0)
+    assert found.kinds_per_message == {"Ordered": 1.0, "of hosts": 1.0} and found.memory_mib == 1.0
+
+
 def test_the_middle_of_several_rounds_counts() -> None:
     task = Task(Settings(), 2, 10, 5.0, 100)
-    rounds: list[Packets] = [
-        summary("default", task, [Counted(10, 20, writes, writes, 1000, 0, [1, 2, 3], 0.5)]) for writes in (10, 90, 20)
-    ]
+    rounds: list[Packets] = [summary("default", task, [counted(writes)]) for writes in (10, 90, 20)]
     assert median_of(rounds).writes_per_message == 2.0
     assert median_of(rounds).variant == "default"

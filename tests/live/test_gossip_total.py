@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,33 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
                 with pytest.raises(MissedMessagesError):
                     await exact_values(each, 1)
                 assert await exact_values(each, 1) == [b"after"] and each.gaps == 1
+
+    running(test)
+
+
+def have_lost(nodes: list[Node], count: int) -> bool:
+    """Whether so many batches are lost at each."""
+    return all(node.topic("room").lost_batches == count for node in nodes)
+
+
+def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
+    """Who was told may have looked elsewhere for the rest; what was published after that is not part of it."""
+
+    async def test() -> None:
+        async with gossip(3, gossip=QUICK) as nodes:
+            subscriptions = await subscribed(nodes)
+            await nodes[0].publish("room", b"before", order="total")
+            for each in subscriptions:
+                assert await exact_values(each, 1) == [b"before"]
+            for number in (1, 2):
+                late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
+                nodes[0].received(nodes[1].identifier, Resent(late))
+                nodes[0].settle()
+                await until(partial(have_lost, nodes, number))
+                for each in subscriptions:
+                    with pytest.raises(MissedMessagesError):
+                        await exact_values(each, 1)
+                    assert each.gaps == number
 
     running(test)
 

@@ -18,23 +18,24 @@ import antiphon
 from antiphon.cli.audit import audit_files
 from antiphon.lab.live_campaign import FABRICS, Campaign, CampaignPlan, Figures
 from antiphon.lab.live_overload import Flood, OverloadPlan
+from antiphon.lab.live_power import compiler
 from antiphon.live.controls import PROTOCOL_VERSION
 from tests.live.support import cluster, running, take_values
 
 SEED = 3
 
 
-def campaign(directory: Path, fabric: str, faults: tuple[str, ...], seconds: float) -> Figures:
+def campaign(directory: Path, fabric: str, faults: tuple[str, ...], seconds: float, disks_lie: bool = False) -> Figures:
     """A small one, judged."""
-    plan = CampaignPlan(fabric, 4, seconds, SEED, faults, FABRICS[fabric].orders, 10.0, directory)
+    plan = CampaignPlan(fabric, 4, seconds, SEED, faults, FABRICS[fabric].orders, 10.0, directory, disks_lie)
 
     async def run() -> Campaign:
-        begun = Campaign(plan, audit_files, lambda _: None)
+        begun = Campaign(plan, lambda _: None)
         await begun.run()
         return begun
 
     ended = antiphon.run(run())
-    ended.judge()
+    ended.judge(audit_files)
     return ended.figures
 
 
@@ -61,11 +62,36 @@ def test_nothing_is_lost_through_faults(tmp_path: Path, fabric: str, faults: tup
     check(campaign(tmp_path, fabric, faults, 5.0))
 
 
+needs_compiler = pytest.mark.skipif(
+    compiler() is None or sys.platform != "linux", reason="losses of power need Linux and a C compiler"
+)
+
+
 @pytest.mark.slow
-def test_nothing_is_lost_when_all_nodes_are_restarted_one_after_the_other(tmp_path: Path) -> None:
-    figures = campaign(tmp_path, "tree", ("roll",), 0.1)
+@needs_compiler
+def test_what_a_node_has_accepted_on_disk_survives_a_loss_of_power(tmp_path: Path) -> None:
+    figures = campaign(tmp_path, "cube", ("power",), 1.0)
+    check(figures)
+    assert figures.unsynced_changes > 0, "nothing was at stake"
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_nodes_whose_disks_only_say_that_they_sync_are_found_out(tmp_path: Path) -> None:
+    """Nothing is lost for clients, who hand in again what others lack; but what was said of the disk is not true."""
+    figures = campaign(tmp_path, "cube", ("power",), 1.0, disks_lie=True)
+    assert figures.violations["durability"] > 0
+    assert any("durability" in example for example in figures.examples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fabric", ["tree", "cube"])
+def test_nobody_notices_that_all_nodes_are_restarted_one_after_the_other(tmp_path: Path, fabric: str) -> None:
+    """Nothing is lost, doubled or out of order at clients, which are told of no gap either."""
+    figures = campaign(tmp_path, fabric, ("roll",), 0.1)
     check(figures)
     assert figures.faults == {"roll": 1}
+    assert figures.moves > 0 and figures.gaps == 0
 
 
 NEXT_VERSION = """

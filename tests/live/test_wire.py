@@ -207,6 +207,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_member": st.booleans(),
     "is_last": st.booleans(),
     "is_past": st.booleans(),
+    "news": st.lists(st.tuples(st.integers(0, (1 << 22) - 1), st.integers(0, MOST))).map(
+        lambda pairs: array_of([each for pair in pairs for each in pair])
+    ),
 }
 SPECIAL_VALUES: dict[tuple[type[Any], str], st.SearchStrategy[Any]] = {
     (gossip.Data, "publication"): ordered | stamped,
@@ -300,13 +303,15 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "Stamped", "Ball", "Probe",
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
         "Compare", "Filling", "Gone", "Unlock", "Voters", "Placed",
+        "Check", "Answer", "News",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
         "Hello": 100, "Refused": 101, "Admit": 102, "Publishes": 103, "PublishesHeard": 104,
         "CreditWanted": 105, "Expelled": 106, "PlaceWanted": 110, "PlaceGiven": 111, "Acquaint": 112,
         "ContactsAre": 113, "AskSeen": 114, "SeenIs": 115, "AskRecent": 116, "RecentIs": 117,
-        "AskWriter": 120, "WriterIs": 121, "StillHere": 122, "Leaves": 123,
+        "AskWriter": 120, "WriterIs": 121, "StillHere": 122, "Leaves": 123, "AskPast": 124, "PastIs": 125,
+        "BlockWanted": 126, "BlockIs": 127,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
         "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,

@@ -8,23 +8,33 @@ import pytest
 
 from antiphon.kernel.errors import PeerError
 from antiphon.simulator import schedules, shrinking
+from antiphon.simulator.all_schedules import draw_any_schedule
 from antiphon.simulator.campaign import KINDS, Outcome, Tally, run_campaign, run_schedule, run_seeds, tasks
 from antiphon.simulator.judgement import PROMISES, REQUESTS, STUCK
-from antiphon.simulator.scenario import NetworkTable, PublishTable, Scenario, SubscriptionTable, TopicsTable
+from antiphon.simulator.scenario import (
+    NetworkTable,
+    PartitionFault,
+    PublishTable,
+    Scenario,
+    SubscriptionTable,
+    TopicsTable,
+)
 from antiphon.simulator.scenario_file import check_scenario, load_scenario, parse_scenario
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import (
+    PART,
     PAUSE,
     PUBLISH,
     SUBSCRIBE,
     UNSUBSCRIBE,
     Operation,
+    Shape,
     draw_schedule,
     operations_of,
     possible,
     with_operations,
 )
-from antiphon.simulator.shrinking import Shrinker, representatives, write_failure
+from antiphon.simulator.shrinking import Shrinker, options_without, parted, representatives, write_failure
 from antiphon.trace.oracle import KINDS as ORACLE_KINDS
 from tests.simulator.broken import (
     AnswersForItselfOnly,
@@ -222,6 +232,36 @@ def test_making_small_keeps_what_matters() -> None:
         assert small.network == NetworkTable(transmission=60)
 
 
+def test_nodes_that_are_left_out_leave_partitions_and_trees_to_the_others() -> None:
+    """Node 1 goes, and whoever is above it moves down."""
+    places = {0: 0, 2: 1, 3: 2, 4: 3}
+    cut = Operation(5, PART, 0, 0, 9, None, (1, 3), Shape(True))
+    assert parted(cut, places) == [cut._replace(keys=(2,))]
+    assert parted(cut._replace(keys=(1,)), places) == []
+    bridge = Operation(5, PART, 0, 0, 9, None, (0, 1), Shape(False, ((2,), (3, 4)), "chain"))
+    assert parted(bridge, places) == [bridge._replace(keys=(0,), shape=Shape(False, ((1,), (2, 3)), "chain"))]
+    assert parted(bridge._replace(shape=Shape(False, ((1,), (3, 4)), "chain")), places) == []
+    assert options_without({"parents": [-1, 0, 1, 1, 3], "keep": 2}, places) == {"parents": [-1, 0, 0, 2], "keep": 2}
+    assert options_without({"parents": [-1, 0, 1], "contacts": [0, 2]}, {1: 0, 2: 1}) == {
+        "parents": [-1, 0],
+        "contacts": [1],
+    }
+
+
+def test_a_failure_that_needs_a_partition_keeps_a_simple_one() -> None:
+    def run(scenario: Scenario) -> Outcome:
+        parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+        return Outcome(seed=scenario.seed, violations={"causal": 1} if parted else {})
+
+    for kind in ("chain", "ring"):
+        drawn = (draw_any_schedule(seed) for seed in range(1, 200))
+        odd = next(one for one in drawn if f'linked = "{kind}"' in scenario_text(one))
+        small = Shrinker(odd, "causal", run).shrink()
+        (fault,) = small.faults
+        assert isinstance(fault, PartitionFault)
+        assert (small.nodes, fault.linked, fault.one_way, len(fault.groups)) == (2, "apart", False, 1)
+
+
 def test_each_way_to_fail_has_a_representative() -> None:
     lost = Outcome(seed=1, violations={"stuck": 3, "completeness": 1})
     doubled = Outcome(seed=2, violations={"stuck": 1, "duplicates": 1})
@@ -246,9 +286,15 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
         "# Seed 77 of antiphon torture, shrunk while it failed by: stuck.\n"
         "# At first: stuck: 1, such as this\n"
         "# Replay it: antiphon simulate torture-77.toml\n"
+        "# torture-77.txt tells what happens: "
+        "antiphon simulate torture-77.toml --level everything --trace torture-77.txt\n"
         'name = "torture 77: stuck"\n'
     )
     assert operations_of(load_scenario(path)) == operations_of(scenario)
+    story = path.with_suffix(".txt").read_text().splitlines()
+    assert "         3     1  subscribe         topic 0" in story
+    delivery = "deliver           Ordered; publication 1 of 0 on topic 0, causal; after 0 ticks"
+    assert f"         4     0  {delivery}" in story
     (tmp_path / "file").touch()
     with pytest.raises(PeerError, match=r"^cannot write .*torture-77\.toml: .*; choose another place$"):
         write_failure(outcome, "stuck", scenario, tmp_path / "file")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, Publication
-from antiphon.simulator.explorer import describe, explore, narrate
+from antiphon.simulator.explorer import System, describe, explore, narrate
 
 
 class Flooding(Process):
@@ -81,7 +81,7 @@ def test_a_message_is_described_with_all_that_it_carries_but_its_clock() -> None
 
 
 def test_a_schedule_can_be_told_step_by_step() -> None:
-    assert narrate(Flooding, [[("publish", 0)], [], []], [-1, 1]) == (
+    assert narrate(lambda: System(Flooding, [[("publish", 0)], [], []]), [-1, 1]) == (
         "node 0: publish 0",
         "0->2 Publication order=-1 payload=b'' sequence=1 source=0 topic=0",
     )

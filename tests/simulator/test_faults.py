@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.kernel import Environment, Message, UsageError
-from antiphon.simulator.actions import Crash, Join, Leave, NodeAction, Partition, Pause, Publish, Restart, Resume
+from antiphon.simulator.actions import (
+    Crash,
+    Join,
+    JumpClock,
+    Leave,
+    NodeAction,
+    Partition,
+    Pause,
+    Publish,
+    Restart,
+    Resume,
+)
 from antiphon.simulator.network import ConstantDelay, Cut, Network, NormalDelay
 from tests.simulator.post import Post, Run
 from tests.simulator.test_engine import Clockwork, clockwork, wind
@@ -331,6 +342,18 @@ def test_a_one_way_partition_lets_answers_through() -> None:
         12 receive 0 <- 1 Publication(1,1)
         """
     )
+
+
+# Clocks.
+
+
+def test_a_clock_that_jumps_stays_wrong_and_timers_do_not_follow() -> None:
+    story = run(2).at(5, JumpClock(0, 100)).at(9, Crash(0)).at(10, Restart(0)).at(20, JumpClock(1, -50))
+    story.at(30, Publish(1, b"")).lines()
+    first, second = story.engine.nodes
+    assert story.engine.calendar.now == first.now() == second.now() == 30
+    assert first.shared_time() == 130
+    assert second.shared_time() == 0, "no clock shows a time before all times"
 
 
 # Misuse.

@@ -489,7 +489,7 @@ def test_a_wrong_scenario_or_place_leaves_nothing_behind(tmp_path: Path) -> None
     (tmp_path / "directory.parquet").mkdir()
     with pytest.raises(UsageError, match=r"directory\.parquet is a directory; name a file in it"):
         run_scenario(right, tmp_path / "directory.parquet")
-    with pytest.raises(UsageError, match=r"^a trace is written as \.parquet or \.arrow, not as 'a\.csv'"):
+    with pytest.raises(UsageError, match=r"^a trace is written as \.parquet, \.arrow or \.txt, not as 'a\.csv'"):
         run_scenario(right, tmp_path / "new" / "a.csv")
     counts = parse_scenario('nodes = 4\nworkload = { kind = "once" }\ntrace = { level = "counts" }')
     with pytest.raises(UsageError, match=r"^the level of the trace is counts, which writes nothing; choose"):

@@ -341,8 +341,13 @@ WRONG = {
     ),
     "unknown fault": (
         ONCE + '[[fault]]\nat = 1\nkind = "crsh"\nnode = 3',
-        "a.toml, line 5: fault 1, kind: expected one of crash, restart, pause, resume, join, leave, partition, not "
-        '"crsh" (did you mean \'crash\'?); for example: kind = "crash"',
+        "a.toml, line 5: fault 1, kind: expected one of crash, restart, pause, resume, join, leave, partition, "
+        'clock, disk, not "crsh" (did you mean \'crash\'?); for example: kind = "crash"',
+    ),
+    "a ring of three": (
+        ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = [[0], [1], [2]]\nlinked = "ring"',
+        "a.toml, line 6: fault 1, groups: a ring of groups cuts nobody off unless there are 4 of them, not 3; for "
+        "example: groups = [[0], [1], [2], [3]]",
     ),
     "a fault of nobody": (
         ONCE + '[[fault]]\nat = 1\nkind = "crash"',

@@ -15,7 +15,7 @@ from antiphon.kernel import PeerError, UsageError
 from antiphon.simulator.actions import Crash, Join, Leave, Pause, Publish, Restart, Resume
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import Network, NormalDelay
-from antiphon.trace.recorder import DROP_REASONS, EVENT_NAMES, Recorder
+from antiphon.trace.recorder import CRASH, DROP_REASONS, EVENT_NAMES, SUBSCRIBED, Recorder
 from antiphon.trace.store import LEVELS, SCHEMA, MemoryTrace, TraceWriter, about_trace, read_trace
 from tests.support import lines_of
 
@@ -182,7 +182,7 @@ def test_a_trace_in_memory_has_one_of_the_levels_too(level: str) -> None:
 
 @pytest.mark.parametrize("name", ["trace.csv", "trace", "parquet"])
 def test_a_file_has_one_of_two_endings(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match=f"written as .parquet or .arrow, not as '{name}'; change its ending"):
+    with pytest.raises(UsageError, match=f"written as .parquet, .arrow or .txt, not as '{name}'; change its ending"):
         TraceWriter(tmp_path / name, "everything", {})
     assert list(tmp_path.iterdir()) == []
 
@@ -269,3 +269,14 @@ def test_a_table_of_somebody_else_is_not_a_trace(tmp_path: Path) -> None:
     pq.write_table(pa.table({"time": [1, 2]}), tmp_path / "other.parquet")
     with pytest.raises(UsageError, match="is not an Antiphon trace"):
         about_trace(read_trace(tmp_path / "other.parquet"))
+
+
+def test_a_text_trace_says_the_same_to_people(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path / "a.txt", "everything", {}) as writer:
+        writer.recorder.record(7, CRASH, 3, 0)
+        writer.recorder.record_topic(9, SUBSCRIBED, 12, 1)
+    assert (tmp_path / "a.txt").read_text().splitlines() == [
+        "      time  node  what",
+        "         7     3  crash",
+        "         9    12  subscribed        topic 1",
+    ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from antiphon.simulator.scenario import Scenario
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
+DURABILITY = "durability"
+"""Judged where what nodes had on their disks is known: in live campaigns."""
+
 COUNTS = ("messages", "deliveries")
 """What is printed of an audit; each count and each violation of a check is among the quantities."""
 
@@ -87,19 +92,62 @@ def audit(
 ) -> None:
     """Judge a run: is anything lost, duplicated, invented or out of order?
 
-    The traces of all live nodes of a run are given together. The trace of a simulated run is one file. The judge knows
-    no protocol: it keeps its own clocks. Large traces are judged by Spark. A broken promise is exit code 1.
+    The traces of all live nodes of a run are given together. The trace of a simulated run is one file. What a live
+    campaign has kept is its directory. The judge knows no protocol: it keeps its own clocks. Large traces are judged by
+    Spark. A broken promise is exit code 1.
 
     Example: antiphon up -n 4 --trace traces    and, when it has ended: antiphon audit traces
     """
-    files = files_in(traces)
-    found = audit_on_spark(files, master) if spark or master or is_large(files) else audit_files(files)
+    with judging(spark or master is not None, master) as judge:
+        found = audit_paths(traces, judge)
     if json:
         output.print_json(found)
     else:
         show(found)
     if found.verdict == VIOLATED:
         raise typer.Exit(1)
+
+
+Judge = Callable[[list[Path]], Audit]
+"""Judges the traces of one run."""
+
+
+@contextmanager
+def judging(on_spark: bool, master: str | None = None) -> Iterator[Judge]:
+    """A judge of one run or more: this process, or Spark if that is wanted or there is much to judge."""
+    from antiphon.pipeline.traces import describe
+
+    with ExitStack() as stack:
+        session: SparkSession | None = None
+
+        def judge(files: list[Path]) -> Audit:
+            nonlocal session
+            if session is None and not on_spark and not is_large(files):
+                return audit_files(files)
+            # Before Spark is started: a name that is wrong is found at once.
+            for file in files:
+                describe(file)
+            if session is None:
+                session = stack.enter_context(start_spark(master))
+            return audit_in_session(session, files)
+
+        yield judge
+
+
+def start_spark(master: str | None) -> AbstractContextManager[SparkSession]:
+    """Spark, here or on a cluster."""
+    from antiphon.pipeline.session import SessionOptions, spark_session
+
+    return spark_session("antiphon audit", SessionOptions(master=master, memory="2g"))
+
+
+def audit_paths(paths: list[Path], judge: Judge) -> Audit:
+    """Judge what is meant: traces, directories of them, or what a live campaign has kept."""
+    from antiphon.cli.audit_live import audit_campaign, is_campaign
+
+    if len(paths) == 1 and is_campaign(paths[0]):
+        return audit_campaign(paths[0], judge)
+    return judge(files_in(paths))
 
 
 def files_in(paths: list[Path]) -> list[Path]:
@@ -171,18 +219,6 @@ def stories_of(table: pa.Table, promises: Promises) -> dict[str, list[str]]:
     rules = Rules(promises.default, "completeness" in promises.checks, promises.leavers)
     rows = rows_of_table(table, promises.node_count if promises.everybody else 0)
     return tell_from_table(table, judge_part(rows, rules).examples)
-
-
-def audit_on_spark(files: list[Path], master: str | None) -> Audit:
-    """Judge with Spark, here or on a cluster."""
-    from antiphon.pipeline.session import SessionOptions, spark_session
-    from antiphon.pipeline.traces import describe
-
-    # Before Spark is started: a name that is wrong is found at once.
-    for file in files:
-        describe(file)
-    with spark_session("antiphon audit", SessionOptions(master=master, memory="2g")) as session:
-        return audit_in_session(session, files)
 
 
 def audit_in_session(session: SparkSession, files: list[Path], rows_per_part: int | None = None) -> Audit:

@@ -11,7 +11,16 @@ import msgspec
 import typer
 from rich.table import Table
 
-from antiphon.cli import bench_audit, bench_epto, bench_gossip, bench_live, bench_peers, bench_spark, output
+from antiphon.cli import (
+    bench_audit,
+    bench_detection,
+    bench_epto,
+    bench_gossip,
+    bench_live,
+    bench_peers,
+    bench_spark,
+    output,
+)
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.lab.reference import Measurement, run_aggregation, run_reference, run_whole_protocol
 
@@ -72,6 +81,7 @@ app.command("spark")(bench_spark.spark)
 app.command("audit")(bench_audit.audit)
 app.command("gossip")(bench_gossip.gossip)
 app.command("epto")(bench_epto.epto)
+app.command("detection")(bench_detection.detection)
 
 
 @app.command()

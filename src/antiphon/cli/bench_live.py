@@ -26,7 +26,7 @@ from antiphon.cli.bench_peers import (
     perform_all,
 )
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.lab.live_packets import VARIANTS, Packets, measure_packets, median_of
+from antiphon.lab.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
 from antiphon.lab.live_stages import Stage, measure_stages
 from antiphon.lab.machine import Machine
 from antiphon.lab.peers.registry import OURS
@@ -39,6 +39,7 @@ PACKET_SECONDS = 2.0
 PACKET_ROUNDS = 3
 PACKET_PAYLOAD_BYTES = 100
 PACKET_RATES = "20,200,800"
+FAULT_RATES = "20,200,0"
 
 
 class LiveReport(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ class LiveReport(msgspec.Struct, frozen=True):
 
 
 class PacketReport(msgspec.Struct, frozen=True):
-    """What is printed as JSON with ``--packets``."""
+    """What is printed as JSON with ``--packets`` and ``--faults``."""
 
     machine: Machine
     packets: list[Packets]
@@ -74,9 +75,22 @@ def live(
             help=f"Instead: writes and TCP segments per message, {PACKET_PROCESSES} processes that all publish.",
         ),
     ] = False,
+    faults: Annotated[
+        bool,
+        typer.Option(
+            "--faults",
+            help="Instead: what it costs to survive faults while nothing fails, beside plain VCube-PS in the same run.",
+        ),
+    ] = False,
     rates: Annotated[
-        str, typer.Option("--rates", metavar="R,...", help="With --packets: messages a second per process.")
-    ] = PACKET_RATES,
+        str | None,
+        typer.Option(
+            "--rates",
+            metavar="R,...",
+            help=f"With --packets and --faults: messages a second per process, 0 for as many as it can; default "
+            f"{PACKET_RATES} and {FAULT_RATES}.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure live nodes: deliveries per second, latency, and microseconds of processor time per message and stage.
@@ -84,8 +98,15 @@ def live(
     Every publisher and subscriber is a process of its own, with a node in it, on loopback.
     """
     output.warn_if_not_compiled()
-    if packets:
-        show_packets(rates, json)
+    if packets or faults:
+        if packets and faults:
+            raise UsageError("packets and faults are two comparisons; choose one of them")
+        wanted = rates or (FAULT_RATES if faults else PACKET_RATES)
+        compared = PacketReport(Machine.here(), measure_all(WITH_AND_WITHOUT if faults else VARIANTS, wanted))
+        if json:
+            output.print_json(compared)
+        else:
+            show_packets(compared.packets, faults)
         return
     unknown = [name for name in only.split(",") if name.strip() not in OURS]
     if unknown:
@@ -105,39 +126,50 @@ def live(
         raise PeerError(f"{len(failures)} of {len(figures)} runs failed, the first with: {failures[0].error}")
 
 
-def show_packets(rates: str, json: bool) -> None:
-    """Run all variants at each rate, one after the other."""
+def measure_all(variants: dict[str, Variant], rates: str) -> list[Packets]:
+    """Run all variants at each rate, one after the other, so that all meet the same weather."""
     try:
         wanted = [float(rate) for rate in rates.split(",")]
     except ValueError:
         raise UsageError(f"{rates!r} are no rates; write numbers, such as {PACKET_RATES}") from None
-    if min(wanted) <= 0:
-        raise UsageError(f"a rate is above 0, not {min(wanted):g}; leave it out")
+    if min(wanted) < 0:
+        raise UsageError(f"there is no rate below 0, such as {min(wanted):g}; leave it out")
     rounds: dict[tuple[float, str], list[Packets]] = {}
-    with output.progress("bench live", len(wanted) * len(VARIANTS) * PACKET_ROUNDS) as steps:
-        for rate, _, variant in product(wanted, range(PACKET_ROUNDS), VARIANTS):
+    with output.progress("bench live", len(wanted) * len(variants) * PACKET_ROUNDS) as steps:
+        for rate, _, variant in product(wanted, range(PACKET_ROUNDS), variants):
             one = measure_packets(variant, PACKET_PROCESSES, rate, PACKET_PAYLOAD_BYTES, PACKET_SECONDS)
             rounds.setdefault((rate, variant), []).append(one)
             steps.step(f"{variant}, {rate:g} a second")
-    found = [median_of(several) for several in rounds.values()]
-    if json:
-        output.print_json(PacketReport(Machine.here(), found))
-        return
+    return [median_of(several) for several in rounds.values()]
+
+
+def show_packets(found: list[Packets], with_faults: bool) -> None:
+    """The table for people; with faults, also what the frames were."""
+    last = ("deliveries/s", "MiB", "frames by kind") if with_faults else ("held",)
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for heading in ("rate", "frames", "writes", "segments", "bytes", "held", "p50 µs", "p99 µs", "CPU µs"):
+    for heading in ("rate", "frames", "writes", "segments", "bytes", "p50 µs", "p99 µs", "CPU µs", *last):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in found:
+        more = [f"{one.held_per_message:.3f}"]
+        if with_faults:
+            more = [f"{one.deliveries_per_second:,.0f}", f"{one.memory_mib:.0f}", kinds_in_words(one)]
         table.add_row(
             one.variant,
-            f"{one.rate:g}",
+            f"{one.rate:g}" if one.rate else "all",
             *(f"{value:.2f}" for value in (one.frames_per_message, one.writes_per_message, one.segments_per_message)),
             f"{one.bytes_per_message:,.0f}",
-            f"{one.held_per_message:.3f}",
             *(f"{value:,.0f}" for value in (one.p50_us, one.p99_us, one.cpu_us_per_message)),
+            *more,
         )
     output.console.print(table)
     output.console.print(f"Per message published, with {PACKET_PROCESSES} processes that publish at the rate, each.")
+
+
+def kinds_in_words(one: Packets) -> str:
+    """How many frames of each class there were per message, the most frequent first."""
+    counts = sorted(one.kinds_per_message.items(), key=lambda item: -item[1])
+    return ", ".join(f"{kind} {count:.3f}" for kind, count in counts if count > 0)
 
 
 def show(report: LiveReport) -> None:

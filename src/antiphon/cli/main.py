@@ -16,6 +16,7 @@ from antiphon.cli import (
     bench,
     certs,
     demo,
+    explore,
     maelstrom,
     metrics,
     node,
@@ -79,6 +80,7 @@ app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
 app.command("report")(report.report)
 app.command("torture")(torture.torture)
+app.command("explore")(explore.explore)
 app.add_typer(bench.app)
 universe.app.command("links")(universe_links.links)
 app.add_typer(universe.app)

@@ -33,7 +33,9 @@ def simulate(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write what happened to this .parquet or .arrow file.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Write what happened to this .parquet, .arrow or .txt file.", show_default=False
+        ),
     ] = None,
     level: Annotated[
         Literal["counts", "deliveries", "everything"] | None,

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.cli.jobs import Master
 
 if TYPE_CHECKING:
     from antiphon.simulator.campaign import Sharing, Tally
@@ -26,7 +27,14 @@ MAXIMUM_SHRUNK = 3
 
 
 def torture(
-    fabric: Annotated[str, typer.Option(help="How publications travel: cube, gossip, epto or tree.")] = "cube",
+    fabric: Annotated[
+        str | None,
+        typer.Option(
+            help="How publications travel: all, cube, cube-faults, gossip, epto or tree. All if not given; with --live "
+            "or --hostile cube.",
+            show_default=False,
+        ),
+    ] = None,
     order: Annotated[
         str | None,
         typer.Option(
@@ -42,6 +50,15 @@ def torture(
         typer.Option(min=1, help="Processes that share the work; one per core if not given.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where scenario files of failures are written.")] = Path(),
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark",
+            help="Let Spark share the work; what was cut off goes on with the same command. With --live: let Spark "
+            "judge, as it does by itself what is large.",
+        ),
+    ] = False,
+    master: Master = None,
     live: Annotated[
         bool, typer.Option("--live", help="Real nodes in processes, to which faults happen and are healed.")
     ] = False,
@@ -61,35 +78,40 @@ def torture(
         str | None,
         typer.Option(
             metavar="KIND,...",
-            help="With --live: kill, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; or loss, "
-            "for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
+            help="With --live: kill, power, wipe, restart, roll, pause, stall, cut, oneway, flap, hold, delay, disk; "
+            "or loss, for rounds in which nodes are lost for good. Those that the fabric survives, if not given.",
             show_default=False,
         ),
     ] = None,
     rate: Annotated[
         float, typer.Option(min=0.1, metavar="N", help="With --live: messages per second at each node.")
     ] = 20.0,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="With --live: keep what was written down, for antiphon audit.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Torture the topic protocol with random schedules, and let an oracle that knows no protocol judge each of them.
+    """Torture every fabric with random schedules, and let an oracle that knows no protocol judge each of them.
 
-    Members join, leave and publish at the worst moments while copies overtake each other, queues grow and nodes stall.
-    Nothing may be lost, doubled, out of order or stuck. The same seeds give the same schedules and the same findings,
-    however many processes share the work. If a promise is broken the exit code is 1, and the schedule is made as small
-    as possible and written as a scenario file that [bold]antiphon simulate[/] replays.
+    A seed draws fabric, order, sizes, workload and faults. Members join, leave and publish at the worst moments while
+    networks fall apart, nodes crash and return, copies are lost, late or doubled. Whatever the fabric promises must
+    hold; in the end all is healed, and nothing may be lost, doubled, out of order or stuck. The same seeds give the
+    same schedules and the same findings, however the work is shared. If a promise is broken the exit code is 1, and
+    the schedule is made as small as possible and written as a scenario file that [bold]antiphon simulate[/] replays,
+    with a trace to read.
 
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
     if hostile:
         from antiphon.cli.torture_hostile import torture_hostile
 
-        torture_hostile(fabric, inputs, seed, json)
+        torture_hostile(fabric or "cube", inputs, seed, json)
         return
     if live:
         from antiphon.cli.torture_live import Wishes, torture_live
 
         long = seconds if minutes is None else 60 * minutes
-        wishes = Wishes(fabric, order, long, nodes, seed, faults, rate, out, json)
+        wishes = Wishes(fabric or "cube", order, long, nodes, seed, faults, rate, out, json, keep, spark)
         if overload:
             from antiphon.cli.torture_overload import torture_by_overload
 
@@ -97,19 +119,37 @@ def torture(
         else:
             torture_live(wishes)
         return
-    from antiphon.simulator.campaign import check_campaign, run_campaign, tasks
+    from antiphon.simulator.campaign import ALL, check_campaign
 
+    fabric = fabric or ALL
     check_campaign(fabric, order)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
-    with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs or cores()) as share:
-        tally = run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share, fabric)
-    seconds = time.perf_counter() - begun
+    if spark:
+        from antiphon.cli.torture_spark import tally_by_spark
+
+        tally, before = tally_by_spark(seed, seeds, order, fabric, out, master, jobs)
+    else:
+        tally, before = tally_by_processes(seed, seeds, order, fabric, jobs or cores()), 0
+    report(tally, before, time.perf_counter() - begun, shrink(tally, order, out, fabric), json)
+
+
+def tally_by_processes(seed: int, seeds: int, order: str | None, fabric: str, jobs: int) -> Tally:
+    """Run a campaign in the processes of this machine."""
+    from antiphon.simulator.campaign import run_campaign, tasks
+
+    with output.progress("torture", len(tasks(seed, seeds))) as steps, sharing(jobs) as share:
+        return run_campaign(seed, seeds, order, lambda so_far: steps.step(summary(so_far)), share, fabric)
+
+
+def report(tally: Tally, before: int, seconds: float, scenarios: list[Path], json: bool) -> None:
+    """Say what was found; the exit code is 1 if a promise was broken."""
     found: dict[str, Any] = {
         **tally.as_json(),
-        "scenarios": [str(path) for path in shrink(tally, order, out, fabric)],
+        "scenarios": [str(path) for path in scenarios],
         "seconds": seconds,
-        "seeds_per_hour": seeds / seconds * 3600,
+        "seeds_before": before,
+        "seeds_per_hour": (tally.seeds - before) / seconds * 3600,
     }
     if json:
         output.print_json(found)
@@ -162,12 +202,16 @@ def show(found: dict[str, Any]) -> None:
     table.add_column(style="bold")
     table.add_column()
     rate = f"{found['seeds_per_hour']:,.0f} per hour"
-    table.add_row("schedules", f"{found['seeds']:,} in {found['seconds']:.1f} s, {rate}")
+    before = f" ({found['seeds_before']:,} of them before)" if found["seeds_before"] else ""
+    table.add_row("schedules", f"{found['seeds']:,}{before} in {found['seconds']:.1f} s, {rate}")
     table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
     for key in ("orders", "networks", "faults"):
         table.add_row(key, counts(found[key]))
+    if len(found["fabrics"]) > 1:
+        for name, count in found["fabrics"].items():
+            table.add_row(name, fabric_text(count))
     table.add_row("publications", f"{found['publications']:,}")
-    table.add_row("messages", f"{found['messages']:,}")
+    table.add_row("messages", f"{found['messages']:,}, of which {found['dropped']:,} were lost")
     table.add_row("deliveries", f"{found['deliveries']:,}")
     if found["recovered"]:
         mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
@@ -184,6 +228,16 @@ def show(found: dict[str, Any]) -> None:
         table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
         table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
     output.console.print(table)
+
+
+def fabric_text(count: dict[str, Any]) -> str:
+    """What came of the schedules of one fabric, on one line."""
+    hours = f"{count['simulated_seconds'] / 3600:,.1f} hours"
+    failed = f"{count['failed']:,} failed" if count["failed"] else "none failed"
+    return (
+        f"{count['seeds']:,} schedules of {hours}, {count['faults']:,} faults, {count['publications']:,} publications, "
+        f"{count['deliveries']:,} deliveries; {failed}"
+    )
 
 
 def agreement_text(found: dict[str, Any]) -> str:

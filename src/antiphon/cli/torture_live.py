@@ -23,7 +23,6 @@ from antiphon.cli import output, running
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.cli.audit import Audit
     from antiphon.lab.live_campaign import Campaign, CampaignPlan, Figures
     from antiphon.lab.live_rounds import RoundFigures
 
@@ -44,6 +43,10 @@ class Wishes:
     rate: float
     out: Path
     as_json: bool
+    keep: bool = False
+    """Whether what was written down stays also if nothing is wrong."""
+    spark: bool = False
+    """Whether Spark judges, however little there is."""
 
 
 def torture_live(wishes: Wishes) -> None:
@@ -65,10 +68,11 @@ def torture_live(wishes: Wishes) -> None:
     plan = CampaignPlan(
         wishes.fabric, wishes.nodes, wishes.seconds, wishes.seed, faults, orders, wishes.rate, directory
     )
-    figures = run_campaign(plan, wishes.as_json)
+    figures = run_campaign(plan, wishes)
     found = {"fabric": wishes.fabric, "nodes": wishes.nodes, "seed": wishes.seed, **figures.as_json()}
-    shutil.rmtree(directory / "data", ignore_errors=True)
-    if figures.has_failed:
+    for name in ("data", "unsynced"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    if figures.has_failed or wishes.keep:
         (directory / "result.json").write_bytes(msgspec.json.encode(found))
         found["kept"] = str(directory)
     else:
@@ -76,17 +80,18 @@ def torture_live(wishes: Wishes) -> None:
     output.end_with(found, wishes.as_json, show_campaign, figures.has_failed)
 
 
-def run_campaign(plan: CampaignPlan, as_json: bool) -> Figures:
+def run_campaign(plan: CampaignPlan, wishes: Wishes) -> Figures:
     """Run it until the time is over or somebody says stop, and judge it."""
     import antiphon
+    from antiphon.cli.audit import judging
     from antiphon.lab.live_campaign import Campaign
 
     def tell(so_far: Figures) -> None:
-        if not as_json:
+        if not wishes.as_json:
             output.errors.print(f"torture: {progress_of(so_far)}", highlight=False, soft_wrap=True)
 
     async def run() -> Campaign:
-        campaign = Campaign(plan, audit_any, tell)
+        campaign = Campaign(plan, tell)
         stop = running.until_signal()
         watching = asyncio.ensure_future(stop.wait())
         watching.add_done_callback(lambda _: campaign.stop())
@@ -97,15 +102,9 @@ def run_campaign(plan: CampaignPlan, as_json: bool) -> Figures:
         return campaign
 
     campaign = antiphon.run(run())
-    campaign.judge()
+    with judging(wishes.spark) as judge:
+        campaign.judge(judge)
     return campaign.figures
-
-
-def audit_any(files: list[Path]) -> Audit:
-    """Judge traces here, or on Spark if they are large."""
-    from antiphon.cli.audit import audit_files, audit_on_spark, is_large
-
-    return audit_on_spark(files, None) if is_large(files) else audit_files(files)
 
 
 def progress_of(figures: Figures) -> str:
@@ -135,12 +134,16 @@ def show_campaign(found: dict[str, Any]) -> None:
     table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["gone_with_node"]:
         table.add_row("gone", f"{found['gone_with_node']:,} messages with the node that had accepted them")
+    if found["faults"].get("power"):
+        lost = f"of {found['unsynced_changes']:,} changes that were not synced {found['unsynced_bytes_lost']:,} bytes"
+        table.add_row("power", f"{lost} were gone")
     for kind, times in [*found["recoveries"].items(), ("all", found["recovery"])]:
         if times["count"]:
             median, longest = times["median_seconds"], times["longest_seconds"]
             table.add_row(f"recovery: {kind}", f"median {median:.2f} s, longest {longest:.2f} s, of {times['count']}")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)
-    table.add_row("violations", violated or f"none; checked: {', '.join(found['violations'])}")
+    judge = " by Spark" if found["judge"] == "spark" else ""
+    table.add_row("violations", violated or f"none; checked{judge}: {', '.join(found['violations'])}")
     table.add_row("lost", f"{found['lost']:,}")
     table.add_row("doubled", f"{found['doubled']:,}")
     table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")

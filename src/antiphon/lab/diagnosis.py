@@ -21,9 +21,6 @@ from antiphon.simulator.actions import Crash
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.network import ConstantDelay, Network
 
-ROUND_TICKS = 1000
-PATIENCE_TICKS = 400
-DELAY_TICKS = 100
 QUIET_ROUNDS = 6
 """How long nothing happens, so that what tests cost is seen, before a node crashes."""
 
@@ -32,6 +29,18 @@ BY_TESTS = "news by tests"
 AT_ONCE = "news at once"
 EVERYBODY = "everybody tests everybody"
 SYSTEMS = (BY_TESTS, AT_ONCE, EVERYBODY)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """How long a round is, how long an answer may take, and how long a message is under way."""
+
+    round_ticks: int
+    patience_ticks: int
+    delay_ticks: int
+
+
+OUR_TIMINGS = Timings(1000, 400, 100)
 
 
 class NotingDiagnosis(Diagnosis):
@@ -75,27 +84,33 @@ class Found:
 
 
 def measure(case: DiagnosisCase, seed: int) -> Found:
+    """One simulation with the timings of the experiment."""
+    return simulate(case, OUR_TIMINGS, seed)
+
+
+def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
     """Let a node crash, and see when the others know."""
     random = RandomStream(seed, MOMENT_STREAM)
-    moment = QUIET_ROUNDS * ROUND_TICKS + int(random.below(ROUND_TICKS))
+    round_ticks = timings.round_ticks
+    moment = QUIET_ROUNDS * round_ticks + int(random.below(round_ticks))
     victim = int(random.below(case.nodes))
-    options = DiagnosisOptions(case.nodes, ROUND_TICKS, PATIENCE_TICKS, case.system == AT_ONCE)
+    options = DiagnosisOptions(case.nodes, round_ticks, timings.patience_ticks, case.system == AT_ONCE)
     make = EverybodyDiagnosis if case.system == EVERYBODY else NotingDiagnosis
 
     def build(environment: Environment) -> Process:
         return make(environment, options)
 
-    network = Network(ConstantDelay(DELAY_TICKS), transmission=0, processing=0)
+    network = Network(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
     engine = Engine(case.nodes, network, build, seed, can_fail=True)
-    engine.run(QUIET_ROUNDS * ROUND_TICKS, 1 << 40)
+    engine.run(QUIET_ROUNDS * round_ticks, 1 << 40)
     sent = int(engine.sent)
     false_alarms = sum(process.learned_at >= 0 for process in processes(engine))
     engine.at(moment, Crash(victim))
     end = moment
     while any(process.learned_at < 0 for process in processes(engine)):
-        end += ROUND_TICKS
+        end += round_ticks
         engine.run(end, 1 << 40)
-    times = sorted((process.learned_at - moment) / ROUND_TICKS for process in processes(engine))
+    times = sorted((process.learned_at - moment) / round_ticks for process in processes(engine))
     return Found(sent / case.nodes / QUIET_ROUNDS, times[0], times[len(times) // 2], times[-1], false_alarms)
 
 
@@ -148,7 +163,10 @@ def delay_figure(plan: Plan, results: Results[DiagnosisCase, Found]) -> Figure:
     )
 
 
-DETAILS = f"A round is {ROUND_TICKS} ms, an answer is awaited for {PATIENCE_TICKS} ms, a hop takes {DELAY_TICKS} ms."
+DETAILS = (
+    f"A round is {OUR_TIMINGS.round_ticks} ms, an answer is awaited for {OUR_TIMINGS.patience_ticks} ms, a hop takes "
+    f"{OUR_TIMINGS.delay_ticks} ms."
+)
 
 DIAGNOSIS: Experiment[DiagnosisCase, Found] = Experiment(
     name="vcube/diagnosis",
@@ -157,9 +175,9 @@ DIAGNOSIS: Experiment[DiagnosisCase, Found] = Experiment(
     default=Plan((8, 32, 128), repetitions=10, large_repetitions=10),
     full=Plan((8, 32, 128, 512, 1024), repetitions=50, large_repetitions=10, full=True),
     parameters={
-        "round_ms": ROUND_TICKS,
-        "patience_ms": PATIENCE_TICKS,
-        "delay_ms": DELAY_TICKS,
+        "round_ms": OUR_TIMINGS.round_ticks,
+        "patience_ms": OUR_TIMINGS.patience_ticks,
+        "delay_ms": OUR_TIMINGS.delay_ticks,
         "faults": "one node crashes at a random moment",
     },
     cases=cases,

@@ -25,9 +25,11 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_faults import Fault, Happening, Nemesis
-from antiphon.lab.live_judging import CHECKS, Audit, judge_journals
+from antiphon.lab.live_judging import CHECKS, Audit, Circumstances, judge_journals
 from antiphon.lab.live_load import Orders, Work
+from antiphon.lab.live_power import Disk, compile_library
 from antiphon.lab.live_proxies import Network
+from antiphon.lab.live_remains import Remains
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.processes import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
 
@@ -67,7 +69,9 @@ class Fabric:
     has_keys: bool = False
 
 
-EVERYTHING: Final = ("kill", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk")
+EVERYTHING: Final = (
+    "kill", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk",
+)  # fmt: skip
 """All faults but those that take long and are asked for."""
 
 FABRICS: Final = {
@@ -80,7 +84,7 @@ FABRICS: Final = {
         has_keys=True,
     ),
     "gossip": Fabric(
-        ("kill", "wipe", "restart", "pause", "stall", "cut", "flap", "hold", "delay", "disk"),
+        EVERYTHING,
         ("none", "fifo", "causal", "total"),
         True,
     ),
@@ -100,6 +104,8 @@ class CampaignPlan:
     messages_per_second: float
     """Of each application; there is one for each node."""
     directory: Path
+    disks_lie: bool = False
+    """Whether disks say that they have synced and have not: to see whether the judge finds what is lost then."""
 
 
 @dataclass
@@ -114,7 +120,13 @@ class Figures:
     moves: int = 0
     gaps: int = 0
     gone_with_node: int = 0
+    unsynced_changes: int = 0
+    """Changes of files that were not synced when nodes lost power."""
+    unsynced_bytes_lost: int = 0
+    """How many bytes of these were gone then."""
     stuck: int = 0
+    judge: str = ""
+    """Who judged: ``memory``, or ``spark``."""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -208,9 +220,8 @@ class LoadProcess:
 class Campaign:
     """One campaign, from the start of the cluster to the judgement."""
 
-    def __init__(self, plan: CampaignPlan, audit: Audit, progress: Callable[[Figures], None]) -> None:
+    def __init__(self, plan: CampaignPlan, progress: Callable[[Figures], None]) -> None:
         self._plan = plan
-        self._audit = audit
         self._progress = progress
         self.figures = Figures(faults=dict.fromkeys(plan.faults, 0))
         self._chance = random.Random(plan.seed)
@@ -224,10 +235,27 @@ class Campaign:
         doors = [f"{HOST}:{port + plan.nodes + place}" for place in range(plan.nodes)]
         self._network = Network(doors, self._listening)
         self._log = (plan.directory / "nodes.log").open("w")
+        data = plan.directory / "data"
+        self._disks = self._new_disks(data) if "power" in plan.faults else []
+        self._remains = Remains(data, plan.directory / "remains", TOPICS)
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
         self._nemesis = Nemesis(
-            self._chance, plan.faults, self._cluster, self._network, plan.directory / "data", self._until_whole
+            self._chance,
+            plan.faults,
+            self._cluster,
+            self._network,
+            data,
+            self._disks,
+            self._remains.take,
+            self._until_whole,
         )
+
+    def _new_disks(self, data: Path) -> list[Disk]:
+        """A disk for each node that may lose what was not synced."""
+        plan = self._plan
+        library = compile_library(plan.directory)
+        notes = [plan.directory / "unsynced" / f"node-{place}" for place in range(plan.nodes)]
+        return [Disk(library, data / note.name, note, plan.disks_lie) for note in notes]
 
     def _cluster_plan(self, port: int, doors: list[str]) -> Plan:
         plan = self._plan
@@ -236,7 +264,17 @@ class Campaign:
         if plan.fabric == "tree":
             tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
         data = plan.directory / "data"
-        return Plan(plan.nodes, port, data, settings=settings, tree=tree, fabric=plan.fabric, doors=doors)
+        environment = (lambda place: self._disks[place].environment()) if self._disks else None
+        return Plan(
+            plan.nodes,
+            port,
+            data,
+            settings=settings,
+            tree=tree,
+            fabric=plan.fabric,
+            doors=doors,
+            environment=environment,
+        )
 
     async def run(self) -> None:
         """Do it all but the judgement; when it is cancelled, no process is left behind."""
@@ -257,6 +295,7 @@ class Campaign:
                 await load.end()
             await self._cluster.kill()
             await self._network.close()
+            await asyncio.to_thread(self._remains.close)
             self._log.close()
 
     def stop(self) -> None:
@@ -311,8 +350,11 @@ class Campaign:
         figures.cycles += 1
         self._progress(figures)
 
-    async def _recover(self, faults: list[Fault], since: float) -> None:
-        """Let all publish probes until those of one round have come to everybody."""
+    async def _recover(self, faults: list[Fault], since: float, comes_to_rest: bool = False) -> None:
+        """Let all publish probes until those of one round have come to everybody.
+
+        When everything is to come to rest that is the last round: those of later ones would still be on their way.
+        """
         pause_seconds, next_at = FIRST_PROBE_SECONDS, 0.0
         first = self._probe + 1
         while True:
@@ -329,7 +371,8 @@ class Campaign:
             else:
                 answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
             self._count(answers)
-            if any(probe >= first for probe in set.intersection(*(set(answer["probes"]) for answer in answers))):
+            complete = set.intersection(*(set(answer["probes"]) for answer in answers))
+            if any(probe >= (self._probe if comes_to_rest else first) for probe in complete):
                 break
             await asyncio.sleep(LOOK_SECONDS)
         recovery = time.monotonic() - since
@@ -348,7 +391,7 @@ class Campaign:
         try:
             async with asyncio.timeout(0.0 if self.figures.stuck else STUCK_SECONDS):
                 await asyncio.gather(*(load.ask("quiet") for load in self._loads))
-                await self._recover([], time.monotonic())
+                await self._recover([], time.monotonic(), comes_to_rest=True)
         except TimeoutError:
             if not self.figures.stuck:
                 self._fail(f"publications are not answered {STUCK_SECONDS:.0f} s after everything was healed")
@@ -359,15 +402,18 @@ class Campaign:
 
     # What is written down.
 
-    def judge(self) -> None:
-        """Judge what has happened so far."""
+    def judge(self, audit: Audit) -> None:
+        """Judge what has happened, and keep beside it what must be known to do so again."""
         figures, plan = self.figures, self._plan
-        may_lose = FABRICS[plan.fabric].may_lose_with_node
+        figures.unsynced_changes = sum(loss.changes for loss in self._nemesis.losses)
+        figures.unsynced_bytes_lost = sum(loss.bytes for loss in self._nemesis.losses)
         if figures.accepted:
-            killed, is_whole = self._nemesis.killed, not figures.stuck
-            found = judge_journals(plan.directory, plan.fabric, killed, may_lose, self._audit, is_whole)
+            may_lose = FABRICS[plan.fabric].may_lose_with_node
+            circumstances = Circumstances(plan.fabric, self._nemesis.killed, may_lose, not figures.stuck)
+            circumstances.write(plan.directory)
+            found = judge_journals(plan.directory, circumstances, audit, plan.directory)
             figures.violations, figures.gone_with_node = found.violations, found.gone_with_node
-            figures.accepted, figures.deliveries = found.accepted, found.deliveries
+            figures.accepted, figures.deliveries, figures.judge = found.accepted, found.deliveries, found.judge
             figures.examples += found.examples
 
     def _note(self, what: str, fault: Fault, details: str = "") -> None:

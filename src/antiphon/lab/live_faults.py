@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.live_power import Disk, Loss
 from antiphon.lab.live_proxies import Network, Pair, between
 from antiphon.live.processes import Member, ProcessCluster
 
 KINDS: Final = {
     "kill": "kill -9, and a start with the data that it left",
+    "power": "kill -9, and what was not synced is gone from the disk, or a part of it",
     "wipe": "kill -9, and a start with an empty disk",
     "restart": "SIGTERM, and a start again",
     "roll": "all nodes, one after the other, are restarted in order",
@@ -37,11 +39,14 @@ KINDS: Final = {
 ALL_KINDS: Final = tuple(KINDS)
 
 SECONDS: Final = {
-    "kill": (0.0, 4.0), "wipe": (0.0, 4.0), "restart": (0.0, 1.0), "roll": (0.0, 0.0), "pause": (0.1, 2.0),
-    "stall": (6.0, 12.0), "cut": (0.5, 8.0), "oneway": (0.5, 8.0), "flap": (1.0, 6.0), "hold": (0.5, 8.0),
-    "delay": (1.0, 6.0), "disk": (0.5, 5.0),
+    "kill": (0.0, 4.0), "power": (0.0, 4.0), "wipe": (0.0, 4.0), "restart": (0.0, 1.0), "roll": (0.0, 0.0),
+    "pause": (0.1, 2.0), "stall": (6.0, 12.0), "cut": (0.5, 8.0), "oneway": (0.5, 8.0), "flap": (1.0, 6.0),
+    "hold": (0.5, 8.0), "delay": (1.0, 6.0), "disk": (0.5, 5.0),
 }  # fmt: skip
 """How long each lasts at least and at most."""
+
+KILLS: Final = ("kill", "power", "wipe")
+"""These end a process at once."""
 
 FLAP_SECONDS: Final = (0.02, 0.4)
 DELAY_SECONDS: Final = (0.005, 0.15)
@@ -102,12 +107,20 @@ class Nemesis:
     cluster: ProcessCluster
     network: Network
     data: Path
+    disks: Sequence[Disk]
+    """Of each node, where nodes may lose power."""
+    remains: Callable[[int, str, int, int], None]
+    """Told of a node that was killed, before it is started again: its place, its door, when it was killed, and since
+    when its disk has what it kept."""
     until_whole: Callable[[], Awaitable[None]]
     """Waits until everybody is there, and the next one may be restarted."""
     killed: list[tuple[str, int]] = field(default_factory=list)
     """The doors of those that were killed, with the time in microseconds."""
+    losses: list[Loss] = field(default_factory=list)
+    """What losses of power have taken."""
 
     _flapping: dict[Fault, asyncio.Task[None]] = field(default_factory=dict)
+    _wiped_us: dict[int, int] = field(default_factory=dict)
 
     # Drawing.
 
@@ -136,7 +149,7 @@ class Nemesis:
         if kind in ("roll", "delay"):
             return Fault(kind, tuple(everybody), seconds)
         # A quarter at most: what is promised to survive more is for other campaigns.
-        is_pair = kind in ("kill", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
+        is_pair = kind in ("kill", "power", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
         return Fault(kind, tuple(sorted(chance.sample(places, min(len(places), 2 if is_pair else 1)))), seconds)
 
     # Doing.
@@ -145,7 +158,7 @@ class Nemesis:
         """Let it happen."""
         if fault.others or fault.kind == "delay":
             self._disturb(fault)
-        elif fault.kind in ("kill", "wipe"):
+        elif fault.kind in KILLS:
             self._kill(fault, now_us)
         elif fault.kind in ("pause", "stall"):
             self._signal(fault, signal.SIGSTOP)
@@ -193,12 +206,21 @@ class Nemesis:
 
     async def _come_back(self, fault: Fault, place: int) -> None:
         """Start a node again that was ended."""
-        if fault.kind not in ("kill", "wipe", "restart"):
+        if fault.kind not in (*KILLS, "restart"):
             return
         member = self._member(place)
         await member.process.wait()
+        killed_us = next((time_us for door, time_us in reversed(self.killed) if door == member.address), 0)
         if fault.kind == "wipe":
             shutil.rmtree(self.data / f"node-{place}", ignore_errors=True)
+            self._wiped_us[place] = killed_us
+            if self.disks:
+                self.disks[place].forget()
+        elif fault.kind in KILLS:
+            if fault.kind == "power":
+                self.losses.append(self.disks[place].lose(self.chance))
+            remains = (place, member.address, killed_us, self._wiped_us.get(place, 0))
+            await asyncio.to_thread(self.remains, *remains)
         await self._start(member)
 
     async def _start(self, member: Member) -> None:

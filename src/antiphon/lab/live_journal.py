@@ -93,7 +93,7 @@ class Journal:
 
 def read_journal(path: Path) -> Iterator[Entry]:
     """The lines of a file; one that was not finished, because its process was ended, is left out."""
-    with path.open(encoding="ascii") as file:
+    with path.open(encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):
                 what, time_us, *fields = line.split()

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.lab.live_journal import NO_KEYS, Entry, read_journal
 from antiphon.live.names import key_number
@@ -32,13 +34,19 @@ from antiphon.trace.store import TraceWriter
 
 ASKED_CHECKS: Final = ("completeness", "causal", "validity", "membership")
 SHOWN_CHECKS: Final = ("duplicates", "fifo", "total")
-CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS)
+DURABILITY: Final = "durability"
+"""What a node has accepted is on its disk when it is killed, as far as the disk has kept what was synced."""
+
+CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY)
 
 DIES_SOON_US: Final = 60_000_000
 """What a node has accepted or shown may be lost with it for so long; what it carried before must be known elsewhere."""
 
 INVENTED: Final = 1 << 30
 """Added to the numbers of messages that nobody has asked for."""
+
+ABOUT_NAME: Final = "campaign.json"
+"""The file that says what must be known of a campaign to judge it."""
 
 Name = tuple[int, int, int]
 """Identity, topic and number of a message."""
@@ -71,12 +79,43 @@ class Audited(Protocol):
     def checks(self) -> Mapping[str, Verdict]:
         """The promises."""
 
+    @property
+    def judge(self) -> str:
+        """Who judged."""
+
 
 Audit = Callable[[list[Path]], Audited]
 """Judges traces; whoever starts a campaign says who that is."""
 
 
-@dataclass
+class Circumstances(msgspec.Struct, frozen=True):
+    """What must be known of a campaign besides what was written down by those who took part."""
+
+    fabric: str
+    killed: list[tuple[str, int]] = []
+    """The doors of nodes that were killed, with the time in microseconds."""
+    may_lose_with_node: bool = False
+    """Whether what a node has accepted may be lost with it."""
+    is_whole: bool = True
+    """Whether the cluster came to rest; otherwise what is missing may have been on its way."""
+
+    def write(self, directory: Path) -> None:
+        """Keep it beside what was written down."""
+        (directory / ABOUT_NAME).write_bytes(msgspec.json.encode(self))
+
+
+def read_circumstances(directory: Path) -> Circumstances:
+    """What was kept of a campaign."""
+    path = directory / ABOUT_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Circumstances)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"{path} does not say what happened in a campaign: {error}; keep the whole directory"
+        ) from error
+
+
+@dataclass(slots=True)
 class Asked:
     """A message that an application asked for, and what became of it."""
 
@@ -89,6 +128,9 @@ class Asked:
     """Whether it was seen at a node that did not die soon after."""
     dies_with_node: bool = False
     """Whether the node that accepted it died soon after."""
+    door: str = ""
+    accepted_us: int = 0
+    """By which node it was accepted, and when."""
     number: int = 0
     """Among those of its application that were published; 0 for one that was not."""
 
@@ -101,19 +143,26 @@ class Judgement:
     accepted: int = 0
     deliveries: int = 0
     gone_with_node: int = 0
+    judge: str = ""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     examples: list[str] = field(default_factory=list)
+
+    def add(self, name: str, violations: int, example: str) -> None:
+        """A promise was broken so often, and once like that."""
+        self.violations[name] += violations
+        self.examples.append(f"{name}: {example}")
 
 
 class Evidence:
     """All journals of a campaign."""
 
-    def __init__(self, journals: Sequence[Path], killed: Sequence[tuple[str, int]], may_lose_with_node: bool) -> None:
+    def __init__(self, journals: Sequence[Path], circumstances: Circumstances) -> None:
         self._journals = list(journals)
+        self._fabric = circumstances.fabric
         self._kills: defaultdict[str, list[int]] = defaultdict(list)
-        for door, time_us in killed:
+        for door, time_us in circumstances.killed:
             self._kills[door].append(time_us)
-        self._may_lose = may_lose_with_node
+        self._may_lose = circumstances.may_lose_with_node
         self.messages: dict[Name, Asked] = {}
         self.deliveries = 0
         self.gone_with_node = 0
@@ -141,6 +190,7 @@ class Evidence:
                 message = self.messages[identity, int(entry.fields[0]), int(entry.fields[1])]
                 message.is_accepted = True
                 message.dies_with_node = self._dies_soon(door, entry.time_us)
+                message.door, message.accepted_us = door, entry.time_us
             elif entry.what in ("end", "gap"):
                 self._excused.add((identity, int(entry.fields[0])))
 
@@ -178,19 +228,45 @@ class Evidence:
             and name[:2] not in self._excused
         ]
 
-    def write(self, directory: Path, fabric: str, as_asked: bool) -> list[Path]:
+    def missing_on_disks(self, remains: Sequence[Path]) -> list[str]:
+        """What nodes had accepted and did not have on their disks when they were killed, a line for each."""
+        by_door: defaultdict[str, list[tuple[Name, int]]] = defaultdict(list)
+        for name, message in self.messages.items():
+            if message.is_accepted:
+                by_door[message.door].append((name, message.accepted_us))
+        found = []
+        for path in remains:
+            kept, *lines = read_journal(path)
+            door, since_us = kept.fields[0], int(kept.fields[1])
+            refused = [" ".join(line.fields) for line in lines if line.what == "refused"]
+            found += [f"the log of {door} is refused: {reason}" for reason in refused]
+            has = {(identity, topic, number) for topic, identity, number in numbers_of(lines, "has")}
+            owed = [name for name, time_us in by_door[door] if since_us < time_us < kept.time_us]
+            found += [
+                f"{door} had accepted message {number} of {identity} on topic {topic}, and lost it with its disk"
+                for identity, topic, number in owed
+                if not refused and (identity, topic, number) not in has
+            ]
+        return found
+
+    def write(self, directory: Path, as_asked: bool) -> list[Path]:
         """Write one of the two traces, a file for each place."""
         directory.mkdir(parents=True)
         paths = []
         for journal in self._journals:
             paths.append(directory / f"{journal.stem}.parquet")
-            about = {"host": "live", "unit": "microseconds", "fabric": fabric}
+            about = {"host": "live", "unit": "microseconds", "fabric": self._fabric}
             with TraceWriter(paths[-1], "deliveries", about) as writer:
                 rows = Rows(writer.recorder, self.messages, as_asked)
                 for entry in read_journal(journal):
                     rows.add(entry)
                     writer.recorder.flush_if_full()
         return paths
+
+
+def numbers_of(lines: Iterable[Entry], what: str) -> Iterator[list[int]]:
+    """The fields of the lines of one kind, which are numbers."""
+    return ([int(field) for field in line.fields] for line in lines if line.what == what)
 
 
 def attributed(journal: Path) -> Iterator[tuple[int, str, Entry]]:
@@ -267,19 +343,9 @@ class Rows:
         self._recorder.record_run(entry.time_us, event, self._identity, identity, number, 1, topic, 0, order, packed)
 
 
-def judge_journals(
-    directory: Path,
-    fabric: str,
-    killed: Sequence[tuple[str, int]],
-    may_lose_with_node: bool,
-    audit: Audit,
-    is_whole: bool = True,
-) -> Judgement:
-    """Judge what is in ``directory/journals``; traces are left beside it.
-
-    Unless it ``is_whole``, because the cluster did not come to rest, what is missing may have been on its way.
-    """
-    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), killed, may_lose_with_node)
+def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, traces: Path) -> Judgement:
+    """Judge what is in ``directory/journals`` and ``directory/remains``; both traces are written below ``traces``."""
+    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), circumstances)
     found = Judgement(
         asked=len(evidence.messages),
         accepted=sum(message.is_accepted for message in evidence.messages.values()),
@@ -287,16 +353,17 @@ def judge_journals(
         gone_with_node=evidence.gone_with_node,
     )
     for title, checks in (("asked", ASKED_CHECKS), ("shown", SHOWN_CHECKS)):
-        verdicts = audit(evidence.write(directory / title, fabric, title == "asked")).checks
+        audited = audit(evidence.write(traces / title, title == "asked"))
+        found.judge = audited.judge
         for name in checks:
-            if name == "completeness" and not is_whole:
-                continue
-            if verdicts[name].violations:
-                found.violations[name] += verdicts[name].violations
-                found.examples.append(f"{name}: {verdicts[name].example}")
-    lost = evidence.lost_to_itself() if is_whole else []
-    found.violations["completeness"] += len(lost)
+            verdict = audited.checks[name]
+            if verdict.violations and (name != "completeness" or circumstances.is_whole):
+                found.add(name, verdict.violations, str(verdict.example))
+    missing = evidence.missing_on_disks(sorted((directory / "remains").glob("*.txt")))
+    if missing:
+        found.add(DURABILITY, len(missing), missing[0])
+    lost = evidence.lost_to_itself() if circumstances.is_whole else []
     if lost:
         identity, topic, number = lost[0]
-        found.examples.append(f"completeness: {identity} never saw its own message {number} on topic {topic}")
+        found.add("completeness", len(lost), f"{identity} never saw its own message {number} on topic {topic}")
     return found

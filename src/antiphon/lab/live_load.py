@@ -188,9 +188,14 @@ class Application:
             receipt = client.publish(self._work.topics[topic], value, order=order, keys=keys or None)
         except (PeerError, OverloadedError):
             return number, None
-        # Nobody may be left to look at it.
-        receipt.add_done_callback(lambda answered: answered.cancelled() or answered.exception())
+        # Written down at once, while the client is still at the node that has answered.
+        receipt.add_done_callback(lambda answered: self._answered(client, topic, number, answered))
         return number, receipt
+
+    def _answered(self, client: Client, topic: int, number: int, answered: asyncio.Future[Any]) -> None:
+        if not answered.cancelled() and answered.exception() is None and client is self._client:
+            self.accepted += 1
+            self.journal.answered(topic, number, True)
 
     async def _answer(self, client: Client, topic: int, number: int, receipt: Any) -> None:
         try:
@@ -203,10 +208,6 @@ class Application:
                 self.journal.answered(topic, number, False)
                 if not self._work.orders.goes_on_when_refused:
                     asyncio.get_running_loop().create_task(self.begin_again(client))
-            return
-        if client is self._client:
-            self.accepted += 1
-            self.journal.answered(topic, number, True)
 
     def _see(self, topic: int, message: Message) -> None:
         identity, number, probe = map(int, message.value.split())

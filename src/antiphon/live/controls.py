@@ -15,6 +15,8 @@ PROTOCOL_VERSION: Final = 6
 Name = Annotated[str, msgspec.Meta(max_length=255)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
+Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -99,12 +101,14 @@ class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
 class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
 
-    To be answered when the sender's publication with the number ``barrier`` has been delivered.
+    To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
+    ``past``.
     """
 
     number: Count
     topic: Name
     barrier: Count
+    past: list[Entry]
     client: Count
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Count, list[Count]]
@@ -116,6 +120,23 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     number: Count
     is_complete: bool
     batches: list[tuple[Count, Count, Name, bytes]]
+
+
+class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+    """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
+
+    number: Count
+    topic: Name
+    past: list[Entry]
+
+
+class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+    """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
+
+    number: Count
+    is_whole: bool
+    past: list[Entry]
+    seen: dict[Count, list[Count]]
 
 
 class AskWriter(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
@@ -192,14 +213,14 @@ class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
 
-class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     """The sender has no identifiers left to give, and wants to take this block of them."""
 
     number: Number
     block: Number
 
 
-class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
     """Whether the sender knew of nobody who has taken the block, or a later one."""
 
     number: Number
@@ -228,6 +249,8 @@ PEER_CONTROLS: Final = (
     SeenIs,
     AskRecent,
     RecentIs,
+    AskPast,
+    PastIs,
     AskWriter,
     WriterIs,
     StillHere,

@@ -338,7 +338,8 @@ class NodeCore(Publisher):
         if self.pasts is not None:
             self.pasts.changed(topic)
         if topic.is_missing:
-            # Subscribers are told once of each gap, however much is missing.
+            # Subscribers are told once of each gap, however much is missing. But who has been told may believe that it
+            # knows the rest: what is lost after that may have been published after that.
             return
         topic.is_missing = True
         log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
@@ -367,6 +368,7 @@ class NodeCore(Publisher):
         else:
             # Its log is one, whatever the memberships.
             self.pasts.changed(topic)
+        self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
 

@@ -58,11 +58,23 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
         return TreeBroker(environment, settings.tree.options(settings.order, settings.window), overlay)
     if isinstance(settings.gossip, GossipTable):
         return new_gossip(settings, settings.gossip, environment, members)
+    return of_newcomer(new_cube(settings, environment, cube_of(environment, members), cube_options(settings)), members)
+
+
+def cube_of(environment: Environment, members: list[int]) -> PartialCube:
+    """A cube of a node and these others."""
     everybody = sorted((*members, environment.identifier))
-    cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
+    return PartialCube(dimension_for(everybody[-1] + 1), everybody)
+
+
+def cube_options(settings: Settings) -> Options:
+    """How the process of a node of a cube behaves."""
     # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
-    options = Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
-    process = new_cube(settings, environment, cube, options)
+    return Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
+
+
+def of_newcomer(process: VCubePs, members: list[int]) -> VCubePs:
+    """The process, which is told if others were there first."""
     if members:
         process.begin_as_newcomer()
     return process

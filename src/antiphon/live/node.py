@@ -18,18 +18,20 @@ import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
-from antiphon.kernel.process import Process
+from antiphon.kernel.process import Environment, Process
 from antiphon.live.batch import Batch
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
+    AskPast,
     AskRecent,
     AskSeen,
     AskWriter,
     CreditWanted,
     Hello,
+    PastIs,
     Publishes,
     PublishesHeard,
     RecentIs,
@@ -246,6 +248,8 @@ class Node(NodeCore):
             self._server.close()
         if self.environment is not None:
             self.environment.cancel_all_timers()
+        # Nobody waits for credit any more, and soon it could not be written.
+        self._unhurried.clear()
         if hasattr(self, "cluster"):
             self.cluster.close()
             if self.tls is not None:
@@ -520,9 +524,13 @@ class Node(NodeCore):
         """This node has its place: there is a process from now on."""
         self.identifier = identifier
         self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
-        self.process = new_process(self.settings, self.environment, members)
+        self.process = self.new_process(self.environment, members)
         self.process.start()
         self.keep_highest()
+
+    def new_process(self, environment: Environment, members: list[int]) -> Process:
+        """The process of this node, which has its place beside these others."""
+        return new_process(self.settings, environment, members)
 
     def peer_joined(self, identifier: int) -> None:
         """Another node is in the cluster."""
@@ -599,7 +607,7 @@ class Node(NodeCore):
             self.catalogue.heard(sender, message.topic)
         elif isinstance(message, CreditWanted):
             self.credit_wanted(message.topic)
-        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs)):
+        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
             self.sessions.told(sender, message)
         elif isinstance(message, (AskWriter, WriterIs)):
             self.standings.told(sender, message)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,8 @@ class Plan:
     """What a cluster is to be. ``port`` 0 takes free ones; ``settings`` are flags that all nodes get.
 
     ``tree`` is the file of a tree of brokers, which are started together; other nodes join the first. ``doors`` are the
-    addresses that nodes say to be theirs, where that is not where they listen.
+    addresses that nodes say to be theirs, where that is not where they listen. ``environment`` says what one of them
+    has in its environment besides what this process has.
     """
 
     count: int
@@ -51,6 +53,7 @@ class Plan:
     tree: Path | None = None
     fabric: str = "cube"
     doors: Sequence[str] = ()
+    environment: Callable[[int], Mapping[str, str]] | None = None
 
     @property
     def survives_crashes(self) -> bool:
@@ -143,9 +146,16 @@ class ProcessCluster:
 
     async def _spawn(self, index: int, contacts: Sequence[str]) -> Member:
         flags = self._plan.flags(index, contacts)
+        more = {} if self._plan.environment is None else self._plan.environment(index)
         command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", *flags]
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, limit=LINE_BYTES
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+            limit=LINE_BYTES,
+            env={**os.environ, **more},
         )
         member = Member(index, process)
         self.members.append(member)

@@ -23,9 +23,12 @@ AGAIN_SECONDS: Final = 1.0
 class Question:
     """Who has still to answer, and what the others have said."""
 
-    def __init__(self, others: set[int], answered: asyncio.Future[None]) -> None:
+    def __init__(
+        self, others: set[int], answered: asyncio.Future[None], is_enough: Callable[[Control], bool] | None
+    ) -> None:
         self.others = others
         self.answered = answered
+        self.is_enough = is_enough
         self.answers: list[Control] = []
 
 
@@ -37,14 +40,19 @@ class Questions:
         self._open: dict[int, Question] = {}
         self._last = 0
 
-    async def ask(self, make: Callable[[int], Control]) -> list[Control]:
-        """Ask all others; ``make`` gets the number that their answers are to have."""
+    async def ask(
+        self, make: Callable[[int], Control], is_enough: Callable[[Control], bool] | None = None
+    ) -> list[Control]:
+        """Ask all others; ``make`` gets the number that their answers are to have.
+
+        If one answer ``is_enough``, nobody else is waited for.
+        """
         others = self._there()
         if not others:
             return []
         self._last += 1
         number = self._last
-        question = self._open[number] = Question(others, self._node.loop.create_future())
+        question = self._open[number] = Question(others, self._node.loop.create_future(), is_enough)
         try:
             while not question.answered.done():
                 for identifier in sorted(others):
@@ -65,6 +73,8 @@ class Questions:
         question = self._open.get(number)
         if question is not None and sender in question.others:
             question.answers.append(answer)
+            if question.is_enough is not None and question.is_enough(answer):
+                question.others.clear()
             self._heard(question, sender)
 
     def peer_gone(self, identifier: int) -> None:

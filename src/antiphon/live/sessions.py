@@ -10,8 +10,15 @@ Three things are done for them:
   is asked for a **barrier**: an empty total publication about a key of its own. All brokers have to say that they are
   closed for it, and whatever they had before is in front of it, whatever the keys. So when this node delivers it,
   this node has got all that any living broker had then; what the client has seen is among it, or is gone with the
-  broker that showed it, and nobody will ever see it. Where there is no total order, the node waits until it has
-  delivered what the client has seen.
+  broker that showed it, and nobody will ever see it. Where there are no barriers, the node waits until it has
+  delivered what the client has seen. On a cube, what was past when a node became a member will not be delivered there;
+  so it asks the others then whose batches they have seen.
+
+*Nothing is missed between two nodes.* A node that was a member of a topic for as long as a client was subscribed shows
+the client what it lacks by itself. One that became a member later lacks just what counted as past when it did. It asks
+the others, and who was a member for long enough answers as soon as it has delivered that too: on a tree a barrier says
+so, on a cube the node says itself what counts as past (:meth:`Sessions.fetch` argues it). A node that is about to go
+answers for its clients, however late it became a member: they were here.
 """
 
 from __future__ import annotations
@@ -19,16 +26,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.keeping import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import Author, Columns, check_payload
-from antiphon.live.controls import AskRecent, AskSeen, RecentIs, SeenIs
-from antiphon.live.outbox import Segment
+from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
+from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
 from antiphon.live.subscription import Resumption
@@ -72,8 +85,9 @@ class Sessions:
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
         self._questions = Questions(node)
-        # On a cube a barrier would wait for ever for a node that has crashed.
+        # On a cube a barrier would wait for ever for a node that has crashed; there processes say what counts as past.
         self._has_barriers = node.settings.fabric == "tree"
+        self._counts_past = node.pasts is not None
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -150,6 +164,10 @@ class Sessions:
         await asyncio.shield(topic.joined)
         if self._has_barriers:
             await self._barrier(topic)
+        elif self._counts_past:
+            if topic.learned is not None:
+                await asyncio.shield(topic.learned)
+            await self._until_delivered(topic, message.past)
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
@@ -174,19 +192,78 @@ class Sessions:
 
     # What others know.
 
+    def became_member(self, topic: LiveTopic) -> None:
+        """This node is a member of a topic from now on."""
+        if self._counts_past:
+            topic.learned = self._node.loop.create_future()
+            self._node.spawn(self._learn(topic, topic.learned))
+
+    async def _learn(self, topic: LiveTopic, learned: asyncio.Future[None]) -> None:
+        """Get to know whose batches came before this node was a member: nobody is to wait for them here.
+
+        Whoever has learned that itself, and has delivered all that counts as past here, knows them all. What it knows
+        may be more than that, and counts as having come only when it is past here too.
+        """
+        try:
+            past = self._past(topic)
+            answers = await self._questions.ask(
+                lambda number: AskPast(number, topic.name, past),
+                lambda answer: isinstance(answer, PastIs) and answer.is_whole,
+            )
+            for answer in answers:
+                if isinstance(answer, PastIs) and answer.is_whole:
+                    if await self._until_come(topic, partial(self._is_past, topic, answer.past)):
+                        topic.seen.merge(answer.seen)
+                    break
+        finally:
+            set_if_waiting(learned)
+
+    async def _tell_past(self, sender: int, message: AskPast) -> None:
+        """Answer another node that has become a member, when what is past there is past here."""
+        answer = PastIs(message.number, False, [], {})
+        topic = self._node.topics.get(message.topic)
+        has_learned = topic is not None and topic.learned is not None and topic.learned.done()
+        if topic is not None and has_learned:
+            has_come = await self._until_come(topic, partial(self._is_past, topic, message.past))
+            if has_come:
+                answer = PastIs(message.number, True, self._past(topic), topic.seen.ranges())
+        self._node.cluster.tell(sender, answer)
+        self._node.settle()
+
+    async def _until_come(self, topic: LiveTopic, has_come: Callable[[], bool]) -> bool:
+        """Wait for something that will come if this node stays a member, for a while; whether it has."""
+        until = self._node.loop.time() + FOLLOW_SECONDS
+        while topic.is_member() and not has_come():
+            if self._node.loop.time() >= until:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return topic.is_member()
+
     async def fetch(self, topic: LiveTopic, resumption: Resumption) -> None:
         """Find what a client may lack that was subscribed elsewhere before this node was a member.
 
-        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node.
+        Any other member that was one long enough has it, as soon as it has delivered a barrier of this node, or, on a
+        cube, all that counts as past here. For let a client lack a publication. Either this node delivers it after it
+        became a member: then it is shown here, before or after this question. Or it counted as past when this node
+        became one: then it is in the set that goes with the question, and whoever has delivered that set has shown it,
+        or had delivered it before the client was subscribed. The set may be larger by what was delivered here since;
+        that comes to all, and what comes twice is dropped by the client. Order holds, because what the other sends is
+        whole, each publication behind all that it follows and the client has not seen; and what is shown here comes
+        after that, and follows nothing but what was shown here before or is in the set.
         """
         seen = resumption.seen_on(topic.name)
-        if not self._has_barriers or not topic.recent.may_lack(seen, resumption.since_us):
+        if not topic.recent.may_lack(seen, resumption.since_us) or not (self._has_barriers or self._counts_past):
             return
-        await self._barrier(topic)
+        barrier, past = 0, list[int]()
+        if self._has_barriers:
+            await self._barrier(topic)
+            barrier = topic.seen.highest(self._node.identifier)
+        else:
+            past = self._past(topic)
         age_us = monotonic_us() - resumption.since_us
-        barrier = topic.seen.highest(self._node.identifier)
         answers = await self._questions.ask(
-            lambda number: AskRecent(number, topic.name, barrier, resumption.client, age_us, seen.ranges())
+            lambda number: AskRecent(number, topic.name, barrier, past, resumption.client, age_us, seen.ranges()),
+            lambda answer: isinstance(answer, RecentIs) and answer.is_complete,
         )
         for answer in answers:
             if isinstance(answer, RecentIs) and answer.is_complete:
@@ -197,25 +274,36 @@ class Sessions:
                 resumption.fetched[topic.name] = batches
                 return
 
+    def _past(self, topic: LiveTopic) -> list[int]:
+        """What counts as past here, on a cube."""
+        process = self._node.process
+        assert process is not None, "a node that is in the cluster has a process"
+        return process.counted(topic.number)
+
+    def _has_come(self, sender: int, message: AskRecent, topic: LiveTopic) -> bool:
+        """Whether this node has delivered what another one waits for."""
+        return topic.seen.highest(sender) >= message.barrier and self._is_past(topic, message.past)
+
+    def _is_past(self, topic: LiveTopic, past: list[int]) -> bool:
+        """Whether all that counts as past somewhere else on a cube does here."""
+        if not past or not self._counts_past:
+            return True
+        return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](past)))
+
     async def _recent(self, sender: int, message: AskRecent) -> None:
-        """Answer another node when its barrier has come."""
+        """Answer another node when what it waits for has come."""
         node = self._node
         since_us = monotonic_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._sessions
-        until = node.loop.time() + FOLLOW_SECONDS
-        topic = node.topics.get(message.topic)
-        while topic is not None and topic.is_member() and topic.seen.highest(sender) < message.barrier:
-            if node.loop.time() >= until:
-                topic = None
-                break
-            await asyncio.sleep(LOOK_SECONDS)
-        await node.until_on_disk()
         seen = SeenOfAll(message.seen)
         batches: list[tuple[int, int, str, bytes]] = []
         is_complete = False
-        if topic is not None and topic.is_member():
-            is_complete = not topic.recent.may_lack(seen, since_us, was_here)
+        topic = node.topics.get(message.topic)
+        if topic is not None:
+            has_come = await self._until_come(topic, partial(self._has_come, sender, message, topic))
+            await node.until_on_disk()
+            is_complete = has_come and topic.is_member() and not topic.recent.may_lack(seen, since_us, was_here)
         if topic is not None and is_complete:
             batches = [
                 (int(each.publisher), int(each.sequence), each.order, each.payload)
@@ -224,14 +312,16 @@ class Sessions:
         node.cluster.tell(sender, RecentIs(message.number, is_complete, batches))
         node.settle()
 
-    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs) -> None:
+    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
         """Another node asks or answers."""
         if isinstance(message, RecentIs):
             check_batches(sender, message)
-        if isinstance(message, (SeenIs, RecentIs)):
+        if isinstance(message, (SeenIs, RecentIs, PastIs)):
             self._questions.answered(sender, message.number, message)
         elif isinstance(message, AskRecent):
             self._node.spawn(self._recent(sender, message))
+        elif isinstance(message, AskPast):
+            self._node.spawn(self._tell_past(sender, message))
         else:
             topic = self._node.topics.get(message.topic)
             ranges = [0] if topic is None else topic.seen.ranges_of(message.client)

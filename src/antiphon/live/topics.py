@@ -40,6 +40,8 @@ class LiveTopic:
         self.beginners = 0
         # Done when this node's membership is effective, and when everybody has heard that it publishes here.
         self.joined: asyncio.Future[None] | None = None
+        # On a cube, done when this node knows whose batches the others had seen when it became a member.
+        self.learned: asyncio.Future[None] | None = None
         self.announced: asyncio.Task[None] | None = None
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
@@ -58,7 +60,7 @@ class LiveTopic:
         self.delivered_bytes = 0
         # Batches that nobody had kept when they were asked for.
         self.lost_batches = 0
-        # Whether the last that happened was such a loss.
+        # Whether the last that happened was such a loss, of which subscribers have not been told yet.
         self.is_missing = False
 
     def is_member(self) -> bool:
@@ -81,7 +83,8 @@ class LiveTopic:
             sink.push(self, batch)
 
     def miss(self) -> None:
-        """Tell the subscribers that messages are missing."""
+        """Tell the subscribers that messages are missing; what is lost from now on is another gap."""
+        self.is_missing = False
         self.recent.lost(monotonic_us())
         for sink in tuple(self.sinks):
             sink.miss(self)

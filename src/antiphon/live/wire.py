@@ -21,6 +21,7 @@ import msgspec
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube import diagnosis
 from antiphon.fabrics.cube import fault_messages as cube_faults
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube import total_messages as cube_totals
@@ -140,7 +141,17 @@ CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.Voters,
     Placed,
 )
-KINDS: Final = (*CUBE_KINDS, *TREE_KINDS, *GOSSIP_ONLY_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS)
+DIAGNOSIS_KINDS: Final[tuple[type[Any], ...]] = (diagnosis.Check, diagnosis.Answer, diagnosis.News)
+"""Nodes understand them where they run the diagnosis, and nowhere else."""
+
+KINDS: Final = (
+    *CUBE_KINDS,
+    *TREE_KINDS,
+    *GOSSIP_ONLY_KINDS,
+    *CUBE_TOTAL_KINDS,
+    *CUBE_FAULT_KINDS,
+    *DIAGNOSIS_KINDS,
+)
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
     "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS),
     "tree": TREE_KINDS,
@@ -239,6 +250,7 @@ FIELDS: Final[dict[str, Any]] = {
     "is_member": bool,
     "is_last": bool,
     "is_past": bool,
+    "news": Integers,
 }
 """What a field may hold, by its name."""
 
@@ -385,7 +397,17 @@ def check_probe(shape: Any) -> None:
         raise ValueError(f"an estimate of the size has {DRAWS} numbers, none of them negative")
 
 
+def check_news(shape: Any) -> None:
+    """Refuse news that are no pairs of a node and a number."""
+    if len(shape.news) % 2 or any(number < 0 for number in shape.news[1::2]):
+        raise ValueError("news are pairs of a node and how often it has changed")
+    check_nodes(shape.news[::2])
+
+
 CHECKS: Final[dict[type[Any], Callable[[Any], None]]] = {
+    diagnosis.Check: check_news,
+    diagnosis.Answer: check_news,
+    diagnosis.News: check_news,
     Overlay: check_overlay,
     gossip.Report: check_report,
     epto.Ball: check_ball,

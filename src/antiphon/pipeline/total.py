@@ -58,9 +58,13 @@ def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
         deliveries.topic.eqNullSafe(ordered.topic) & deliveries.key.eqNullSafe(ordered.key),
         "left_semi",
     )
-    lane = Window.partitionBy("topic", "key", "node").orderBy(POSITION)
-    before = f.last("total", ignorenulls=True).over(lane.rowsBetween(Window.unboundedPreceding, -1))
-    after = f.first("total", ignorenulls=True).over(lane.rowsBetween(1, Window.unboundedFollowing))
+    lane = Window.partitionBy("topic", "key", "node")
+    # What comes after is what comes before in a lane that is read backwards: Spark looks again at all that follows, for
+    # each row, where it is asked for the first that follows.
+    before, after = (
+        f.last("total", ignorenulls=True).over(lane.orderBy(way).rowsBetween(Window.unboundedPreceding, -1))
+        for way in (f.col(POSITION).asc(), f.col(POSITION).desc())
+    )
     neighbours = deliveries.select(
         "topic", "key", f.struct("source", "sequence").alias("this"), before.alias("before"), after.alias("after")
     )

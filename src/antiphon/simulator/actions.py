@@ -104,6 +104,17 @@ class Leave(NodeAction):
         engine.leave(self.node)
 
 
+class JumpClock(NodeAction):
+    """The clock of the node that shows the time of day jumps."""
+
+    def __init__(self, node: i64, ticks: i64) -> None:
+        super().__init__(node)
+        self.ticks: Final[i64] = ticks
+
+    def run(self, engine: Engine) -> None:
+        engine.nodes[self.node].clock_error += self.ticks
+
+
 class Partition(Action):
     """The network falls apart for a while."""
 

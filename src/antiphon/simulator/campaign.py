@@ -17,15 +17,13 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
-from antiphon.simulator.epto_schedules import draw_epto_schedule, played_of, theory_of
-from antiphon.simulator.gossip_rare_schedules import draw_any_gossip_schedule
+from antiphon.kernel.message import ORDER_NAMES
+from antiphon.simulator.all_schedules import DRAWN, draw_any_schedule, orders_of
+from antiphon.simulator.epto_schedules import played_of, theory_of
 from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
-from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import CrashFault, PartitionFault, PauseFault, RestartFault, Scenario
-from antiphon.simulator.schedules import MIXED, draw_schedule
-from antiphon.simulator.tree_schedules import draw_tree_schedule
+from antiphon.simulator.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
+from antiphon.simulator.schedules import MIXED
 
 TICKS_PER_SECOND = 1000
 """A tick of a schedule stands for a millisecond: delays of about 100 ticks are those of links between continents."""
@@ -52,14 +50,10 @@ KINDS = (
 
 SEEDS_PER_TASK = 50
 
-SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
-    "cube": draw_schedule,
-    "cube-faults": draw_cube_fault_schedule,
-    "gossip": draw_any_gossip_schedule,
-    "tree": draw_tree_schedule,
-    "epto": draw_epto_schedule,
-}
-"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn. EpTO stands for itself."""
+ALL = "all"
+
+SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {ALL: draw_any_schedule, **DRAWN}
+"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn."""
 
 Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
 """How the portions of a campaign are worked through; the answers come in the order of the portions."""
@@ -72,6 +66,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ticks: int = 0
     publications: int = 0
     messages: int = 0
+    dropped: int = 0
+    """Messages that were lost: by the network, or with a node."""
     deliveries: int = 0
     recovered: int = 0
     recovery_ticks: int = 0
@@ -130,6 +126,29 @@ def wilson(successes: int, trials: int, deviations: float = 1.96) -> tuple[float
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+class FabricCount(msgspec.Struct, kw_only=True):
+    """What came of the schedules of one fabric."""
+
+    seeds: int = 0
+    ticks: int = 0
+    faults: int = 0
+    publications: int = 0
+    messages: int = 0
+    deliveries: int = 0
+    violations: int = 0
+    failed: int = 0
+
+    def add(self, other: FabricCount) -> None:
+        """Add what was counted elsewhere."""
+        for field in msgspec.structs.fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    def as_json(self) -> dict[str, Any]:
+        """What a program reads."""
+        counts: dict[str, Any] = msgspec.to_builtins(self)
+        return {"simulated_seconds": counts.pop("ticks") / TICKS_PER_SECOND, **counts}
+
+
 class Tally(msgspec.Struct, kw_only=True):
     """What came of many schedules."""
 
@@ -138,10 +157,12 @@ class Tally(msgspec.Struct, kw_only=True):
     faults: dict[str, int] = msgspec.field(
         default_factory=lambda: dict.fromkeys(("subscribe", "unsubscribe", "pause"), 0)
     )
+    fabrics: dict[str, FabricCount] = msgspec.field(default_factory=dict)
     networks: dict[str, int] = msgspec.field(default_factory=dict)
     orders: dict[str, int] = msgspec.field(default_factory=dict)
     publications: int = 0
     messages: int = 0
+    dropped: int = 0
     deliveries: int = 0
     recovered: int = 0
     """How often a node that had lost all parents in a structure got something from a new one."""
@@ -159,26 +180,38 @@ class Tally(msgspec.Struct, kw_only=True):
         self.ticks += outcome.ticks
         self.publications += outcome.publications
         self.messages += outcome.messages
+        self.dropped += outcome.dropped
         self.deliveries += outcome.deliveries
         self.recovered += outcome.recovered
         self.recovery_ticks += outcome.recovery_ticks
         self.longest_recovery = max(self.longest_recovery, outcome.longest_recovery)
         changes = {"subscribe": len(scenario.subscriptions), "unsubscribe": len(scenario.unsubscriptions)}
-        kinds = {
-            "pause": PauseFault,
-            "crash": CrashFault,
-            "restart": RestartFault,
-            "partition": PartitionFault,
-        }
-        met = {name: sum(isinstance(fault, kind) for fault in scenario.faults) for name, kind in kinds.items()}
-        # Where nodes never fail nothing is said about it.
-        add_up(self.faults, {**changes, **{name: count for name, count in met.items() if count > 0}})
+        met: dict[str, int] = {}
+        for fault in scenario.faults:
+            kind = fault_kind(fault)
+            if kind is not None:
+                met[kind] = met.get(kind, 0) + 1
+        add_up(self.faults, {**changes, **met})
+        self._count_fabric(scenario, outcome, sum(met.values()) + sum(changes.values()))
         add_up(self.networks, dict.fromkeys(network_kinds(scenario), 1))
         add_up(self.orders, {MIXED if scenario.mixes_orders() else scenario.order: 1})
         add_up(self.violations, outcome.violations)
         self._count_agreement(scenario, outcome)
         if outcome.violations:
             self.failing.append(outcome)
+
+    def _count_fabric(self, scenario: Scenario, outcome: Outcome, faults: int) -> None:
+        count = FabricCount(
+            seeds=1,
+            ticks=outcome.ticks,
+            faults=faults,
+            publications=outcome.publications,
+            messages=outcome.messages,
+            deliveries=outcome.deliveries,
+            violations=sum(outcome.violations.values()),
+            failed=1 if outcome.violations else 0,
+        )
+        self.fabrics.setdefault(fabric_of(scenario), FabricCount()).add(count)
 
     def _count_agreement(self, scenario: Scenario, outcome: Outcome) -> None:
         theory = theory_of(scenario) if scenario.protocol == "epto" else None
@@ -193,7 +226,10 @@ class Tally(msgspec.Struct, kw_only=True):
         """Add the schedules of another tally."""
         for field in msgspec.structs.fields(self):
             mine, more = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(mine, dict):
+            if field.name == "fabrics":
+                for fabric, count in more.items():
+                    self.fabrics.setdefault(fabric, FabricCount()).add(count)
+            elif isinstance(mine, dict):
                 add_up(mine, more)
             elif isinstance(mine, AgreementCount):
                 mine.add(more)
@@ -208,10 +244,12 @@ class Tally(msgspec.Struct, kw_only=True):
             "seeds": self.seeds,
             "simulated_seconds": self.ticks / TICKS_PER_SECOND,
             "faults": self.faults,
+            "fabrics": {name: self.fabrics[name].as_json() for name in DRAWN if name in self.fabrics},
             "networks": dict(sorted(self.networks.items())),
             "orders": dict(sorted(self.orders.items())),
             "publications": self.publications,
             "messages": self.messages,
+            "dropped": self.dropped,
             "deliveries": self.deliveries,
             "recovered": self.recovered,
             "recovery_ticks_mean": self.recovery_ticks / self.recovered if self.recovered else None,
@@ -231,12 +269,29 @@ def add_up(counts: dict[str, int], more: dict[str, int]) -> None:
         counts[name] = counts.get(name, 0) + count
 
 
+def fabric_of(scenario: Scenario) -> str:
+    """The fabric of which a schedule is one, by the name that campaigns have for it."""
+    named = {"vcube-ps": "cube", "vcube-ps-lasting": "cube-faults", "epto": "epto"}
+    return named.get(scenario.protocol, scenario.fabric)
+
+
+def fault_kind(fault: Fault) -> str | None:
+    """What a fault is called where faults are counted; the end of a pause is none."""
+    if isinstance(fault, ResumeFault):
+        return None
+    if isinstance(fault, PartitionFault) and (fault.one_way or fault.linked != "apart"):
+        return "one way" if fault.one_way else {"chain": "bridge", "ring": "ring"}[fault.linked]
+    if isinstance(fault, DiskFault):
+        return f"disk {fault.what}"
+    return str(fault.__struct_config__.tag)
+
+
 def network_kinds(scenario: Scenario) -> Iterator[str]:
     """What is special about the network of a schedule."""
     network = scenario.network
     yield str(network.delay.__struct_config__.tag)
     if network.reordering > 0:
-        yield "reordering"
+        yield "late packets" if network.in_order else "reordering"
     if network.transmission > 1:
         yield "slow output"
     if network.loss > 0:
@@ -319,6 +374,7 @@ def run_schedule(scenario: Scenario) -> Outcome:
         ticks=result.end_time,
         publications=result.published,
         messages=result.sent,
+        dropped=result.dropped,
         deliveries=result.deliveries,
         recovered=result.recovered,
         recovery_ticks=result.recovery_ticks,
@@ -335,7 +391,7 @@ def check_campaign(fabric: str, order: str | None) -> None:
     """Complain about a campaign that cannot be."""
     if fabric not in SCHEDULES:
         raise UsageError(f"there is no fabric {fabric!r}; choose from {', '.join(SCHEDULES)}")
-    protocols = {"tree": "broker-tree", "epto": "epto", "gossip": "brisa"}
-    orders = (*PROTOCOLS[protocols.get(fabric, "vcube-ps")].orders, *(() if fabric == "epto" else (MIXED,)))
+    fabrics = list(DRAWN) if fabric == ALL else [fabric]
+    orders = [name for name in (*ORDER_NAMES, MIXED) if any(name in orders_of(one) for one in fabrics)]
     if order is not None and order not in orders:
         raise UsageError(f"the order of a campaign is {', '.join(orders)} or, if none is named, drawn; not {order!r}")

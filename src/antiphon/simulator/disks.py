@@ -1,6 +1,7 @@
 """The logs of simulated nodes: what each of them delivered on a topic since it subscribed, the latest only.
 
-Disks lose nothing that was delivered: what a node does in one step is on its disk before the next one.
+Disks lose nothing that was delivered: what a node does in one step is on its disk before the next one. Only if they are
+in trouble, what was delivered since is gone with a crash.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from mypy_extensions import i64
 
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Process
-from antiphon.simulator.engine import Application, Engine
+from antiphon.simulator.engine import Action, Application, Engine
 
 ENTRIES_PER_PIECE: Final[i64] = 16
 """Few, so that small runs read several."""
@@ -49,30 +50,117 @@ class Disks(Application):
         return [log[place] for place in range(max(0, end - ENTRIES_PER_PIECE), end)]
 
 
+class Unsafe:
+    """What a disk that is in trouble would lose: from when on, and what counted as past then, by topic."""
+
+    def __init__(self, is_full: bool) -> None:
+        self.is_full: Final[bool] = is_full
+        self.counted: dict[i64, list[int]] = {}
+        self.deliveries: list[tuple[i64, i64, i64]] = []
+
+
 class LastingDisks(Disks):
-    """The same where logs outlive crashes: who returns is who it was, and a member of what it was a member of."""
+    """The same where logs outlive crashes: who returns is who it was, and a member of what it was a member of.
+
+    A disk in trouble loses what was delivered since, if its node crashes: nobody was shown that, because a node shows
+    what is safe. What a node publishes itself is made safe before others hear of it, with all before it: a live node
+    that returns has a new identifier instead, and never uses a number twice.
+    """
 
     def __init__(self, entries_at_most: i64) -> None:
         super().__init__(entries_at_most)
         self._members: Final[dict[tuple[i64, i64], bool]] = {}
         self._past: Final[dict[tuple[i64, i64], list[int]]] = {}
+        self._unsafe: Final[dict[i64, Unsafe]] = {}
+        # By node, topic, source and number what was delivered and, because of a crash, never shown.
+        self.unshown: Final[list[tuple[int, int, int, int]]] = []
+
+    def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
+        super().delivered(engine, node, publication)
+        unsafe = self._unsafe.get(node)
+        if unsafe is None:
+            return
+        if publication.source == node:
+            engine.at(engine.calendar.now, Sync(node, False))
+        else:
+            unsafe.deliveries.append((publication.topic, publication.source, publication.sequence))
 
     def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         # What was delivered in an earlier membership stays: others may lack it.
         self._members[node, topic] = True
+        self._changed(engine, node)
 
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         self._members.pop((node, topic), None)
+        self._changed(engine, node)
+
+    def _changed(self, engine: Engine, node: i64) -> None:
+        """Memberships are safe at once, and all that was before."""
+        if node in self._unsafe:
+            engine.at(engine.calendar.now, Sync(node, False))
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
         return self._past.pop((node, topic), None)
 
+    def refuses(self, node: i64) -> bool:
+        unsafe = self._unsafe.get(node)
+        return unsafe is not None and unsafe.is_full
+
+    def trouble(self, engine: Engine, node: i64, is_full: bool) -> None:
+        """From now on nothing is safe."""
+        self._unsafe[node] = Unsafe(is_full)
+        self.sync(engine, node, False)
+
+    def sync(self, engine: Engine, node: i64, is_over: bool) -> None:
+        """What the node has is safe; from now on nothing is, unless the trouble is over."""
+        unsafe = self._unsafe.get(node)
+        process = engine.nodes[node].process
+        if unsafe is None or process is None:
+            return
+        if is_over:
+            del self._unsafe[node]
+            return
+        unsafe.deliveries.clear()
+        unsafe.counted = {topic: process.counted(topic) for member, topic in self._members if member == node}
+
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        unsafe = self._unsafe.pop(node, None)
         for member, topic in self._members:
             if member == node:
-                self._past[node, topic] = process.counted(topic)
+                self._past[node, topic] = process.counted(topic) if unsafe is None else unsafe.counted[topic]
+        for topic, source, sequence in [] if unsafe is None else unsafe.deliveries:
+            # They are the last of their topic: what the node published itself made all before it safe.
+            self._logs[node, topic].pop()
+            self.unshown.append((node, topic, source, sequence))
 
     def returned(self, engine: Engine, node: i64, process: Process) -> None:
         for member, topic in list(self._members):
             if member == node:
                 process.subscribe(topic)
+
+
+class Trouble(Action):
+    """The disk of a node makes nothing safe any more."""
+
+    def __init__(self, node: i64, is_full: bool) -> None:
+        self._node: Final[i64] = node
+        self._is_full: Final[bool] = is_full
+
+    def run(self, engine: Engine) -> None:
+        disks = engine.application
+        assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
+        if engine.nodes[self._node].process is not None:
+            disks.trouble(engine, self._node, self._is_full)
+
+
+class Sync(Action):
+    """What a node has is safe on its disk; the trouble may be over."""
+
+    def __init__(self, node: i64, is_over: bool) -> None:
+        self._node: Final[i64] = node
+        self._is_over: Final[bool] = is_over
+
+    def run(self, engine: Engine) -> None:
+        disks = engine.application
+        assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
+        disks.sync(engine, self._node, self._is_over)

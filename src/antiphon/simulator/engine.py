@@ -92,6 +92,10 @@ class Application:
         """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
         return None
 
+    def refuses(self, node: i64) -> bool:
+        """Whether a node takes no publications now, for reasons that its process does not know."""
+        return False
+
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
         """A node is about to lose its process."""
 
@@ -110,12 +114,18 @@ class Node(Environment):
         self.state: i64 = ABSENT
         self.life: Life = Life()
         self.free: i64 = 0
+        # By how much the clock that shows the time of day is wrong; it outlives crashes.
+        self.clock_error: i64 = 0
         self._random: RandomStream | None = None
         self._timers: dict[i64, Timer] | None = None
         self._backlog: list[object] | None = None
 
     def now(self) -> i64:
         return self._engine.calendar.now
+
+    def shared_time(self) -> i64:
+        shown = self._engine.calendar.now + self.clock_error
+        return shown if shown > 0 else 0
 
     def send(self, destination: i64, message: Message) -> None:
         # Without this NO_NODE would be the last node, as in any list.
@@ -322,7 +332,8 @@ class Engine:
         process = self._ready_process(identifier)
         if process is None:
             return False
-        if process.refusal(order) is not None:
+        is_unable = self.application is not None and self.application.refuses(identifier)
+        if is_unable or process.refusal(order) is not None:
             self.refused += 1
             return False
         self.published += 1

@@ -21,7 +21,7 @@ from librt.vecs import vec
 from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.trace.oracle import Oracle
+from antiphon.trace.oracle import Findings, Oracle
 from antiphon.trace.total_order import Name, circle_in, circle_text, pairs_of
 
 Operation = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
@@ -111,6 +111,7 @@ class System:
     """
 
     def __init__(self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]]) -> None:
+        self.build = build
         self.oracle = Oracle(len(scripts))
         # By topic and key what each node delivered, for the judge of total order, where there is one.
         self.lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
@@ -119,15 +120,26 @@ class System:
         self._scripts = scripts
         self._done = [0] * len(scripts)
         self._published: dict[tuple[int, int], int] = {}
-        self.processes = [build(World(identifier, self)) for identifier in range(len(scripts))]
+        self.processes = [build(self.world(identifier)) for identifier in range(len(scripts))]
         for process in self.processes:
             process.start()
+
+    def world(self, identifier: int) -> World:
+        """The environment of a node."""
+        return World(identifier, self)
 
     def choices(self) -> list[int]:
         """Everything that may happen next; of equal copies in flight only one."""
         distinct = {copy.text: position for position, copy in enumerate(self.in_flight)}
-        operations = [-1 - node for node, script in enumerate(self._scripts) if self._done[node] < len(script)]
-        return [*distinct.values(), *operations]
+        return [*distinct.values(), *self.operations()]
+
+    def operations(self) -> list[int]:
+        """The next operation of each node that has one."""
+        return [-1 - node for node, script in enumerate(self._scripts) if self._done[node] < len(script)]
+
+    def done_by(self, node: int) -> Sequence[Operation]:
+        """The operations of a node that have begun."""
+        return self._scripts[node][: self._done[node]]
 
     def describe(self, choice: int) -> str:
         """A choice as text."""
@@ -181,6 +193,14 @@ class System:
         states = [process.state() for process in self.processes]
         return "\n".join([*states, *flying, str(self._done), self.oracle.state(), str(sorted(self.lanes.items()))])
 
+    def wrong_at_the_end(self) -> str | None:
+        """What is wrong when nothing more can happen, beside what the oracle says."""
+        return self.circle() or self.wrong_members()
+
+    def finish(self) -> Findings:
+        """The judgement of the oracle, when nothing more can happen."""
+        return self.oracle.finish()
+
     def circle(self) -> str | None:
         """Publications that nodes have delivered in different orders though one is total, if there are any."""
         for (topic, key), nodes in self.lanes.items():
@@ -205,8 +225,13 @@ class Exploration:
 def explore(
     build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], state_limit: int = 1_000_000
 ) -> Exploration:
-    """Follow all schedules, depth first, until one breaks a promise or all states are known."""
-    here = System(build, scripts)
+    """Follow all schedules of scripts, until one breaks a promise or all states are known."""
+    return explore_system(lambda: System(build, scripts), state_limit)
+
+
+def explore_system(make: Callable[[], System], state_limit: int = 1_000_000) -> Exploration:
+    """Follow all schedules of a system, depth first; ``make`` makes it as it is at the start, always the same."""
+    here = make()
     system: System | None = here
     seen = {hash(here.state())}
     path: list[int] = []
@@ -222,14 +247,14 @@ def explore(
         if len(seen) >= state_limit:
             return Exploration(len(seen), transitions, ends, False, None, ())
         choice = stack[-1].pop()
-        system = replay(build, scripts, path) if system is None else system
+        system = replay(make, path) if system is None else system
         system.take(choice)
         transitions += 1
         path.append(choice)
         following = system.choices()
         violation = judgement(system, bool(following))
         if violation is not None:
-            return Exploration(len(seen), transitions, ends, False, violation, narrate(build, scripts, path))
+            return Exploration(len(seen), transitions, ends, False, violation, narrate(make, path))
         fingerprint = hash(system.state())
         if fingerprint in seen:
             path.pop()
@@ -241,21 +266,17 @@ def explore(
     return Exploration(len(seen), transitions, ends, True, None, ())
 
 
-def replay(
-    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
-) -> System:
+def replay(make: Callable[[], System], path: Sequence[int]) -> System:
     """A system that has gone through a schedule."""
-    system = System(build, scripts)
+    system = make()
     for choice in path:
         system.take(choice)
     return system
 
 
-def narrate(
-    build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], path: Sequence[int]
-) -> tuple[str, ...]:
+def narrate(make: Callable[[], System], path: Sequence[int]) -> tuple[str, ...]:
     """A schedule as text, one line per step."""
-    system = System(build, scripts)
+    system = make()
     lines = []
     for choice in path:
         lines.append(system.describe(choice))
@@ -265,7 +286,7 @@ def narrate(
 
 def judgement(system: System, goes_on: bool) -> str | None:
     """What is wrong now, if anything; at the end of a schedule nothing may be owed, and members are who wants to be."""
-    findings = system.oracle.findings if goes_on else system.oracle.finish()
+    findings = system.oracle.findings if goes_on else system.finish()
     if not findings.clean:
         return str(findings)
-    return None if goes_on else system.circle() or system.wrong_members()
+    return None if goes_on else system.wrong_at_the_end()

@@ -9,6 +9,7 @@ holes, a node did not deliver something that it was owed and was not told so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -155,7 +156,7 @@ def strongest(scenario: Scenario) -> str:
 def loses(scenario: Scenario) -> bool:
     """Whether something may never arrive: copies are lost, or a node is paused for ever."""
     recovers = PROTOCOLS[scenario.protocol].recovers and not scenario.protocol_options.get("published", False)
-    heals = PROTOCOLS[scenario.protocol].needs_connections
+    heals = PROTOCOLS[scenario.protocol].needs_connections or recovers
     if (scenario.network.loss > 0 and not recovers) or any(
         isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
@@ -225,6 +226,8 @@ def nodes_apart(scenario: Scenario) -> set[int]:
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
         if isinstance(fault, PartitionFault):
+            if fault.linked != "apart":
+                return set(range(scenario.nodes))
             group = set(expand_nodes(fault.groups[0], scenario.nodes))
             others = set(range(scenario.nodes)) - group
             voices, other_voices = len(group - newcomers), len(others - newcomers)
@@ -274,6 +277,27 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
     return stay
 
 
+def without_unshown(table: pa.Table, unshown: Sequence[tuple[int, int, int, int]]) -> pa.Table:
+    """The same as if what was not shown had not been delivered then; it may have been later."""
+    if not unshown:
+        return table
+    left = Counter(unshown)
+    kept = []
+    names = ("event", "node", "topic", "source", "sequence")
+    for event, *delivery in zip(*(table[name].to_pylist() for name in names), strict=True):
+        is_gone = event == "deliver" and left[tuple(delivery)] > 0
+        left[tuple(delivery)] -= is_gone
+        kept.append(not is_gone)
+    return table.filter(pa.array(kept))
+
+
+def may_pass_over(scenario: Scenario) -> bool:
+    """Whether a node may be cut off for longer than others keep what it lacks, and then passes over it and says so."""
+    protocol = PROTOCOLS[scenario.protocol]
+    parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+    return parted and protocol.recovers and not protocol.needs_connections
+
+
 def without_total(table: pa.Table) -> pa.Table:
     """The same as if there had been no total publications."""
     is_total = pc.fill_null(pc.equal(table["order"].cast(pa.string()), TOTAL_ORDER), False)
@@ -306,13 +330,23 @@ def deliveries_in(table: pa.Table) -> set[Loss]:
 
 
 def judge_run(
-    scenario: Scenario, witness: Witness, stopped: str, published: int, stuck: int, losses: Sequence[Loss] = ()
+    scenario: Scenario,
+    witness: Witness,
+    stopped: str,
+    published: int,
+    stuck: int,
+    losses: Sequence[Loss] = (),
+    unshown: Sequence[tuple[int, int, int, int]] = (),
 ) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence; ``losses`` were said."""
+    """How often each promise that applies was broken, and the same as a sentence.
+
+    ``losses`` were said; ``unshown`` are deliveries that a disk lost before anybody was shown them.
+    """
     promises = promises_of(scenario, stopped)
     table = witness.table()
     if table is None:
         return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
+    table = without_unshown(table, unshown)
     everybody = not PROTOCOLS[scenario.protocol].has_topics
     complaints = unmet_requests(scenario, table, published)
     false = wrong_words(losses, table, crashing_nodes(scenario))
@@ -333,6 +367,7 @@ def judge_run(
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
     examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
+    owed = 0
     if HOLES in promises and "completeness" in promises:
         weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
@@ -343,14 +378,16 @@ def judge_run(
             f"{owed} holes of which {len(losses)} were said, {false} of them twice or before they were delivered"
         )
     if PROTOCOLS[scenario.protocol].remembers:
-        # Who fails for good may take with it what others have heard of; they say so. Nobody speaks of another loss.
-        # So may the sides of a partition that begin to order totally without each other.
-        may_lose = scenario.uses_order(TOTAL_ORDER) and (bool(mortal) or any_partition(scenario))
-        excused = sum(may_lose or source in mortal for _, _, source, _ in losses)
+        # Who fails for good may take with it what others have heard of; they say so. So may the sides of a partition
+        # that begin to order totally without each other. Nobody speaks of another loss.
+        is_torn = scenario.uses_order(TOTAL_ORDER) and any_partition(scenario)
+        excused = sum(is_torn or source in mortal for _, _, source, _ in losses)
         wrong = len(losses) - excused + false
         counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
         if wrong:
             examples["completeness"] = f"{wrong} were said to be lost, whose publishers live, or that were delivered"
+    elif may_pass_over(scenario):
+        counts["completeness"] = max(0, counts["completeness"] - max(0, len(losses) - owed))
     violations = {promise: counts[promise] for promise in promises}
     broken = [promise for promise in promises if violations[promise]]
     if not broken:

@@ -189,13 +189,19 @@ class Cut:
     """A partition from ``start`` to ``end``: copies between different groups are lost.
 
     Nodes that are in no group form a group of their own. A one-way cut loses only what goes from the first group
-    to others.
+    to others. Where groups are linked as a chain or a ring, those that are beside each other lose nothing: a node
+    alone in the middle of a chain of three is a bridge.
     """
 
-    def __init__(self, start: i64, end: i64, groups: list[list[int]], one_way: bool = False) -> None:
+    def __init__(
+        self, start: i64, end: i64, groups: list[list[int]], one_way: bool = False, linked: str = "apart"
+    ) -> None:
         self.start: Final[i64] = start
         self.end: Final[i64] = end
         self._one_way: Final[bool] = one_way
+        self._is_linked: Final[bool] = linked != "apart"
+        # How far apart the first and the last are that reach each other; nowhere else are numbers so far apart.
+        self._around: Final[i64] = len(groups) - 1 if linked == "ring" else 0
         self._group_of: dict[i64, i64] = {node: number for number, group in enumerate(groups, 1) for node in group}
 
     def is_between(self, one: i64, other: i64, now: i64) -> bool:
@@ -208,4 +214,13 @@ class Cut:
             return False
         origin = self._group_of.get(sender, 0)
         goal = self._group_of.get(receiver, 0)
-        return origin != goal and (origin == 1 or not self._one_way)
+        if origin == goal or (origin != 1 and self._one_way):
+            return False
+        return not self._is_linked or not self._are_beside(origin, goal)
+
+    def _are_beside(self, one: i64, other: i64) -> bool:
+        """Whether two groups of a chain or a ring reach each other; who is in no group reaches nobody."""
+        if one == 0 or other == 0:
+            return False
+        distance = one - other if one > other else other - one
+        return distance == 1 or distance == self._around

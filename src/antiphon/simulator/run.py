@@ -16,7 +16,7 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.disks import Disks, LastingDisks
+from antiphon.simulator.disks import Disks, LastingDisks, Sync, Trouble
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.events import NEVER
 from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
@@ -33,8 +33,11 @@ from antiphon.simulator.network import (
 from antiphon.simulator.protocol_options import LastingOptions
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
+    BesideLives,
+    ClockFault,
     ConstantLaw,
     CrashFault,
+    DiskFault,
     JoinFault,
     LeaveFault,
     LinkLaw,
@@ -200,7 +203,7 @@ class Simulation:
         orders = [order for process in self._processes for order in orders_of(process)]
         present = [node.process for node in engine.nodes if node.process is not None]
         members_stay = not self._protocol.has_topics and all(
-            isinstance(fault, PauseFault | ResumeFault | PartitionFault) for fault in scenario.faults
+            isinstance(fault, PauseFault | ResumeFault | BesideLives) for fault in scenario.faults
         )
         repairs = [each for process in self._processes if isinstance(process, Brisa) for each in process.repairs()]
         return Result(
@@ -280,8 +283,10 @@ def timed(
     result = simulation.result(stopped, time.perf_counter() - begun)
     if witness is None:
         return result
+    application = simulation.engine.application
+    unshown = application.unshown if isinstance(application, LastingDisks) else []
     losses = simulation.engine.losses or []
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), losses)
+    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), losses, unshown)
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
@@ -343,13 +348,26 @@ def schedule_faults(engine: Engine, scenario: Scenario, cube: Cube) -> None:
     for _, fault in scenario.faults_by_time():
         if isinstance(fault, PartitionFault):
             groups = [expand_nodes(group, scenario.nodes) for group in fault.groups]
-            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way)
+            cut = Cut(fault.at, NEVER if fault.until is None else fault.until, groups, fault.one_way, fault.linked)
             engine.at(fault.at, actions.Partition(cut))
             continue
         for node in fault.targets(scenario.nodes):
-            schedule_node_fault(engine, fault, node, members)
+            if isinstance(fault, ClockFault):
+                engine.at(fault.at, actions.JumpClock(node, fault.ticks))
+            elif isinstance(fault, DiskFault):
+                schedule_disk_fault(engine, fault, node)
+            else:
+                schedule_node_fault(engine, fault, node, members)
     if members is not None:
         schedule_detections(engine, scenario, members)
+
+
+def schedule_disk_fault(engine: Engine, fault: DiskFault, node: int) -> None:
+    """Put the trouble of a disk, and its end, into the calendar; whose log is refused is gone for good."""
+    if fault.what in ("torn", "full"):
+        engine.at(fault.at, Trouble(node, fault.what == "full"))
+        if fault.until is not None:
+            engine.at(fault.until, Sync(node, True))
 
 
 def schedule_subscriptions(engine: Engine, scenario: Scenario) -> None:

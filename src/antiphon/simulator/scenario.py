@@ -247,9 +247,42 @@ class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="pa
     until: Time | None = None
     groups: Annotated[list[NodeSet], Meta(description="a list of groups of nodes", examples=[["0-31", "32-63"]])]
     one_way: Flag = False
+    linked: Literal["apart", "chain", "ring"] = "apart"
 
 
-Fault = CrashFault | RestartFault | PauseFault | ResumeFault | JoinFault | LeaveFault | PartitionFault
+class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
+    """The clocks of nodes by which they know the time of day jump, ahead or back; their timers go on as they were."""
+
+    ticks: Annotated[
+        int, Meta(ge=-LARGEST_DRAW, le=LARGEST_DRAW, description="a number of ticks, ahead or back", examples=[-5000])
+    ]
+
+
+class DiskFault(NodeFault, frozen=True, kw_only=True, tag="disk"):
+    """Something is wrong with the disks of nodes.
+
+    ``torn``: what is written from now on is not safe ``until`` then; a crash before loses it. ``full``: the same, and
+    the node knows, so it takes no publications. ``lost`` and ``flip``: writes that were said to be safe are not there,
+    or bits of them are wrong; the log is refused, and the node does not come back.
+    """
+
+    what: Literal["torn", "full", "lost", "flip"]
+    until: Time | None = None
+
+
+Fault = (
+    CrashFault
+    | RestartFault
+    | PauseFault
+    | ResumeFault
+    | JoinFault
+    | LeaveFault
+    | PartitionFault
+    | ClockFault
+    | DiskFault
+)
+BesideLives = PartitionFault | ClockFault | DiskFault
+"""Faults that let all nodes live, or not, as they did."""
 
 
 # The rest.
@@ -353,7 +386,7 @@ class Scenario(Table, frozen=True, kw_only=True):
         seen: set[int] = set()
         absent: set[int] = set()
         for _, fault in self.faults_by_time():
-            if isinstance(fault, PartitionFault):
+            if isinstance(fault, BesideLives):
                 continue
             for node in fault.targets(self.nodes):
                 if node not in seen and isinstance(fault, JoinFault):

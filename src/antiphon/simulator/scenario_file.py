@@ -28,6 +28,7 @@ from antiphon.simulator.scenario import (
 )
 from antiphon.simulator.scenario_topics import (
     check_connections,
+    check_disks,
     check_fault_tolerance,
     check_keys,
     check_no_topics,
@@ -36,6 +37,9 @@ from antiphon.simulator.scenario_topics import (
 from antiphon.simulator.scenario_walk import check_states
 from antiphon.simulator.toml_document import Document, Place, wrong_word
 from antiphon.simulator.workload import MAXIMUM_PUBLICATIONS, publisher_count
+
+LEAST_GROUPS = {"chain": 3, "ring": 4}
+"""With fewer, all that are linked are beside each other."""
 
 
 def load_scenario(path: Path, seed: int | None = None, nodes: int | None = None) -> Scenario:
@@ -84,6 +88,7 @@ def check_scenario(scenario: Scenario, document: Document | None = None) -> None
         check_topics(scenario, document)
     else:
         check_no_topics(scenario, document)
+    check_disks(scenario, document)
     if not protocol.tolerates_faults:
         check_fault_tolerance(scenario, document)
     if protocol.needs_connections:
@@ -303,4 +308,11 @@ def check_partition(fault: PartitionFault, place: Place, scenario: Scenario, doc
             (*place, "groups"),
             "expected groups of at least one node each that leave somebody to be parted from; "
             'for example: groups = ["0-31", "32-63"]',
+        )
+    least = LEAST_GROUPS.get(fault.linked, 1)
+    if len(sizes) < least:
+        raise document.error(
+            (*place, "groups"),
+            f"a {fault.linked} of groups cuts nobody off unless there are {least} of them, not {len(sizes)}; "
+            f"for example: groups = {[[node] for node in range(least)]}",
         )

@@ -6,7 +6,9 @@ from antiphon.kernel.errors import UsageError
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     ANY_TOPIC,
+    ClockFault,
     CrashFault,
+    DiskFault,
     JoinFault,
     LeaveFault,
     PartitionFault,
@@ -103,7 +105,7 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
                 f"reordering); {remedy}",
             )
     for number, fault in enumerate(scenario.faults):
-        if not isinstance(fault, PauseFault | ResumeFault):
+        if not isinstance(fault, PauseFault | ResumeFault | ClockFault):
             raise document.error(
                 ("fault", number),
                 f"{scenario.protocol} needs nodes that do not fail and are there from the start (they may pause and "
@@ -126,7 +128,8 @@ def check_connections(scenario: Scenario, document: Document) -> None:
         return
     joins = scenario.protocol == "broker-tree"
     for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, CrashFault | PauseFault | ResumeFault) or (joins and isinstance(fault, JoinFault)):
+        survived = (CrashFault, PauseFault, ResumeFault, ClockFault)
+        if isinstance(fault, survived) or (joins and isinstance(fault, JoinFault)):
             continue
         if not joins:
             complaint = f"{scenario.protocol} survives crashes and pauses, and nothing else; leave this out"
@@ -138,6 +141,24 @@ def check_connections(scenario: Scenario, document: Document) -> None:
             complaint = "a broker that returns is a new one, under a number of its own; let another node join"
         raise document.error(("fault", number), complaint)
     check_newcomers(scenario, document)
+
+
+def check_disks(scenario: Scenario, document: Document) -> None:
+    """Disks are in trouble only where nodes have any that they come back with."""
+    has_disks = PROTOCOLS[scenario.protocol].remembers and scenario.protocol_options.get("log", 0)
+    for number, fault in enumerate(scenario.faults):
+        if isinstance(fault, DiskFault) and not has_disks:
+            raise document.error(
+                ("fault", number),
+                "nodes have no disks that they come back with; leave this out, or choose: "
+                'protocol = "vcube-ps-lasting", with protocol-options.log = 1000',
+            )
+        if isinstance(fault, DiskFault) and fault.until is not None and fault.until <= fault.at:
+            raise document.error(
+                ("fault", number, "until"),
+                f"expected a time after the trouble begins at {fault.at}, not {fault.until}; "
+                f"for example: until = {fault.at + 1000}",
+            )
 
 
 def check_returns(scenario: Scenario, document: Document) -> None:

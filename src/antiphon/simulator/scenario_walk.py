@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
+    BesideLives,
     CrashFault,
+    DiskFault,
     Fault,
     JoinFault,
     LeaveFault,
     NodeFault,
-    PartitionFault,
     PauseFault,
     PublishTable,
     RestartFault,
@@ -50,6 +51,8 @@ class Walk:
         self._document = document
         self._state_of = dict.fromkeys(scenario.absent_at_start(), "absent")
         self._has_topics = PROTOCOLS[scenario.protocol].has_topics
+        # Whose logs are damaged.
+        self._refused: set[int] = set()
         self._subscribed: set[tuple[int, int]] = set()
         if self._has_topics:
             for topic, members in enumerate(first_members(scenario)):
@@ -69,7 +72,9 @@ class Walk:
                 self._change(what)
             elif isinstance(what, PublishTable):
                 self._publish(number, what)
-            elif not isinstance(what, PartitionFault):
+            elif isinstance(what, DiskFault):
+                self._refused.update(what.targets(scenario.nodes) if what.what in ("lost", "flip") else ())
+            elif not isinstance(what, BesideLives):
                 for node in what.targets(scenario.nodes):
                     self._fail(number, what, node)
 
@@ -82,6 +87,10 @@ class Walk:
                 ("fault", number),
                 f"node {node} is {state} at time {fault.at}, but a {kind} needs a node that is {' or '.join(suitable)}"
                 f"{remedy(state, suitable[0], node, fault.at)}",
+            )
+        if isinstance(fault, RestartFault) and node in self._refused:
+            raise self._document.error(
+                ("fault", number), f"the log of node {node} is damaged and is refused; let another node join instead"
             )
         self._state_of[node] = following
 

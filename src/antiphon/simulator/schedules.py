@@ -11,8 +11,8 @@ made smaller by leaving operations out (:mod:`antiphon.simulator.shrinking`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,10 +20,13 @@ from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
+    ClockFault,
     ConstantLaw,
     CrashFault,
+    DiskFault,
     Fault,
     JoinFault,
+    LeaveFault,
     LimitsTable,
     LinkLaw,
     MatrixLaw,
@@ -55,7 +58,7 @@ LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule comes near it unless it never ends."""
 
-PART, JOIN, PAUSE, CRASH, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(7)
+PART, CLOCK, DISK, JOIN, PAUSE, CRASH, LEAVE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(10)
 """What a node can be told, or what happens to it; at the same tick this is the order."""
 
 LONG_AFTER = 100_000
@@ -63,14 +66,24 @@ LONG_AFTER = 100_000
 
 
 Choice = TypeVar("Choice")
+Trouble = Literal["torn", "full", "lost", "flip"]
 Move = Callable[[int], None]
 """Something that happens on a topic."""
 
 
-class Operation(NamedTuple):
-    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart; 0 is never.
+class Shape(NamedTuple):
+    """What more there is to say of a partition: whether it is one way, further groups, and how groups are linked."""
 
-    A partition cuts the nodes ``keys`` off from all others.
+    one_way: bool = False
+    others: tuple[tuple[int, ...], ...] = ()
+    linked: Literal["apart", "chain", "ring"] = "apart"
+
+
+class Operation(NamedTuple):
+    """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart, a leave by a join.
+
+    There 0 is never. A partition cuts the nodes ``keys`` off from all others, unless it has another ``shape``. A clock
+    jumps by ``ticks``. ``trouble`` is what is wrong with a disk.
     """
 
     at: int
@@ -80,6 +93,9 @@ class Operation(NamedTuple):
     until: int = 0
     order: str | None = None
     keys: tuple[int, ...] = ()
+    shape: Shape = Shape()
+    ticks: int = 0
+    trouble: Trouble = "torn"
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -338,22 +354,23 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     """
     subscribed = {(node, topic) for topic, nodes in enumerate(members) for node in nodes}
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
-    kept = [operation for operation in in_order if operation.kind in (PART, JOIN)]
+    kept = [operation for operation in in_order if operation.kind in (PART, CLOCK, DISK, JOIN)]
     away_until = {operation.node: operation.at for operation in kept if operation.kind == JOIN}
     # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
-    immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in (PAUSE, CRASH)}
+    harmless = (PART, CLOCK, DISK, PAUSE, CRASH, LEAVE)
+    immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in harmless}
     crashed: set[int] = set()
     for operation in in_order:
         at, kind, node, topic, until = operation[:5]
-        if kind in (PART, JOIN):
+        if kind in (PART, CLOCK, DISK, JOIN):
             continue
-        if at < away_until.get(node, 0) or (kind == CRASH and node in immortal):
+        if at < away_until.get(node, 0) or (kind in (CRASH, LEAVE) and node in immortal):
             continue
-        if kind == CRASH and nodes:
+        if kind in (CRASH, LEAVE) and nodes:
             if len(crashed) + 1 >= nodes:
                 continue
             crashed.add(node)
-        if kind in (PAUSE, CRASH):
+        if kind in (PAUSE, CRASH, LEAVE):
             away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
             continue
@@ -365,24 +382,59 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     return sorted(kept, key=lambda one: (one.at, one.kind))
 
 
+PAIRS: tuple[
+    tuple[
+        type[PauseFault | CrashFault | LeaveFault],
+        int,
+        type[ResumeFault | RestartFault | JoinFault],
+    ],
+    ...,
+] = (
+    (PauseFault, PAUSE, ResumeFault),
+    (CrashFault, CRASH, RestartFault),
+    (LeaveFault, LEAVE, JoinFault),
+)
+"""Faults that are one operation with what ends them."""
+
+
+def faults_of(operation: Operation) -> Iterator[Fault]:
+    """The faults that an operation is: none if it is what an application does."""
+    at, kind, node, _, until = operation[:5]
+    for begins, paired, ends in PAIRS:
+        if kind == paired:
+            yield begins(at=at, node=node)
+            if until > 0:
+                yield ends(at=until, node=node)
+    if kind == JOIN:
+        yield JoinFault(at=at, node=node)
+    elif kind == CLOCK:
+        yield ClockFault(at=at, node=node, ticks=operation.ticks)
+    elif kind == DISK:
+        yield DiskFault(at=at, node=node, what=operation.trouble, until=until or None)
+    elif kind == PART:
+        yield partition_of(operation)
+
+
+def partition_of(operation: Operation) -> PartitionFault:
+    """The fault that a partition is."""
+    one_way, others, linked = operation.shape
+    groups: list[list[int] | str] = [list(group) for group in (operation.keys, *others)]
+    return PartitionFault(at=operation.at, until=operation.until, groups=groups, one_way=one_way, linked=linked)
+
+
+def parting(fault: PartitionFault, nodes: int) -> Operation:
+    """The operation that a partition is."""
+    first, *others = (tuple(expand_nodes(group, nodes)) for group in fault.groups)
+    shape = Shape(fault.one_way, tuple(others), fault.linked)
+    return Operation(fault.at, PART, 0, 0, fault.until or 0, None, first, shape)
+
+
 def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scenario:
     """The scenario with these operations, as far as they are possible, instead of its own."""
     protocol = PROTOCOLS[scenario.protocol]
     everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
     kept = possible(operations, named_members(scenario), everybody)
-    faults: list[Fault] = []
-    for operation in kept:
-        if operation.kind == PAUSE:
-            faults.append(PauseFault(at=operation.at, node=operation.node))
-            faults.append(ResumeFault(at=operation.until, node=operation.node))
-        elif operation.kind == CRASH:
-            faults.append(CrashFault(at=operation.at, node=operation.node))
-            if operation.until > 0:
-                faults.append(RestartFault(at=operation.until, node=operation.node))
-        elif operation.kind == JOIN:
-            faults.append(JoinFault(at=operation.at, node=operation.node))
-        elif operation.kind == PART:
-            faults.append(PartitionFault(at=operation.at, until=operation.until, groups=[list(operation.keys)]))
+    faults = [fault for operation in kept for fault in faults_of(operation)]
 
     def changes(kind: int) -> list[SubscriptionTable]:
         return [
@@ -413,18 +465,23 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
 def operations_of(scenario: Scenario) -> list[Operation]:
     """The operations of a schedule, in the order of time."""
     found = []
-    for begins, kind, ends in ((PauseFault, PAUSE, ResumeFault), (CrashFault, CRASH, RestartFault)):
+    for begins, kind, ends in PAIRS:
         returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
         for fault in scenario.faults:
             if isinstance(fault, begins) and fault.node is not None:
                 back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
                 found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
+    newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
-        if isinstance(fault, JoinFault) and fault.node is not None:
+        if isinstance(fault, JoinFault) and fault.node in newcomers:
+            newcomers.remove(fault.node)
             found.append(Operation(fault.at, JOIN, fault.node))
         elif isinstance(fault, PartitionFault):
-            group = expand_nodes(fault.groups[0], scenario.nodes)
-            found.append(Operation(fault.at, PART, 0, 0, fault.until or 0, None, tuple(group)))
+            found.append(parting(fault, scenario.nodes))
+        elif isinstance(fault, ClockFault) and fault.node is not None:
+            found.append(Operation(fault.at, CLOCK, fault.node, ticks=fault.ticks))
+        elif isinstance(fault, DiskFault) and fault.node is not None:
+            found.append(Operation(fault.at, DISK, fault.node, 0, fault.until or 0, trouble=fault.what))
     for kind, tables in ((UNSUBSCRIBE, scenario.unsubscriptions), (SUBSCRIBE, scenario.subscriptions)):
         found += [Operation(table.at, kind, table.node, table.topic) for table in tables if table.node is not None]
     found += [

@@ -11,11 +11,14 @@ import gc
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from antiphon.kernel.errors import PeerError, ScenarioError
+from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import (
     ConstantLaw,
     LimitsTable,
@@ -24,16 +27,20 @@ from antiphon.simulator.scenario import (
     Scenario,
     TopicsTable,
 )
+from antiphon.simulator.scenario_file import LEAST_GROUPS
 from antiphon.simulator.scenario_writer import scenario_text
 from antiphon.simulator.schedules import (
     PART,
     PAUSE,
     SUBSCRIBE,
     Operation,
+    Shape,
     named_members,
     operations_of,
     with_operations,
 )
+from antiphon.trace.store import MemoryTrace
+from antiphon.trace.text import HEADING, lines
 
 MAXIMUM_EFFORT = 6_000_000
 """How many messages are simulated at most. That takes half a minute; most schedules need less."""
@@ -43,6 +50,9 @@ EFFORT_OF_A_RUN = 500
 
 PATIENCE = (3, 12, 60)
 """With how many other seeds a candidate is tried: few while there is much to leave out, many at last."""
+
+EVENTS_TOLD = 50_000
+"""So much of a schedule that never ends is written down for people."""
 
 Run = Callable[[Scenario], Outcome]
 
@@ -65,6 +75,7 @@ class Shrinker:
             self._fewer_nodes,
             self._fewer_operations,
             self._no_partitions,
+            self._simpler_partitions,
             self._fewer_subscriptions,
             self._fewer_members,
             self._simpler_orders,
@@ -120,6 +131,16 @@ class Shrinker:
         kept = [fault for fault in self.scenario.faults if not isinstance(fault, PartitionFault)]
         return self._accept(msgspec.structs.replace(self.scenario, faults=kept))
 
+    def _simpler_partitions(self) -> bool:
+        """Let networks fall into two parts and not into odd shapes."""
+        smaller = False
+        for position in range(len(operations_of(self.scenario))):
+            operations = operations_of(self.scenario)
+            if operations[position].shape != Shape():
+                operations[position] = operations[position]._replace(shape=Shape())
+                smaller |= self._accept(with_operations(self.scenario, operations))
+        return smaller
+
     def _fewer_topics(self) -> bool:
         """Leave topics out, or make one of two."""
         smaller = False
@@ -165,17 +186,20 @@ class Shrinker:
         return smaller
 
     def _without_nodes(self, start: int, end: int) -> Scenario:
-        def moved(node: int) -> int:
-            return node if node < start else node - (end - start)
-
-        members = [[moved(node) for node in nodes if not start <= node < end] for nodes in named_members(self.scenario)]
-        kept = [
-            operation._replace(node=moved(operation.node))
-            for operation in operations_of(self.scenario)
-            # The groups of a partition name nodes as they were.
-            if operation.kind != PART and not start <= operation.node < end
-        ]
-        fewer = msgspec.structs.replace(self._with_members(members), nodes=self.scenario.nodes - (end - start))
+        stay = [node for node in range(self.scenario.nodes) if not start <= node < end]
+        places = {node: place for place, node in enumerate(stay)}
+        members = [[places[node] for node in nodes if node in places] for nodes in named_members(self.scenario)]
+        kept = []
+        for operation in operations_of(self.scenario):
+            if operation.kind == PART:
+                kept += parted(operation, places)
+            elif operation.node in places:
+                kept.append(operation._replace(node=places[operation.node]))
+        fewer = msgspec.structs.replace(
+            self._with_members(members),
+            nodes=len(stay),
+            protocol_options=options_without(self.scenario.protocol_options, places),
+        )
         return with_operations(fewer, kept)
 
     def _fewer_subscriptions(self) -> bool:
@@ -241,6 +265,32 @@ class Shrinker:
         return smaller
 
 
+def parted(operation: Operation, places: dict[int, int]) -> list[Operation]:
+    """A partition among those who stay, who have new numbers; nothing if nobody is parted any more."""
+    one_way, others, linked = operation.shape
+    first, *rest = (tuple(places[node] for node in group if node in places) for group in (operation.keys, *others))
+    left = tuple(group for group in rest if group)
+    if not first or len(first) == len(places) or 1 + len(left) < LEAST_GROUPS.get(linked, 1):
+        return []
+    return [operation._replace(keys=first, shape=Shape(one_way, left, linked))]
+
+
+def options_without(options: dict[str, Any], places: dict[int, int]) -> dict[str, Any]:
+    """The options that name nodes, for those who stay; who loses its parent goes to its grandparent, or to the root."""
+    changed = dict(options)
+    if "contacts" in options:
+        changed["contacts"] = [places[node] for node in options["contacts"] if node in places] or [0]
+    if "parents" in options:
+        parents: list[int] = []
+        for node in places:
+            parent = options["parents"][node]
+            while parent != NO_NODE and parent not in places:
+                parent = options["parents"][parent]
+            parents.append(int(NO_NODE) if not parents else places.get(parent, 0))
+        changed["parents"] = parents
+    return changed
+
+
 def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scenario:
     """The schedule with no longer times between operations than a bound, everywhere or at one position only."""
     operations = operations_of(scenario)
@@ -285,18 +335,39 @@ def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
 
 
 def write_failure(outcome: Outcome, kind: str, scenario: Scenario, directory: Path) -> Path:
-    """Write a shrunk schedule as a scenario file, with what it is about above it."""
+    """Write a shrunk schedule as a scenario file, with what it is about above it, and what happens in it as a text."""
     path = directory / f"torture-{outcome.seed}.toml"
     limits = scenario.limits if kind == ENDLESS else LimitsTable()
     named = msgspec.structs.replace(scenario, name=f"torture {outcome.seed}: {kind}", limits=limits)
+    trace = path.with_suffix(".txt")
     remark = (
         f"Seed {outcome.seed} of antiphon torture, shrunk while it failed by: {kind}.\n"
         f"At first: {outcome.about}\n"
-        f"Replay it: antiphon simulate {path.name}"
+        f"Replay it: antiphon simulate {path.name}\n"
+        f"{trace.name} tells what happens: antiphon simulate {path.name} --level everything --trace {trace.name}"
     )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path.write_text(scenario_text(named, remark), encoding="utf-8")
+        write_story(named, trace)
     except OSError as error:
         raise PeerError(f"cannot write {path}: {error.strerror or error}; choose another place") from error
     return path
+
+
+def write_story(scenario: Scenario, path: Path) -> None:
+    """Write what happens in a schedule as lines for people, up to where a process stumbles or it goes on too long."""
+    memory = MemoryTrace("everything")
+    end = ""
+    try:
+        few = msgspec.structs.replace(scenario.limits, events=min(scenario.limits.events, EVENTS_TOLD))
+        stopped = Simulation(msgspec.structs.replace(scenario, limits=few), memory.recorder).run()
+        end = "" if stopped == "finished" else f"and so on: {stopped}\n"
+    except Exception as error:  # whatever a protocol stumbles over is what the story ends with
+        end = f"{type(error).__name__}: {error}\n"
+    table = memory.table()
+    with path.open("w", encoding="utf-8") as file:
+        file.write(HEADING)
+        for batch in table.to_batches():
+            file.writelines(lines(batch))
+        file.write(end)

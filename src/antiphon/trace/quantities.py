@@ -185,6 +185,10 @@ define(AUDIT, "violations-of-validity", "deliveries",
 define(AUDIT, "violations-of-membership", "deliveries",
     "A node delivered something of a topic of which it was no member.",
 )  # fmt: skip
+define(AUDIT, "violations-of-durability", "messages",
+    """In a live campaign: a node had accepted a message and did not have it on its disk when it was killed; or its log
+    could not be read.""",
+)  # fmt: skip
 
 define(NODE, "peers", "nodes", "Other nodes in the cluster")
 define(NODE, "clients", "clients", "Connected clients")

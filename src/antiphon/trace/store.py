@@ -62,6 +62,7 @@ from antiphon.trace.recorder import (
     WORDS_PER_ROW,
     Recorder,
 )
+from antiphon.trace.text import TextFile
 
 SCHEMA_VERSION = 3
 
@@ -169,7 +170,7 @@ def words_of(codes: np.ndarray, names: tuple[str, ...] | list[str], missing: np.
 
 
 class TraceWriter:
-    """Writes a trace to a file; ``.parquet`` or ``.arrow`` by its name. Use as a context manager.
+    """Writes a trace to a file; ``.parquet``, ``.arrow`` or ``.txt`` by its name. Use as a context manager.
 
     ``recorder`` is what a host records into; ``also`` sees all that is written. If the block ends with an exception
     nothing is left behind.
@@ -184,8 +185,8 @@ class TraceWriter:
         also: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
         copies = wants_copies(level)
-        if path.suffix not in (".parquet", ".arrow"):
-            raise UsageError(f"a trace is written as .parquet or .arrow, not as {path.name!r}; change its ending")
+        if path.suffix not in (".parquet", ".arrow", ".txt"):
+            raise UsageError(f"a trace is written as .parquet, .arrow or .txt, not as {path.name!r}; change its ending")
         self._path = path
         self._partial = path.with_name(f".{path.name}.partial")
         metadata = json.dumps({"schema": SCHEMA_VERSION, "level": level, **about}, sort_keys=True)
@@ -195,7 +196,9 @@ class TraceWriter:
         self._also = also
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == ".parquet":
+            if path.suffix == ".txt":
+                self._writer = TextFile(self._partial)
+            elif path.suffix == ".parquet":
                 self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
             else:
                 # Dictionaries grow while the trace is written, so later chunks may replace them.

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_messages import ASKS, Compare, Filling, Gone
 from antiphon.fabrics.cube.keeping import Keeping, Possession, with_held
-from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.lasting import COMPARING, LastingVCubePs
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.route import Route
@@ -255,6 +255,27 @@ def test_who_lacks_something_is_given_it_and_is_back_in_the_view() -> None:
     assert topic.view.contains(6) and not topic.away
 
 
+def test_what_waits_for_a_moment_makes_nobody_compare() -> None:
+    """Only what lacks the same for a whole round is asked for: what is on its way comes by itself."""
+    process, notes = member(0)
+    for first in (1, 3):
+        process.receive(1, said(1, first + 1))
+        process.expire(COMPARING)
+        process.receive(1, said(1, first))
+        # Meanwhile something else waits.
+        process.receive(2, said(2, first + 1))
+        process.expire(COMPARING)
+        process.receive(2, said(2, first))
+        process.expire(COMPARING)
+    assert len(notes.delivered) == 8
+    assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+    process.receive(3, said(3, 2))
+    for _ in range(2):
+        assert not [message for _, message in notes.sent if isinstance(message, Compare)]
+        process.expire(COMPARING)
+    assert {target for target, message in notes.sent if isinstance(message, Compare)} == set(range(1, 8))
+
+
 def test_what_was_had_and_is_not_any_more_is_said_to_whoever_asks() -> None:
     process, notes = member(0)
     for number in range(1, 400):
@@ -282,6 +303,7 @@ def test_keeping_and_possession() -> None:
     assert keeping.get(publication_key(7, 1)) is None and keeping.get(publication_key(7, 3)) is not None
     have = with_held(vec[i64]([publication_key(7, 2)]), [publication_key(7, 5)])
     mine, theirs = Possession(have), Possession(vec[i64]([publication_key(7, 1)]))
+    assert mine.covers(theirs) and mine.covers(mine) and not theirs.covers(mine)
     assert mine.holds(7, 2) and not mine.holds(7, 3) and mine.holds(7, 5)
     assert mine.beyond(theirs) == [(7, 1, 5)] and theirs.beyond(mine) == []
 

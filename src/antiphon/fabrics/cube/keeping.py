@@ -53,6 +53,13 @@ class Possession:
         """Whether a publication is in it."""
         return sequence <= self.counts.get(source, 0) or publication_key(source, sequence) in self.singles
 
+    def covers(self, other: Possession) -> bool:
+        """Whether everything in another is in this."""
+        for source, last in other.counts.items():
+            if self.counts.get(source, 0) < last:
+                return False
+        return all(self.holds(key & SOURCE_MASK, key >> SOURCE_BITS) for key in other.singles)
+
     def beyond(self, other: Possession) -> list[tuple[i64, i64, i64]]:
         """Where this has more than another: source, the last number up to which the other has all, and the last here.
 

@@ -7,9 +7,9 @@ Goes beyond the thesis, which leaves failures as future work (section 6.2). Tree
   (:class:`~antiphon.fabrics.cube.fault_messages.Compare`), with the members of whom they know. Who has something that
   the other lacks sends it (``Filling``), from memory or from its log. Order is restored by the receiver, as always.
 * **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
-  or found, while somebody is away, while something waits for what has not come, until three rounds have brought nothing
-  new. In a round a member asks the first member of each of its clusters; news reach all in as many rounds as the cube
-  has dimensions. So the last publications of a dead publisher are completed by those who have them.
+  or found, while somebody is away, while something waits for what has not come in a whole round, until three rounds
+  have brought nothing new. In a round a member asks the first member of each of its clusters; news reach all in as many
+  rounds as the cube has dimensions. So the last publications of a dead publisher are completed by those who have them.
 * **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
   the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
   latter is a member at once, from where its log ends (``Environment.past``).
@@ -61,8 +61,8 @@ class Unrest:
     def __init__(self) -> None:
         self.quiet_rounds: i64 = 0
         self.pause: i64 = 0
-        # Whether nothing has happened but that something waits, as it may without faults.
-        self.only_waits: bool = True
+        # Whether all there is to it is that something waits, for what is on its way if nothing is wrong.
+        self.is_doubt: bool = False
         # What is missing, by the key of the first of its source, and since when.
         self.missing_since: dict[i64, i64] = {}
         # Who has not answered the question to all, and what those who answered have had and have not any more.
@@ -86,16 +86,16 @@ class LastingVCubePs(LastingTotals):
 
     def disturb(self, topic: Topic) -> None:
         """Something has changed that others may not know."""
-        unrest = self._unrest_of(topic)
-        unrest.only_waits = False
-        unrest.quiet_rounds = 0
-        unrest.pause = 0
-
-    def _unrest_of(self, topic: Topic) -> Unrest:
         unrest = self._restless.get(topic.name)
         if unrest is None:
-            unrest = Unrest()
-            self._restless[topic.name] = unrest
+            unrest = self._look_after(topic)
+        unrest.quiet_rounds = 0
+        unrest.pause = 0
+        unrest.is_doubt = False
+
+    def _look_after(self, topic: Topic) -> Unrest:
+        unrest = Unrest()
+        self._restless[topic.name] = unrest
         if not self._is_timer_set:
             self._is_timer_set = True
             self.environment.set_timer(self.faults.compare_ticks, COMPARING)
@@ -120,7 +120,7 @@ class LastingVCubePs(LastingTotals):
     def arrived(self, topic: Topic, publication: Ordered) -> None:
         super().arrived(topic, publication)
         if topic.order.waiting() > 0 and topic.name not in self._restless:
-            self._unrest_of(topic)
+            self._look_after(topic).is_doubt = True
 
     def expire(self, name: i64) -> None:
         if name != COMPARING:
@@ -136,6 +136,8 @@ class LastingVCubePs(LastingTotals):
             self.go_on_opened()
 
     def _next_round(self, topic: Topic, unrest: Unrest) -> None:
+        if unrest.is_doubt and self._is_only_doubt(topic, unrest):
+            return
         self._forget_missing(topic, unrest)
         asks_all = self.has_orphans(topic) or self.is_returning(topic)
         is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
@@ -152,10 +154,20 @@ class LastingVCubePs(LastingTotals):
         if asks_all or len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
             self._ask_all(topic, unrest)
             return
-        if unrest.only_waits:
-            return
         for neighbour in self._neighbours(topic):
             self._compare(topic, neighbour, ASKS)
+
+    def _is_only_doubt(self, topic: Topic, unrest: Unrest) -> bool:
+        """Something has waited. Nothing is wrong unless the same is still missing as in the last round."""
+        if topic.order.waiting() == 0 or topic.state != MEMBER:
+            del self._restless[topic.name]
+            return True
+        before = unrest.missing_since
+        self._note_missing(topic, unrest)
+        if not any(first in before for first in unrest.missing_since):
+            return True
+        unrest.is_doubt = False
+        return False
 
     def _note_missing(self, topic: Topic, unrest: Unrest) -> None:
         order = mixed(topic)
@@ -496,7 +508,14 @@ class LastingVCubePs(LastingTotals):
 
     def state(self) -> str:
         restless = [
-            (name, unrest.quiet_rounds, unrest.pause, sorted(unrest.missing_since), sorted(unrest.gone.items()))
+            (
+                name,
+                unrest.quiet_rounds,
+                unrest.pause,
+                unrest.is_doubt,
+                sorted(unrest.missing_since),
+                sorted(unrest.gone.items()),
+            )
             for name, unrest in sorted(self._restless.items())
         ]
         departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]

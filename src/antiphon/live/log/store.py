@@ -357,10 +357,18 @@ def sync_directory(directory: Path) -> None:
     os.close(descriptor)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory, with those above it, and their names durable: without its name all in it would be lost."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        sync_directory(made.parent)
+
+
 def take_lock(directory: Path) -> int:
     """Make the directory if need be, and take its lock; refused while another process has it."""
     with errors_of(directory, "opening"):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

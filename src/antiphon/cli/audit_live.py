@@ -1,0 +1,45 @@
+"""``antiphon audit`` of a live campaign: what applications wrote down, and what was on the disks of nodes.
+
+The directory that ``antiphon torture --live`` keeps holds no traces of nodes: who is killed leaves none. It holds what
+clients of all nodes saw, over all lives of nodes, and what nodes had on their disks when they were killed. Of that
+traces are made again in which an application is what a node is elsewhere (:mod:`antiphon.lab.live_judging`), and
+judged.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from antiphon.cli.audit import DURABILITY, Audit, Check, Judge, verdict_of
+
+
+def is_campaign(path: Path) -> bool:
+    """Whether this is what a live campaign has kept."""
+    return (path / "journals").is_dir()
+
+
+def audit_campaign(directory: Path, judge: Judge) -> Audit:
+    """Judge it again, from what was written down."""
+    from antiphon.lab.live_judging import ASKED_CHECKS, SHOWN_CHECKS, judge_journals, read_circumstances
+
+    started = time.perf_counter()
+    audits: list[Audit] = []
+
+    def audit(files: list[Path]) -> Audit:
+        audits.append(judge(files))
+        return audits[-1]
+
+    circumstances = read_circumstances(directory)
+    with tempfile.TemporaryDirectory(prefix="antiphon-audit-") as traces:
+        found = judge_journals(directory, circumstances, audit, Path(traces))
+    asked, shown = audits
+    checks = {name: asked.checks[name] for name in ASKED_CHECKS} | {name: shown.checks[name] for name in SHOWN_CHECKS}
+    checks[DURABILITY] = Check(any((directory / "remains").glob("*.txt")))
+    for name, check in checks.items():
+        check.violations = found.violations[name]
+        examples = [example.removeprefix(f"{name}: ") for example in found.examples if example.startswith(f"{name}: ")]
+        check.example = examples[0] if examples else None
+    seconds = time.perf_counter() - started
+    return Audit(found.accepted, found.deliveries, seconds, checks, verdict_of(checks), [], asked.judge)

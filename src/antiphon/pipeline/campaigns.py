@@ -1,0 +1,125 @@
+"""Campaigns of torture as jobs: portions of seeds are units, and what came of them is kept until all are done.
+
+A night's worth of schedules is one command: Spark shares the portions out, and who was cut off gives the same command
+again. The record of a portion says by which product it was made, so that a campaign after a change begins anew. Seeds
+do not depend on each other and tallies are added up in the order of the portions: the result is the same as that of one
+process, to the last digit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+import antiphon
+from antiphon.pipeline.attempts import attempt_in
+from antiphon.pipeline.jobs import Job
+from antiphon.simulator.campaign import Tally, run_seeds, tasks
+
+MICROSECONDS_PER_SEED = 20_000
+"""About; portions take as long as each other, so it only says that none shares a task."""
+
+PACKAGES = ("kernel", "orders", "fabrics", "simulator", "trace")
+"""What decides about the outcome of a schedule."""
+
+
+class Portion(msgspec.Struct, frozen=True, kw_only=True):
+    """Some seeds, one after the other."""
+
+    number: int
+    first_seed: int
+    count: int
+    fabric: str
+    order: str | None
+    product: str
+    """Which product runs them."""
+
+    @property
+    def work(self) -> int:
+        """An estimate, to begin with the largest."""
+        return self.count * MICROSECONDS_PER_SEED
+
+    def place(self, out: Path) -> Path:
+        """The file of its record."""
+        last = self.first_seed + self.count - 1
+        return out / f"{self.fabric}-{self.order or 'drawn'}" / f"seeds-{self.first_seed}-{last}.json"
+
+
+class PortionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a portion."""
+
+    portion: Portion
+    tally: Tally
+
+
+@dataclass(kw_only=True)
+class CampaignJob(Job[Portion, PortionRecord]):
+    """A campaign, as far as it has come."""
+
+    def tally(self) -> Tally:
+        """What came of the portions that are finished."""
+        total = Tally()
+        for portion in self.units:
+            if portion.number in self.records:
+                total.add(self.records[portion.number].tally)
+        return total
+
+
+@cache
+def product_digest() -> str:
+    """Changes whenever the protocols do, the simulator or the judge."""
+    root = Path(antiphon.__file__).parent
+    digest = hashlib.sha256(antiphon.__version__.encode())
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def campaign_job(first_seed: int, count: int, order: str | None, fabric: str, out: Path) -> CampaignJob:
+    """A campaign over some seeds; what was finished before, in the same directory, is part of it."""
+    portions = [
+        Portion(
+            number=number,
+            first_seed=seeds.start,
+            count=len(seeds),
+            fabric=fabric,
+            order=order,
+            product=product_digest(),
+        )
+        for number, seeds in enumerate(tasks(first_seed, count))
+    ]
+    job = CampaignJob(title="torture", called="portions", units=portions, out=out, read=read_portion, run=run_portion)
+    job.look()
+    return job
+
+
+def read_portion(portion: Portion, out: Path) -> PortionRecord | None:
+    """The record of a finished portion; none if it must be run."""
+    try:
+        record = msgspec.json.decode(portion.place(out).read_bytes(), type=PortionRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+    same = msgspec.structs.replace(record.portion, number=portion.number) == portion
+    return record if same else None
+
+
+def run_portion(portion: Portion, out: Path) -> PortionRecord:
+    """Run a portion and put its record into place; a finished one is left alone."""
+    record = read_portion(portion, out)
+    if record is not None:
+        return record
+    with attempt_in(out, portion.number) as attempt:
+        seeds = range(portion.first_seed, portion.first_seed + portion.count)
+        record = PortionRecord(portion=portion, tally=run_seeds(seeds, portion.order, portion.fabric))
+        written = attempt / "record.json"
+        written.write_bytes(msgspec.json.encode(record))
+        place = portion.place(out)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        written.replace(place)
+    return record

@@ -172,8 +172,8 @@ ORDERS = (
     orders(
         "weaker publications do not wait for a total one that is announced",
         "total",
-        "            elif first.publication is None:\n                return arrival_of(first)\n",
-        "            elif first.publication is None:\n                continue\n",
+        "        if total is None:\n            return arrival_of(lock)\n",
+        "        if total is None:\n            return NOTHING\n",
         "mixed",
     ),
     orders(
@@ -242,7 +242,6 @@ TREE = (
         "totals",
         "            if not self._is_cut_off:\n",
         "            if self._sequencers is not None:\n",
-        "total",
     ),
     tree(
         "what two roots have completed is delivered twice",

@@ -81,14 +81,6 @@ LASTING = (
         "",
     ),
     faults(
-        "the timer of comparing is not set again",
-        "lasting",
-        "        if len(self._restless) > 0:\n            self._is_timer_set = True\n"
-        "            self.environment.set_timer(self.faults.compare_ticks, COMPARING)\n"
-        "        if self.options.total:\n",
-        "        if self.options.total:\n",
-    ),
-    faults(
         "the last number that another one lacks is not given",
         "lasting",
         "            number = last\n            while number > reached:\n",
@@ -183,13 +175,6 @@ KEEPING = (
         "recalling",
         "        piece += 1\n",
         "        piece += 2\n",
-    ),
-    faults(
-        "what was sent of a log is counted as received",
-        "recalling",
-        "        return [each for each in publications[self._position :]"
-        " if not theirs.holds(each.source, each.sequence)]\n",
-        "        rest, self._position = publications[self._position :], len(publications)\n        return rest\n",
     ),
 )
 

@@ -74,15 +74,12 @@ EVERYTHING: Final = (
 )  # fmt: skip
 """All faults but those that take long and are asked for."""
 
+ORDERED: Final = Fabric(
+    EVERYTHING, ("none", "fifo", "causal", "total"), False, goes_on_when_refused=True, has_keys=True
+)
 FABRICS: Final = {
-    "cube": Fabric(EVERYTHING, ("none", "fifo", "causal"), False),
-    "tree": Fabric(
-        EVERYTHING,
-        ("none", "fifo", "causal", "total"),
-        False,
-        goes_on_when_refused=True,
-        has_keys=True,
-    ),
+    "cube": ORDERED,
+    "tree": ORDERED,
     "gossip": Fabric(
         EVERYTHING,
         ("none", "fifo", "causal", "total"),

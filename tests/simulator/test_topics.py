@@ -37,7 +37,7 @@ WRONG = {
     "an option of another protocol": (
         TOPICS + "[protocol-options]\nacknowledge = false",
         "a.toml, line 5: protocol-options.acknowledge: there is no such key; "
-        "the keys here are window, largest_first, bundle, directory, aggregate",
+        "the keys here are window, bundle, largest_first, directory, aggregate",
     ),
     "topics without topics": (EVERYBODY + "[topics]\ncount = 2", f"a.toml, line 3: topics: broadcast {NO_TOPICS}"),
     "a subscription without topics": (

@@ -31,11 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Sharing:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing:
     """How tests are shared out among processes."""
     # Units stay in the order of the tests; by default those with most tests would be first.
     config.option.loadscopereorder = False
-    return Sharing(config)
+    return Sharing(config, log)
 
 
 def pytest_report_header() -> str:

@@ -146,8 +146,14 @@ class TotalOrder(MixedOrder):
         return released
 
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
-        """What a total publication of this process names: all it has seen, and what others had when they closed."""
+        """What a total publication of this process names: all it has seen, and what others had when they closed.
+
+        Also what waiting publications name: or else something could wait for this one that those wait for.
+        """
         known = merged_frontiers(frontier_of(self._seen.sorted_items()), closed)
+        for queue in self._waiting_for.values():
+            for waiting in queue:
+                known = merged_frontiers(known, reached_by(waiting.publication.dependencies))
         names = vec[i64](capacity=len(known))
         for key in known:
             # Its own predecessors are implied by its number.
@@ -225,6 +231,16 @@ class TotalOrder(MixedOrder):
                 if obstacle != NOTHING:
                     return obstacle
         return NOTHING
+
+
+def reached_by(keys: vec[i64]) -> vec[i64]:
+    """A set of publications that holds these, with all before them from their sources."""
+    highest: dict[i64, i64] = {}
+    for key in keys:
+        one = key if key >= 0 else ~key
+        source = one & SOURCE_MASK
+        highest[source] = max(one, highest.get(source, 0))
+    return vec[i64]([highest[source] for source in sorted(highest)])
 
 
 def obstacle_of(lock: Lock, publication: Ordered) -> i64:

@@ -11,7 +11,7 @@ from antiphon.kernel.message import TOTAL
 from antiphon.orders.claims import Claims, Wish
 from antiphon.orders.order import Placed
 from antiphon.orders.total import TotalOrder
-from antiphon.simulator.cube_schedules import draw_fault_schedule
+from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import CrashFault, Fault, PartitionFault, PublishTable
 from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
@@ -66,10 +66,14 @@ def test_keepers_that_crash_one_after_the_other_are_replaced() -> None:
 
 
 # Each of them was wrong once: claims said twice, locks that overtook their end, sides that both thought themselves the
-# majority, newcomers that counted for a minority, a member alone behind a partition, a keeper that came back.
-@pytest.mark.parametrize("seed", [18, 47, 88, 98, 164, 203, 229, 252, 297, 1072, 1305, 1398, 1481, 3399])
+# majority, newcomers that counted for a minority, a member alone behind a partition, a keeper that came back, what
+# somebody got who had no lock, publications that waited for each other in a circle.
+@pytest.mark.parametrize(
+    "seed",
+    [18, 47, 88, 98, 164, 203, 229, 252, 297, 862, 1072, 1305, 1398, 1481, 1943, 3399, 8737, 8763, 11294, 11448],
+)
 def test_schedules_that_broke_it_once(seed: int) -> None:
-    result = run_scenario(draw_fault_schedule(seed))
+    result = run_scenario(draw_cube_fault_schedule(seed))
     assert result.violations is not None and not any(result.violations.values()), result.judgement
     assert result.stopped == "finished"
 

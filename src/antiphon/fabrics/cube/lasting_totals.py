@@ -91,8 +91,8 @@ class LastingTotals(Voting):
         # By topic and owner, before which attempt its locks do not count.
         self._taken_back: dict[tuple[i64, i64], i64] = {}
         self._places: dict[i64, Places] = {}
-        # Topics in which this node is a member again and has not heard from all what it missed.
-        self._returning: dict[i64, bool] = {}
+        # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
+        self._returning: dict[i64, dict[i64, Ordered]] = {}
 
     # What the part above adds.
 
@@ -100,6 +100,11 @@ class LastingTotals(Voting):
         """Locks are here whose owner does not count any more."""
 
     # Grants.
+
+    def meet_again(self, node: i64) -> None:
+        for topic in self.topics():
+            if len(topic.own_totals) > 0:
+                self.environment.send(node, Unlock(self.me, self.attempt, topic.name))
 
     def voter_removed(self, node: i64) -> None:
         for topic in self.topics():
@@ -205,6 +210,7 @@ class LastingTotals(Voting):
             for own in topic.own_totals:
                 if own.sequence == lock.sequence and own.place == lock.place:
                     own.is_closed = True
+                    own.closed_at = self.environment.now()
                     own.entries = one.entries
             self.opened[topic.name] = topic
         routes = self._lock_routes[topic.name]
@@ -253,7 +259,12 @@ class LastingTotals(Voting):
         own = topic.own_totals[0]
         if total(topic).has_unknown_before(own.place, own.keys):
             return False
-        return not any(self.counts_for_total(member) for member in topic.away)
+        if any(member in self._voters and member not in self.present for member in topic.away):
+            return False
+        # Whoever is within reach comes back soon, unless it waits for this publication itself.
+        if not any(member in self.present for member in topic.away):
+            return True
+        return self.is_calm_since(own.closed_at)
 
     def not_away(self, topic: Topic, member: i64) -> None:
         """Nobody has to wait for a member to come back."""
@@ -279,6 +290,10 @@ class LastingTotals(Voting):
         self.go_on_opened()
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
+        if self.is_returning(topic) and publication.order != TOTAL:
+            # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
+            self._returning[topic.name][publication_key(publication.source, publication.sequence)] = publication
+            return
         if publication.order == TOTAL:
             self.lock_unannounced(topic, publication)
             self.opened[topic.name] = topic
@@ -367,7 +382,7 @@ class LastingTotals(Voting):
     def returned(self, topic: Topic) -> None:
         """This node is a member again, from its log: it hears from all what it missed before it publishes."""
         if self.options.total:
-            self._returning[topic.name] = True
+            self._returning[topic.name] = {}
             self._recall_places(topic)
             for peer in self.present:
                 self.environment.send(peer, Unlock(self.me, self.attempt, topic.name))
@@ -390,7 +405,11 @@ class LastingTotals(Voting):
 
     def heard_from_all(self, topic: Topic) -> None:
         """All within reach have said what they have."""
-        if self._returning.pop(topic.name, False):
+        if self.is_returning(topic):
+            order = total(topic)
+            for key, publication in self._returning.pop(topic.name).items():
+                if not order.counts(key) and not order.is_held(key):
+                    self.arrived(topic, publication)
             self.opened[topic.name] = topic
         self._give_up_orphans(topic)
 
@@ -399,8 +418,9 @@ class LastingTotals(Voting):
             (name, [(key, one.lock.place, one.route.text(), list(one.entries)) for key, one in sorted(each.items())])
             for name, each in sorted(self._lock_routes.items())
         ]
+        returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
         places = [(name, each.text()) for name, each in sorted(self._places.items())]
-        return f"{super().state()} {routes} {places} {sorted(self._returning)} {sorted(self._taken_back.items())}"
+        return f"{super().state()} {routes} {places} {returning} {sorted(self._taken_back.items())}"
 
 
 def total(topic: Topic) -> TotalOrder:

@@ -104,6 +104,7 @@ class OwnTotal:
         self.place: i64 = 0
         self.is_granted: bool = False
         self.is_closed: bool = False
+        self.closed_at: i64 = 0
         # The last publications of all members when they closed.
         self.entries: vec[i64] = vec[i64]()
 

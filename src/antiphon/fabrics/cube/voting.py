@@ -61,6 +61,10 @@ class Voting(ReroutingVCubePs):
         """What this node was granted does not count any more, nor what is on its way."""
         raise NotImplementedError
 
+    def meet_again(self, node: i64) -> None:
+        """A node is within reach that may not know what this one has taken back."""
+        raise NotImplementedError
+
     def voter_removed(self, node: i64) -> None:
         """Nobody waits for a node any more."""
         raise NotImplementedError
@@ -133,11 +137,13 @@ class Voting(ReroutingVCubePs):
 
     def _found_voter(self, peer: i64) -> None:
         self._count_voters()
+        self.meet_again(peer)
         # Others may be about to be found too: nobody is excluded at once.
         self._look_later()
         if peer == self.keeper:
-            # It may have come back and know nothing of it.
+            # It may have come back and know nothing of it; or it waits to hear what stands.
             self.environment.send(peer, self.who_keeps())
+            self.environment.send(peer, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
         self._admit()
         self._go_on_with_majority()
         self.go_on_opened()
@@ -184,9 +190,21 @@ class Voting(ReroutingVCubePs):
             until = self.environment.now() - self.faults.exclude_ticks
             lost = [node for node in self._voters if node != self.me and node not in self.present]
             self._change_voters([], [node for node in lost if self.lost_at.get(node, 0) <= until])
-        elif self.has_majority and self.keeper != self.me and self.keeper not in self.present:
+        elif self.has_majority and self.keeper == self.me:
+            self.take_standing()
+        elif self.has_majority and self.keeper not in self.present:
             self._look_for_keeper()
+        self._go_on_with_majority()
         self.go_on_opened()
+
+    def is_calm_since(self, time: i64) -> bool:
+        """Whether nobody was lost or found for a while, all of which is after some time; it is looked at again."""
+        now = self.environment.now()
+        if now >= max(time + self.faults.exclude_ticks, self._look_at):
+            return True
+        if not self._is_looking:
+            self._look_later()
+        return False
 
     def _look_later(self) -> None:
         """When nothing has changed for a while somebody may be excluded, or there is to be another keeper."""
@@ -230,6 +248,10 @@ class Voting(ReroutingVCubePs):
     def receive_keeper(self, sender: i64, message: KeeperIs) -> None:
         is_same = message.sequence == self.epoch
         if is_same and message.origin == self.me and self.keeper == self.me:
+            # Who has answered may know better who counts.
+            if not self._is_active:
+                self._hear_of_voters(message)
+                self.take_standing()
             return
         if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
             self._hear_of_keeper(sender, message, is_same)
@@ -244,12 +266,7 @@ class Voting(ReroutingVCubePs):
             self.environment.send(sender, self.who_keeps())
 
     def _hear_of_keeper(self, sender: i64, message: KeeperIs, is_known: bool) -> None:
-        if message.version > self._version:
-            self._version = message.version
-            self._voters = {}
-            for node in message.voters:
-                self._voters[node] = True
-            self._count_voters()
+        self._hear_of_voters(message)
         if is_known:
             # It was out of reach for a while: what it was told then may not have come.
             self.take_back_locks()
@@ -264,6 +281,14 @@ class Voting(ReroutingVCubePs):
             self.environment.send(self.keeper, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
         else:
             self._look_later()
+
+    def _hear_of_voters(self, message: KeeperIs) -> None:
+        if message.version > self._version:
+            self._version = message.version
+            self._voters = {}
+            for node in message.voters:
+                self._voters[node] = True
+            self._count_voters()
 
     def _begin_or_resign(self) -> None:
         if self._is_leaving:

@@ -203,7 +203,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "sent_at": st.integers(LEAST, MOST),
     "minima": st.lists(st.integers(0, MOST), min_size=64, max_size=64).map(array_of),
     "have": integers,
-    "asks": st.integers(0, 2),
+    "asks": st.integers(0, 3),
     "is_member": st.booleans(),
     "is_last": st.booleans(),
     "is_past": st.booleans(),

@@ -106,6 +106,11 @@ class NodeCore(Publisher):
         """Something is wrong that no later step can make good."""
         raise NotImplementedError
 
+    @property
+    def is_shut(self) -> bool:
+        """Whether connections are closed, and nothing can be written any more."""
+        raise NotImplementedError
+
     # Topics and publications.
 
     def topic(self, name: str) -> LiveTopic:
@@ -427,14 +432,16 @@ class NodeCore(Publisher):
     def _write_gathered(self) -> None:
         gathered, self._gathering = self._gathering, set()
         self._is_gathering_scheduled = False
-        for writer in gathered:
-            writer.flush()
+        if not self.is_shut:
+            for writer in gathered:
+                writer.flush()
 
     def _write_unhurried(self) -> None:
         unhurried, self._unhurried = self._unhurried, set()
         self._is_unhurried_scheduled = False
-        for writer in unhurried:
-            writer.flush()
+        if not self.is_shut:
+            for writer in unhurried:
+                writer.flush()
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

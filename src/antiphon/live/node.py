@@ -248,8 +248,6 @@ class Node(NodeCore):
             self._server.close()
         if self.environment is not None:
             self.environment.cancel_all_timers()
-        # Nobody waits for credit any more, and soon it could not be written.
-        self._unhurried.clear()
         if hasattr(self, "cluster"):
             self.cluster.close()
             if self.tls is not None:

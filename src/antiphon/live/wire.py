@@ -246,7 +246,7 @@ FIELDS: Final[dict[str, Any]] = {
     "sent_at": Integer,
     "minima": Integers,
     "have": Integers,
-    "asks": Annotated[int, msgspec.Meta(ge=0, le=int(cube_faults.ASKS_ALL))],
+    "asks": Annotated[int, msgspec.Meta(ge=0, le=int(cube_faults.ANSWERS_ALL))],
     "is_member": bool,
     "is_last": bool,
     "is_past": bool,

@@ -131,7 +131,7 @@ def test_what_clients_saw_is_judged() -> None:
     ("arguments", "complaint"),
     [
         (["torture", "--live", "--faults", "loss"], "a cube is not tortured by losing nodes for good"),
-        (["torture", "--live", "--faults", "rain"], "there are no faults rain; choose from kill, wipe,"),
+        (["torture", "--live", "--faults", "rain"], "there are no faults rain; choose from kill, power,"),
     ],
 )
 def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:

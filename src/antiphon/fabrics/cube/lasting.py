@@ -204,7 +204,7 @@ class LastingVCubePs(LastingTotals):
 
     def _have(self, topic: Topic) -> vec[i64]:
         order = mixed(topic)
-        held = order.held_keys()
+        held = order.held_keys() + self.held_back(topic)
         return with_held(order.frontier(), held) if len(held) > 0 else order.frontier()
 
     def _compare(self, topic: Topic, peer: i64, asks: i64) -> None:
@@ -395,7 +395,7 @@ class LastingVCubePs(LastingTotals):
                 self.lock_unannounced(topic, publication)
         for publication in message.publications:
             key = publication_key(publication.source, publication.sequence)
-            if not mixed(topic).counts(key) and not mixed(topic).is_held(key):
+            if not mixed(topic).counts(key) and not mixed(topic).is_held(key) and not self.is_held_back(topic, key):
                 is_new = True
                 self.arrived(topic, publication)
         if is_new:

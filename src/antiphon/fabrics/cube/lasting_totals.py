@@ -403,6 +403,16 @@ class LastingTotals(Voting):
         """Whether this node has not heard yet what it missed."""
         return topic.name in self._returning
 
+    def held_back(self, topic: Topic) -> list[i64]:
+        """What has come while this node was returning."""
+        held = self._returning.get(topic.name)
+        return [] if held is None else list(held)
+
+    def is_held_back(self, topic: Topic, key: i64) -> bool:
+        """Whether a publication has come while this node was returning."""
+        held = self._returning.get(topic.name)
+        return held is not None and key in held
+
     def heard_from_all(self, topic: Topic) -> None:
         """All within reach have said what they have."""
         if self.is_returning(topic):

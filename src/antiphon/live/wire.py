@@ -290,11 +290,20 @@ LISTS: Final = frozenset({"publications", "locks", "history", "joins", "position
 """Those of them that hold a list."""
 
 
-def parameters(kind: type[Any]) -> list[str]:
-    """The names of a constructor's arguments, which are the fields of the message."""
+def read_parameters(kind: type[Any]) -> list[str]:
+    """The names of a constructor's arguments; those of compiled classes are parsed."""
     names = list(inspect.signature(kind).parameters)
     assert "args" not in names, f"{kind.__name__}: compiled, a default that is no constant hides all arguments"
     return names
+
+
+PARAMETERS: Final = {kind: read_parameters(kind) for kind in KINDS}
+"""Read once, before there are threads: in Python 3.11 two of them cannot parse at a time."""
+
+
+def parameters(kind: type[Any]) -> list[str]:
+    """The names of a constructor's arguments, which are the fields of the message."""
+    return PARAMETERS[kind]
 
 
 class Kind:

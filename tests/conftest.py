@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,16 @@ settings.register_profile("antiphon", deadline=None, derandomize=True, max_examp
 # For the second pass over the core tests, with the plain sources (tests/test_compiled_and_plain.py).
 settings.register_profile("short", settings.get_profile("antiphon"), max_examples=10)
 settings.load_profile("antiphon")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def sockets_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Spark leaves sockets to the collector of garbage, which must not find them while another test runs."""
+    yield
+    if {"spark", "pipeline", "report"} & set(Path(str(request.path)).parts):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -145,8 +145,8 @@ LASTING = (
     faults(
         "what waits is not named among what a member has, and comes again",
         "lasting",
-        "            if not mixed(topic).counts(key) and not mixed(topic).is_held(key):\n",
-        "            if True:\n",
+        "            if not mixed(topic).counts(key) and not mixed(topic).is_held(key) and",
+        "            if True or",
     ),
     faults(
         "who has left gives nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -26,6 +27,17 @@ settings.register_profile("antiphon", deadline=None, derandomize=True, max_examp
 # For the second pass over the core tests, with the plain sources (tests/test_compiled_and_plain.py).
 settings.register_profile("short", settings.get_profile("antiphon"), max_examples=10)
 settings.load_profile("antiphon")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """Commands that are called in this process may say where logs go, and later tests look elsewhere."""
+    root = logging.getLogger("antiphon")
+    before = root.handlers[:], root.level, root.propagate
+    yield
+    handlers, level, root.propagate = before
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True, scope="module")

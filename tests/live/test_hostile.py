@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -194,6 +195,23 @@ def test_a_flood_of_connections_does_not_keep_honest_clients_out(caplog: pytest.
     running(test)
     lines = [line for line in logged(caplog).splitlines() if "connection refused" in line]
     assert 0 < len(lines) < 100, "the log is not flooded"
+
+
+def test_who_connects_while_a_node_is_closed_is_let_go_at_once() -> None:
+    """A task that is cancelled before it has begun does nothing for the connection that it was given."""
+
+    async def test() -> None:
+        async with antiphon.start() as node:
+            server = node._server
+            assert server is not None
+            (bound,) = server._sockets
+            with socket.create_connection(bound.getsockname()) as stranger:
+                stranger.setblocking(False)
+                server._accept(bound)
+                server.close()
+                assert await node.loop.sock_recv(stranger, 1) == b""
+
+    running(test)
 
 
 def test_there_is_a_bound_on_clients() -> None:

@@ -13,13 +13,13 @@ import asyncio
 import errno
 import socket
 import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.live.links import limit_silence, split_address
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
-from antiphon.live.tasks import Tasks
 from antiphon.live.tls import reason_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ class Listener:
         self._node = node
         self._context = context
         self._sockets: list[socket.socket] = []
-        self._tasks = Tasks()
         # Those who have not said who they are, with the time at which they came; the oldest first.
         self._strangers: dict[IncomingConnection, float] = {}
         self._opening: dict[IncomingConnection, asyncio.Task[None]] = {}
@@ -90,39 +89,55 @@ class Listener:
                 f"cannot listen at {address}: {error.strerror or error}; choose another address"
             ) from error
         for bound in self._sockets:
-            self._tasks.spawn(self._accept(bound))
+            self._listen(bound)
         self._looking = loop.call_later(LOOK_SECONDS, self._look)
         return port
 
     def close(self) -> None:
         """Accept nobody any more."""
-        self._tasks.cancel()
         if self._looking is not None:
             self._looking.cancel()
         for bound in self._sockets:
+            self._node.loop.remove_reader(bound)
             bound.close()
         self._sockets.clear()
+        for opening in tuple(self._opening.values()):
+            opening.cancel()
 
     # Accepting.
 
-    async def _accept(self, bound: socket.socket) -> None:
+    def _listen(self, bound: socket.socket) -> None:
+        # Not after a pause in which the node was closed.
+        if bound in self._sockets:
+            self._node.loop.add_reader(bound, self._accept, bound)
+
+    def _accept(self, bound: socket.socket) -> None:
+        """Somebody connects; no task waits for it, since nobody would close what was given to one that is cancelled."""
         loop = self._node.loop
-        while True:
-            try:
-                accepted, place = await loop.sock_accept(bound)
-            except OSError as error:
-                if error.errno in OUT_OF_FILES:
-                    self.note_refusal("", error)
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
-            accepted.setblocking(False)
-            connection = IncomingConnection(self._node, self, f"{place[0]}:{place[1]}")
-            while len(self._strangers) >= STRANGERS_AT_MOST:
-                self._cut_off(next(iter(self._strangers)), "too many connect at once and do not say who they are")
-            self._strangers[connection] = loop.time()
-            task = loop.create_task(self._make(connection, accepted))
-            self._opening[connection] = task
-            task.add_done_callback(lambda _, made=connection: self._opening.pop(made, None))  # type: ignore[misc]
+        try:
+            accepted, place = bound.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno in OUT_OF_FILES:
+                self.note_refusal("", error)
+            loop.remove_reader(bound)
+            loop.call_later(PAUSE_SECONDS, self._listen, bound)
+            return
+        accepted.setblocking(False)
+        connection = IncomingConnection(self._node, self, f"{place[0]}:{place[1]}")
+        while len(self._strangers) >= STRANGERS_AT_MOST:
+            self._cut_off(next(iter(self._strangers)), "too many connect at once and do not say who they are")
+        self._strangers[connection] = loop.time()
+        task = loop.create_task(self._make(connection, accepted))
+        self._opening[connection] = task
+        task.add_done_callback(partial(self._made, connection, accepted))
+
+    def _made(self, connection: IncomingConnection, accepted: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening.pop(connection, None)
+        if task.cancelled():
+            # Perhaps before it had begun.
+            accepted.close()
 
     async def _make(self, connection: IncomingConnection, accepted: socket.socket) -> None:
         seconds = self._node.settings.handshake_seconds if self._context is not None else None
@@ -135,9 +150,6 @@ class Listener:
             self._strangers.pop(connection, None)
             accepted.close()
             self.note_refusal(connection.where_from, error)
-        except asyncio.CancelledError:
-            accepted.close()
-            raise
 
     def greeted(self, connection: IncomingConnection) -> None:
         """Somebody has said who it is."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +149,14 @@ def test_keys_and_total_order_are_taken_as_on_a_tree() -> None:
     running(test)
 
 
+async def lose(nodes: list[Node], number: int) -> None:
+    """Something comes with a stamp below the last delivered one; neighbours get it from each other."""
+    late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
+    nodes[0].received(nodes[1].identifier, Resent(late))
+    nodes[0].settle()
+    await until(lambda: all(node.topic("room").lost_batches == number for node in nodes))
+
+
 def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered() -> None:
     """Section 5.2.2: what a node refuses because its turn is over is passed over, and the application hears of it."""
 
@@ -159,11 +166,7 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
             await nodes[0].publish("room", b"before", order="total")
             for each in subscriptions:
                 assert await exact_values(each, 1) == [b"before"]
-            # Something comes with a stamp below the last delivered one; neighbours get it from each other.
-            late = Stamped(STRANGER, 1, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
-            nodes[0].received(nodes[1].identifier, Resent(late))
-            nodes[0].settle()
-            await until(lambda: all(node.topic("room").lost_batches == 1 for node in nodes))
+            await lose(nodes, 1)
             await nodes[0].publish("room", b"after", order="total")
             for each in subscriptions:
                 with pytest.raises(MissedMessagesError):
@@ -171,11 +174,6 @@ def test_a_hole_is_told_to_the_subscriber_in_its_place_and_nothing_is_reordered(
                 assert await exact_values(each, 1) == [b"after"] and each.gaps == 1
 
     running(test)
-
-
-def have_lost(nodes: list[Node], count: int) -> bool:
-    """Whether so many batches are lost at each."""
-    return all(node.topic("room").lost_batches == count for node in nodes)
 
 
 def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
@@ -188,10 +186,7 @@ def test_what_is_lost_after_a_hole_was_told_is_told_too() -> None:
             for each in subscriptions:
                 assert await exact_values(each, 1) == [b"before"]
             for number in (1, 2):
-                late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
-                nodes[0].received(nodes[1].identifier, Resent(late))
-                nodes[0].settle()
-                await until(partial(have_lost, nodes, number))
+                await lose(nodes, number)
                 for each in subscriptions:
                     with pytest.raises(MissedMessagesError):
                         await exact_values(each, 1)

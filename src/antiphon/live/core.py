@@ -432,15 +432,16 @@ class NodeCore(Publisher):
     def _write_gathered(self) -> None:
         gathered, self._gathering = self._gathering, set()
         self._is_gathering_scheduled = False
-        if not self.is_shut:
-            for writer in gathered:
-                writer.flush()
+        self._flush(gathered)
 
     def _write_unhurried(self) -> None:
         unhurried, self._unhurried = self._unhurried, set()
         self._is_unhurried_scheduled = False
+        self._flush(unhurried)
+
+    def _flush(self, writers: set[FrameWriter]) -> None:
         if not self.is_shut:
-            for writer in unhurried:
+            for writer in writers:
                 writer.flush()
 
     def _fill_room(self) -> bool:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -82,7 +82,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the violations are, with examples."""
 
 
-class AgreementCount(msgspec.Struct, kw_only=True):
+class Counts(msgspec.Struct, kw_only=True):
+    """Numbers that are added up."""
+
+    def add(self, other: Self) -> None:
+        """Add what was counted elsewhere."""
+        for field in msgspec.structs.fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+class AgreementCount(Counts, kw_only=True):
     """Publications that all nodes delivered that stayed, of those that any did.
 
     ``expected`` is what theory says, where all rounds are in step; ``played`` what a game says in which they are not.
@@ -93,14 +102,6 @@ class AgreementCount(msgspec.Struct, kw_only=True):
     holes: int = 0
     expected: float = 0.0
     played: float = 0.0
-
-    def add(self, other: AgreementCount) -> None:
-        """Add what was counted elsewhere."""
-        self.publications += other.publications
-        self.agreed += other.agreed
-        self.holes += other.holes
-        self.expected += other.expected
-        self.played += other.played
 
     def as_json(self, theory: bool) -> dict[str, Any] | None:
         """The rate with its interval of 95 % (Wilson 1927); None if there was nothing."""
@@ -126,7 +127,7 @@ def wilson(successes: int, trials: int, deviations: float = 1.96) -> tuple[float
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class FabricCount(msgspec.Struct, kw_only=True):
+class FabricCount(Counts, kw_only=True):
     """What came of the schedules of one fabric."""
 
     seeds: int = 0
@@ -137,11 +138,6 @@ class FabricCount(msgspec.Struct, kw_only=True):
     deliveries: int = 0
     violations: int = 0
     failed: int = 0
-
-    def add(self, other: FabricCount) -> None:
-        """Add what was counted elsewhere."""
-        for field in msgspec.structs.fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def as_json(self) -> dict[str, Any]:
         """What a program reads."""

@@ -147,10 +147,8 @@ class Trouble(Action):
         self._is_full: Final[bool] = is_full
 
     def run(self, engine: Engine) -> None:
-        disks = engine.application
-        assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
         if engine.nodes[self._node].process is not None:
-            disks.trouble(engine, self._node, self._is_full)
+            disks_of(engine).trouble(engine, self._node, self._is_full)
 
 
 class Sync(Action):
@@ -161,6 +159,11 @@ class Sync(Action):
         self._is_over: Final[bool] = is_over
 
     def run(self, engine: Engine) -> None:
-        disks = engine.application
-        assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
-        disks.sync(engine, self._node, self._is_over)
+        disks_of(engine).sync(engine, self._node, self._is_over)
+
+
+def disks_of(engine: Engine) -> LastingDisks:
+    """The disks of a run in which they are in trouble."""
+    disks = engine.application
+    assert isinstance(disks, LastingDisks), "a scenario has trouble with disks where nodes have any"
+    return disks

@@ -25,15 +25,15 @@ from antiphon.fabrics.cube.membership import append_all
 from antiphon.fabrics.cube.messages import LeafCopy, Refusal
 from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.route import Route
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic
+from antiphon.fabrics.cube.topic import MEMBER, Options, Pending, Topic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.total_messages import Closed, Granted, KeyLock, Unlock
+from antiphon.fabrics.cube.totals import records_of, total
 from antiphon.fabrics.cube.voting import Voting
-from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered, Placed, merged_frontiers
-from antiphon.orders.total import Lock, TotalOrder, keys_of
+from antiphon.orders.total import Lock, keys_of
 
 PLACES_AT_MOST: Final = 1 << 16
 """Of so many keys of a topic the last place is remembered."""
@@ -118,13 +118,8 @@ class LastingTotals(Voting):
             return
         for own in topic.own_totals:
             if own.sequence == message.sequence:
-                own.is_granted = True
                 own.is_closed = False
-                own.place = message.place
-                lock = KeyLock(self.me, message.sequence, topic.name, own.keys, own.place, self.attempt)
-                self.close(topic, lock)
-                self.pass_lock_on(topic, lock, NO_NODE, self.cube.dimension)
-                self.go_on(topic)
+                self.lock_out(topic, own, message.place)
                 return
 
     def take_back_locks(self) -> None:
@@ -150,7 +145,7 @@ class LastingTotals(Voting):
         locks = [lock for lock in total(topic).locks() if lock.source == owner and lock.attempt < attempt]
         self.deliver_all(topic, total(topic).withdraw([lock for lock in locks if lock.publication is None]))
         self.opened[topic.name] = topic
-        self._look_whether_outside(topic)
+        self.close_if_outside(topic)
 
     # Locks.
 
@@ -217,11 +212,7 @@ class LastingTotals(Voting):
         if len(one.route.awaited) == 0 and routes.get(key) is one:
             del routes[key]
             topic.closing_count -= 1
-            self._look_whether_outside(topic)
-
-    def _look_whether_outside(self, topic: Topic) -> None:
-        if topic.state == OUTSIDE and not topic.has_open_waves():
-            self.close_outside(topic)
+            self.close_if_outside(topic)
 
     def forget_member(self, topic: Topic, node: i64) -> None:
         super().forget_member(topic, node)
@@ -243,8 +234,7 @@ class LastingTotals(Voting):
             one = routes.get(key)
             if one is None:
                 topic.closing_count += 1
-                lock = KeyLock(self.me, own.sequence, topic.name, own.keys, own.place, self.attempt)
-                one = LockRoute(lock, own.entries)
+                one = LockRoute(self.lock_of(topic, own), own.entries)
                 one.route.height = self.cube.dimension
                 routes[key] = one
             own.is_closed = False
@@ -279,14 +269,13 @@ class LastingTotals(Voting):
     # What comes.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Unlock):
-            topic = self.find_topic(message.topic)
-            name = (topic.name, message.source)
-            self._taken_back[name] = max(message.sequence, self._taken_back.get(name, 0))
-            self._unlock(topic, message.source, message.sequence)
-        else:
+        if not isinstance(message, Unlock):
             super().receive(sender, message)
             return
+        topic = self.find_topic(message.topic)
+        name = (topic.name, message.source)
+        self._taken_back[name] = max(message.sequence, self._taken_back.get(name, 0))
+        self._unlock(topic, message.source, message.sequence)
         self.go_on_opened()
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
@@ -359,22 +348,10 @@ class LastingTotals(Voting):
         return entries
 
     def adopt(self, topic: Topic, announced: vec[i64]) -> None:
-        position: i64 = 0
-        while position + 3 < len(announced):
-            name, place, attempt, count = (announced[position + offset] for offset in range(4))
-            begin = position + 4
-            position = begin + count
-            if count < 0 or position > len(announced):
-                raise ProtocolError(f"node {self.me} was told of locks that are cut off")
-            lock = KeyLock(
-                name & SOURCE_MASK,
-                name >> SOURCE_BITS,
-                topic.name,
-                vec[i64](announced[begin:position]),
-                max(place, -place),
-                attempt,
-            )
-            if (place > 0 or lock.source not in self.present) and not self._is_stale(lock):
+        for (name, place, attempt), keys in records_of(self.me, announced, 3):
+            owner = name & SOURCE_MASK
+            lock = KeyLock(owner, name >> SOURCE_BITS, topic.name, keys, max(place, -place), attempt)
+            if (place > 0 or owner not in self.present) and not self._is_stale(lock):
                 self.close(topic, lock)
         if self.has_orphans(topic):
             self.orphaned(topic)
@@ -431,10 +408,3 @@ class LastingTotals(Voting):
         returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
         places = [(name, each.text()) for name, each in sorted(self._places.items())]
         return f"{super().state()} {routes} {places} {returning} {sorted(self._taken_back.items())}"
-
-
-def total(topic: Topic) -> TotalOrder:
-    """The order of a topic where publications may be total."""
-    order = topic.order
-    assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
-    return order

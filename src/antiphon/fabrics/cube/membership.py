@@ -469,8 +469,7 @@ class Membership(Process):
         if self.options.directory:
             self._unregister(topic)
         self.environment.unsubscribed(topic.name)
-        if not topic.has_open_waves():
-            self.close_outside(topic)
+        self.close_if_outside(topic)
 
     def _unregister(self, topic: Topic) -> None:
         home = self._directory.home_of(topic.name)
@@ -492,10 +491,11 @@ class Membership(Process):
         successor.held_peak = order.held_peak
         return successor
 
-    def close_outside(self, topic: Topic) -> None:
-        """Nobody waits for this node's answer any more: the view is not needed, and it may subscribe again."""
-        topic.view = View(0)
-        self.go_on(topic)
+    def close_if_outside(self, topic: Topic) -> None:
+        """When nobody waits for the answer of one who has left, it needs no view, and may subscribe again."""
+        if topic.state == OUTSIDE and not topic.has_open_waves():
+            topic.view = View(0)
+            self.go_on(topic)
 
     def receive_unsubscribe(self, sender: i64, message: Unsubscribe) -> None:
         """A member has left."""

@@ -269,8 +269,7 @@ class ReroutingVCubePs(VCubePs):
             topic.own_open.pop(packet.sequence, None)
             self._count_in_flight(topic)
             self.go_on(topic)
-        if topic.state == OUTSIDE and not topic.has_open_waves():
-            self.close_outside(topic)
+        self.close_if_outside(topic)
 
     # What is kept.
 

@@ -192,19 +192,24 @@ class Totals(Membership):
         position: i64 = len(topic.own_totals) - 1
         if position < 0 or topic.own_totals[position].sequence != message.sequence or topic.state != MEMBER:
             raise ProtocolError(f"node {self.me} was granted publication {message.sequence}, which it did not claim")
-        own = topic.own_totals[position]
+        self.lock_out(topic, topic.own_totals[position], message.place)
+
+    def lock_out(self, topic: Topic, own: OwnTotal, place: i64) -> None:
+        """Let all members close for a publication that was granted."""
         own.is_granted = True
-        own.place = message.place
-        lock = KeyLock(self.me, message.sequence, topic.name, own.keys, own.place, self.attempt)
+        own.place = place
+        lock = self.lock_of(topic, own)
         self.close(topic, lock)
         self.pass_lock_on(topic, lock, NO_NODE, self.cube.dimension)
         self.go_on(topic)
 
+    def lock_of(self, topic: Topic, own: OwnTotal) -> KeyLock:
+        """The lock for a publication that was granted."""
+        return KeyLock(self.me, own.sequence, topic.name, own.keys, own.place, self.attempt)
+
     def close(self, topic: Topic, lock: KeyLock) -> None:
         """Begin nothing about the keys of a lock any more."""
-        order = topic.order
-        assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
-        order.lock(lock.source, lock.sequence, lock.keys, lock.place, lock.attempt)
+        total(topic).lock(lock.source, lock.sequence, lock.keys, lock.place, lock.attempt)
 
     def what_has_begun(self, topic: Topic) -> vec[i64]:
         """What a total publication for which this node closes is to name: the last that it has begun, as entries."""
@@ -268,8 +273,7 @@ class Totals(Membership):
         del self._closings[topic.name][publication_key(about.source, about.sequence)]
         topic.closing_count -= 1
         self._all_closed(topic, about, closing)
-        if topic.state == OUTSIDE and not topic.has_open_waves():
-            self.close_outside(topic)
+        self.close_if_outside(topic)
 
     def _all_closed(self, topic: Topic, about: Message, closing: Closing) -> None:
         if closing.parent != NO_NODE:
@@ -295,16 +299,10 @@ class Totals(Membership):
 
     def adopt(self, topic: Topic, announced: vec[i64]) -> None:
         order = topic.order
-        entries = announced
-        position: i64 = 0
-        while position + 2 < len(entries):
-            name, place, count = entries[position], entries[position + 1], entries[position + 2]
-            position += 3
-            if count < 0 or position + count > len(entries) or not isinstance(order, TotalOrder):
-                raise ProtocolError(f"node {self.me} was told of locks that are cut off, or knows no total order")
-            keys = vec[i64](entries[position : position + count])
+        for (name, place), keys in records_of(self.me, announced, 2):
+            if not isinstance(order, TotalOrder):
+                raise ProtocolError(f"node {self.me} was told of locks, and knows no total order")
             order.lock(name & SOURCE_MASK, name >> SOURCE_BITS, keys, place)
-            position += count
 
     # The keeper.
 
@@ -389,22 +387,22 @@ class Totals(Membership):
         self.enter_epoch(message.sequence, message.origin)
         if self.keeper != self.me:
             if self.cube.contains(self.keeper):
-                self.environment.send(self.keeper, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
+                self.environment.send(self.keeper, self.own_standing())
             # Else it has gone, and the next one will ask.
         elif self._is_leaving:
             self._resign()
         else:
             self.begin_keeping()
 
-    def own_standing(self) -> vec[i64]:
-        """What this node has claimed and not started, as entries."""
+    def own_standing(self) -> Standing:
+        """What this node has claimed and not started."""
         entries = vec[i64]()
         for topic in self.topics():
             for own in topic.own_totals:
                 for entry in (topic.name, own.sequence, own.place if own.is_granted else 0, len(own.keys)):
                     entries = append(entries, entry)
                 entries = append_all(entries, own.keys)
-        return entries
+        return Standing(self.me, self.epoch, self.attempt, entries)
 
     def begin_keeping(self) -> None:
         """Ask everybody what stands, and grant nothing before all have said it."""
@@ -412,7 +410,7 @@ class Totals(Membership):
         for node in others:
             self.awaited[node] = True
             self.environment.send(node, self.who_keeps())
-        self.receive_standing(Standing(self.me, self.epoch, self.attempt, self.own_standing()))
+        self.receive_standing(self.own_standing())
 
     def receive_standing(self, message: Standing) -> None:
         """Somebody says what it has claimed."""
@@ -469,21 +467,34 @@ class Totals(Membership):
 
 def is_closed(topic: Topic, keys: vec[i64]) -> bool:
     """Whether nothing may begin on a topic about some keys."""
+    return total(topic).is_closed(keys if len(keys) > 0 else ALL_SHARE)
+
+
+def total(topic: Topic) -> TotalOrder:
+    """The order of a topic where publications may be total."""
     order = topic.order
     assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
-    return order.is_closed(keys if len(keys) > 0 else ALL_SHARE)
+    return order
 
 
 def wishes_of(message: Standing) -> list[tuple[i64, Wish]]:
     """What somebody has claimed, each with its topic."""
-    found: list[tuple[i64, Wish]] = []
-    entries = message.entries
+    return [
+        (topic, Wish(message.source, sequence, keys, place))
+        for (topic, sequence, place), keys in records_of(message.source, message.entries, 3)
+    ]
+
+
+def records_of(about: i64, entries: vec[i64], width: i64) -> list[tuple[list[i64], vec[i64]]]:
+    """What entries hold about locks or claims: so many numbers each, and keys, whose count stands before them."""
+    found: list[tuple[list[i64], vec[i64]]] = []
     position: i64 = 0
-    while position + 3 < len(entries):
-        topic, sequence, place, count = (entries[position + offset] for offset in range(4))
-        begin = position + 4
-        position = begin + count
-        if count < 0 or position > len(entries):
-            raise ProtocolError(f"node {message.source} told what it has claimed, and it is cut off")
-        found.append((topic, Wish(message.source, sequence, vec[i64](entries[begin:position]), place)))
+    while position + width < len(entries):
+        begin = position + width + 1
+        count = entries[begin - 1]
+        end = begin + count
+        if count < 0 or end > len(entries):
+            raise ProtocolError(f"what was said of locks or claims of node {about} is cut off")
+        found.append(([entries[position + offset] for offset in range(width)], vec[i64](entries[begin:end])))
+        position = end
     return found

@@ -186,8 +186,7 @@ class VCubePs(Totals):
         elif parent == NO_NODE:
             topic.in_flight -= 1
             self.go_on(topic)
-        if topic.state == OUTSIDE and not topic.has_open_waves():
-            self.close_outside(topic)
+        self.close_if_outside(topic)
 
     def answer(self, parent: i64, message: Message) -> None:
         """Tell a parent that the whole subtree has a publication."""

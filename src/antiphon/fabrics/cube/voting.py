@@ -143,7 +143,7 @@ class Voting(ReroutingVCubePs):
         if peer == self.keeper:
             # It may have come back and know nothing of it; or it waits to hear what stands.
             self.environment.send(peer, self.who_keeps())
-            self.environment.send(peer, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
+            self.environment.send(peer, self.own_standing())
         self._admit()
         self._go_on_with_majority()
         self.go_on_opened()
@@ -174,8 +174,7 @@ class Voting(ReroutingVCubePs):
         for node in removed:
             self._voters.pop(node, False)
             self.voter_removed(node)
-            for name, claims in list(self.claims.items()):
-                self.grant(name, claims.drop(node))
+            self._drop_claims(node)
         self._count_voters()
         self._go_on_with_majority()
 
@@ -254,18 +253,18 @@ class Voting(ReroutingVCubePs):
                 self.take_standing()
             return
         if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
-            self._hear_of_keeper(sender, message, is_same)
+            self._hear_of_keeper(message, is_same)
         elif is_same and self.keeper == self.me:
             # Two have begun the same epoch, and whoever has answered one does not answer the other.
             if self.me < message.origin:
                 self.enter_epoch(self.epoch + 1, self.me)
                 self.begin_keeping()
             elif not self._is_active:
-                self._hear_of_keeper(sender, message, False)
+                self._hear_of_keeper(message, False)
         elif self.keeper != NO_NODE and sender == message.origin:
             self.environment.send(sender, self.who_keeps())
 
-    def _hear_of_keeper(self, sender: i64, message: KeeperIs, is_known: bool) -> None:
+    def _hear_of_keeper(self, message: KeeperIs, is_known: bool) -> None:
         self._hear_of_voters(message)
         if is_known:
             # It was out of reach for a while: what it was told then may not have come.
@@ -278,7 +277,7 @@ class Voting(ReroutingVCubePs):
         if self.keeper == self.me:
             self._begin_or_resign()
         elif self.keeper in self.present:
-            self.environment.send(self.keeper, Standing(self.me, self.epoch, self.attempt, self.own_standing()))
+            self.environment.send(self.keeper, self.own_standing())
         else:
             self._look_later()
 
@@ -304,9 +303,12 @@ class Voting(ReroutingVCubePs):
         self._attempts[source] = message.attempt
         self._early = [each for each in self._early if each.source != source]
         self._standing = [each for each in self._standing if each.source != source]
-        for name, claims in list(self.claims.items()):
-            self.grant(name, claims.drop(source))
+        self._drop_claims(source)
         super().receive_standing(message)
+
+    def _drop_claims(self, claimant: i64) -> None:
+        for name, claims in list(self.claims.items()):
+            self.grant(name, claims.drop(claimant))
 
     def take_standing(self) -> None:
         if self.keeper != self.me or not self.has_majority or len(self.awaited) > 0:

@@ -140,6 +140,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "announced": integers,
     "place": st.integers(0, MOST),
     "attempt": st.integers(0, MOST),
+    "before": st.integers(0, MOST),
     "version": st.integers(0, MOST),
     "voters": integers,
     "added": integers,

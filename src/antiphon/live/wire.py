@@ -191,6 +191,7 @@ FIELDS: Final[dict[str, Any]] = {
     "announced": Integers,
     "place": Number,
     "attempt": Number,
+    "before": Number,
     "version": Number,
     "voters": Integers,
     "added": Integers,

@@ -8,6 +8,7 @@ nobody has been told of a loss.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -103,12 +104,18 @@ def draw_attempt(seed: int, order: str | None, random: RandomStream) -> Scenario
 
 
 def with_majority(faults: list[Operation], nodes: int) -> list[Operation]:
-    """The same where fewer than half of the nodes fail: without a majority there is no total order."""
+    """The same where fewer than half of the nodes fail: without a majority there is no total order.
+
+    Those who are cut off do not count any more after a while, and then it is a majority of the others that must live.
+    """
+    groups = [set(fault.keys) for fault in faults if fault.kind == PART]
+    sides = Counter(tuple(node in group for group in groups) for node in range(nodes))
+    left = max(sides.values())
     found: list[Operation] = []
     failing: set[int] = set()
     for fault in faults:
         if fault.kind == CRASH:
-            if len(failing | {fault.node}) > (nodes - 1) // 2:
+            if len(failing | {fault.node}) > (left - 1) // 2:
                 continue
             failing.add(fault.node)
         found.append(fault)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -45,9 +46,11 @@ def system(
     publications: list[PublishTable],
     protocol: str = "vcube-ps-lasting",
     detection: int = 50,
+    members: Sequence[int] | None = None,
+    subscriptions: Sequence[SubscriptionTable] = (),
     **options: Any,
 ) -> Result:
-    """A run of a system in which all are members of one topic."""
+    """A run of a system in which all are members of one topic, unless it is said who is."""
     lasting = {"compare": 200, "forget": 100_000, "log": 1000, **options} if protocol == "vcube-ps-lasting" else {}
     return run_scenario(
         Scenario(
@@ -56,8 +59,9 @@ def system(
             protocol=protocol,
             protocol_options=lasting,
             network=NetworkTable(delay=ConstantLaw(ticks=DELAY), detection=detection, in_order=True),
-            topics=TopicsTable(count=1, members=[list(range(nodes))]),
+            topics=TopicsTable(count=1, members=[list(members or range(nodes))]),
             publications=publications,
+            subscriptions=list(subscriptions),
             faults=faults,
         )
     )

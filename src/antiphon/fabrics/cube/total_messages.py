@@ -110,10 +110,16 @@ class KeeperIs(Message):
 
 @mypyc_attr(acyclic=True)
 class Voters(Message):
-    """From the keeper of the epoch ``sequence``: these count from now on, and those do not any more."""
+    """From the keeper of the epoch ``sequence``: these count from now on, and those do not any more.
 
-    def __init__(self, source: i64, sequence: i64, version: i64, added: vec[i64], removed: vec[i64]) -> None:
+    It changes the version ``before``, and is of no use to whoever has another one.
+    """
+
+    def __init__(
+        self, source: i64, sequence: i64, before: i64, version: i64, added: vec[i64], removed: vec[i64]
+    ) -> None:
         super().__init__(source, sequence)
+        self.before: Final[i64] = before
         self.version: Final[i64] = version
         self.added: Final[vec[i64]] = added
         self.removed: Final[vec[i64]] = removed

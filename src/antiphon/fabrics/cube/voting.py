@@ -26,10 +26,13 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.rerouting import FaultOptions, ReroutingVCubePs
 from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_messages import KeeperIs, Release, Standing, ToKeeper, Voters
+from antiphon.fabrics.cube.total_messages import Claim, KeeperIs, Release, Standing, ToKeeper, Voters
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.claims import Wish
+
+EPOCH_BITS: Final[i64] = 32
+"""Versions of who counts begin with the epoch of the keeper that made them: what an earlier one says is older."""
 
 EXCLUDING: Final[i64] = 2
 """The name of the timer."""
@@ -158,8 +161,9 @@ class Voting(ReroutingVCubePs):
         removed = [node for node in removed if node in self._voters]
         if len(added) + len(removed) == 0:
             return
-        self._version += 1
-        change = Voters(self.me, self.epoch, self._version, vec[i64](added), vec[i64](removed))
+        before = self._version
+        self._version = max(before + 1, self.epoch << EPOCH_BITS)
+        change = Voters(self.me, self.epoch, before, self._version, vec[i64](added), vec[i64](removed))
         for node in self.present:
             if node not in added:
                 self.environment.send(node, change)
@@ -247,10 +251,12 @@ class Voting(ReroutingVCubePs):
     def receive_keeper(self, sender: i64, message: KeeperIs) -> None:
         is_same = message.sequence == self.epoch
         if is_same and message.origin == self.me and self.keeper == self.me:
-            # Who has answered may know better who counts.
             if not self._is_active:
+                # Who has answered may know better who counts.
                 self._hear_of_voters(message)
                 self.take_standing()
+            elif message.version < self._version:
+                self.environment.send(sender, self.who_keeps())
             return
         if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
             self._hear_of_keeper(message, is_same)
@@ -261,7 +267,7 @@ class Voting(ReroutingVCubePs):
                 self.begin_keeping()
             elif not self._is_active:
                 self._hear_of_keeper(message, False)
-        elif self.keeper != NO_NODE and sender == message.origin:
+        elif self.keeper != NO_NODE and (sender == message.origin or message.sequence < self.epoch):
             self.environment.send(sender, self.who_keeps())
 
     def _hear_of_keeper(self, message: KeeperIs, is_known: bool) -> None:
@@ -284,10 +290,14 @@ class Voting(ReroutingVCubePs):
     def _hear_of_voters(self, message: KeeperIs) -> None:
         if message.version > self._version:
             self._version = message.version
+            before = self._voters
             self._voters = {}
             for node in message.voters:
                 self._voters[node] = True
             self._count_voters()
+            for node in before:
+                if node not in self._voters:
+                    self.voter_removed(node)
 
     def _begin_or_resign(self) -> None:
         if self._is_leaving:
@@ -322,6 +332,9 @@ class Voting(ReroutingVCubePs):
 
     def keep(self, message: ToKeeper) -> None:
         if message.epoch != self.epoch or self.keeper != self.me:
+            if message.epoch < self.epoch and isinstance(message, Claim) and self.keeper != NO_NODE:
+                # It would wait for ever for one who does not keep any more.
+                self.environment.send(message.source, self.who_keeps())
             return
         if len(self.awaited) > 0 or not self.has_majority:
             self._early.append(message)
@@ -337,7 +350,11 @@ class Voting(ReroutingVCubePs):
     def receive(self, sender: i64, message: Message) -> None:
         if not isinstance(message, Voters):
             super().receive(sender, message)
-        elif message.sequence == self.epoch and sender == self.keeper and message.version == self._version + 1:
+        elif message.sequence == self.epoch and sender == self.keeper and message.version > self._version:
+            if message.before != self._version:
+                # Something was missed; the keeper answers with all of them.
+                self.environment.send(sender, self.who_keeps())
+                return
             self._version = message.version
             self._apply(message.added, message.removed)
             self.go_on_opened()

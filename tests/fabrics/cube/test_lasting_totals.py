@@ -82,7 +82,7 @@ def test_schedules_that_broke_it_once(name: str) -> None:
 def test_who_claims_with_a_former_keeper_is_told_that_there_is_no_majority_any_more() -> None:
     """Node 0 was cut off, and of the two who counted then the lower one has crashed; a newcomer knows nothing of it."""
     faults: list[Fault] = [
-        PartitionFault(at=500, until=30_000, groups=[[0]]),
+        PartitionFault(at=5000, until=30_000, groups=[[0]]),
         CrashFault(at=20_000, node=1),
         JoinFault(at=40_000, node=3),
     ]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,16 +36,6 @@ def logs_as_they_were() -> Iterator[None]:
     handlers, level, root.propagate = before
     root.handlers[:] = handlers
     root.setLevel(level)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def sockets_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Spark leaves sockets to the collector of garbage, which must not find them while another test runs."""
-    yield
-    if {"spark", "pipeline", "report"} & set(Path(str(request.path)).parts):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -163,6 +163,38 @@ def test_both_sides_of_a_partition_go_on_and_exchange_what_they_missed(parted: t
     running(test)
 
 
+def test_who_is_taken_in_by_one_who_is_cut_off_finds_the_others_by_itself() -> None:
+    """Nobody else would ever hear of it if the one who took it in did not come back."""
+
+    async def test() -> None:
+        async with behind_proxies(3) as (nodes, proxies):
+            proxies[0].cut()
+            await until(lambda: not present(nodes[0]))
+            async with antiphon.start(join=[nodes[0].settings.listen]) as newcomer:
+                others = {nodes[1].identifier, nodes[2].identifier}
+                await until(lambda: present(newcomer) == others)
+                assert all(newcomer.identifier in present(node) for node in nodes[1:])
+
+    running(test)
+
+
+def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with behind_proxies(3) as (nodes, proxies):
+            proxies[2].cut()
+            await until(lambda: not present(nodes[2]))
+            async with antiphon.start(join=[nodes[0].settings.listen]) as newcomer:
+                # It does not look for the one that is cut off by itself.
+                assert isinstance(newcomer.cluster, Companions)
+                monkeypatch.setattr(newcomer.cluster, "_retry_later", lambda *_: None)
+                for timer in newcomer.cluster._retries.values():
+                    timer.cancel()
+                proxies[2].mend()
+                await until(lambda: newcomer.identifier in present(nodes[2]))
+
+    running(test)
+
+
 def test_a_node_that_stood_still_does_no_harm(tmp_path: Path) -> None:
     """It is taken for lost, wakes up, and goes on; what it says then is heard, once and in order."""
 

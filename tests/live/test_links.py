@@ -119,6 +119,9 @@ class Transport:
     def writelines(self, pieces: list[bytes]) -> None:
         self.write(b"".join(pieces))
 
+    def is_closing(self) -> bool:
+        return False
+
     def get_write_buffer_size(self) -> int:
         return 0
 

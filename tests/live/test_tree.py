@@ -11,8 +11,12 @@ import pytest
 
 import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
+from antiphon.fabrics.admission_messages import Peer
+from antiphon.live.brokers import Brokers
+from antiphon.live.controls import PROTOCOL_VERSION, Acquaint, Hello
 from antiphon.live.errors import JoinError
 from antiphon.live.settings import Settings
+from tests.live.strangers import attacking, frames
 from tests.live.support import (
     child,
     exact_values,
@@ -181,6 +185,48 @@ def test_without_a_quorum_a_new_life_of_a_lost_broker_is_not_admitted() -> None:
             await until(lambda: all(node.cluster.lost_nodes == [2] for node in nodes[:2]))
             failure = await outcome(antiphon.start(Settings(fabric="tree", tree=table, listen=address)))
             assert isinstance(failure, JoinError) and "cannot return" in str(failure)
+
+    running(test)
+
+
+async def restarted(node: Node) -> Node:
+    """A broker that has ended without a word, in its next life."""
+    await node._shut()
+    return await antiphon.start(node.settings)
+
+
+def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> None:
+    """It is sent away to ask for a place; what it had said before it heard so does not count."""
+
+    async def test() -> None:
+        async with tree(3) as nodes, await restarted(nodes[2]) as again:
+            founder = Peer("a new life", nodes[1].address, 2)
+            hello = Hello(PROTOCOL_VERSION, again.settings.cluster, founder.instance, founder.address)
+            async with attacking(again) as stranger:
+                stranger.send(frames(hello, Acquaint([founder])))
+                await stranger.reader.read()
+            assert again.cluster.identifier_of(founder.instance) is None
+            # Before a broker has a place it believes whoever gives it one.
+            assert isinstance(again.cluster, Brokers)
+            giver, other, newcomer = Peer("giver", "g:1", 0), Peer("other", "o:1", 1), Peer("newcomer", "n:1", 7)
+            said = [(founder, founder), (giver, giver), (giver, other), (newcomer, newcomer)]
+            again.cluster._known_before = [(speaker.instance, peer) for speaker, peer in said]
+            assert again.cluster._trusted(giver.instance) == [giver, other, newcomer]
+
+    running(test)
+
+
+def test_brokers_that_return_at_the_same_time_all_find_a_place() -> None:
+    async def test() -> None:
+        async with tree(5) as nodes, AsyncExitStack() as stack:
+            for both in ((1, 2), (2, 3), (3, 4)):
+                for place, node in zip(
+                    both, await asyncio.gather(*(restarted(nodes[each]) for each in both)), strict=True
+                ):
+                    nodes[place] = await stack.enter_async_context(node)
+            subscriptions = await subscribed(nodes)
+            await nodes[0].publish("room", b"on", order="causal")
+            assert [await take_values(each, 1) for each in subscriptions] == [[b"on"]] * 5
 
     running(test)
 

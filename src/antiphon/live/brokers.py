@@ -8,7 +8,8 @@ What comes over a connection belongs to one time of being together: nothing of a
 Founders know each other from a table, and a founder may be used when it has heard from all others. Who comes later,
 because it asks to join or because an earlier life of it was a founder, is a newcomer: some broker gives it an
 identifier that nobody has had (:mod:`antiphon.live.roster`), and its process looks for a place in the tree. Everybody
-tells everybody who newcomers are.
+tells everybody who newcomers are, and a newcomer who others are, also those who are out of reach: these are told of
+newcomers when they are back, by everybody, and look for each other even if whoever took a newcomer in is gone by then.
 
 In a tree without a quorum failures are taken at their word: who is lost stays lost, and is told so.
 """
@@ -16,7 +17,7 @@ In a tree without a quorum failures are taken at their word: who is lost stays l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -81,8 +82,10 @@ class Brokers(Membership):
         self._heard_on: dict[int, IncomingConnection] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
         self._strangers: list[OutgoingLink] = []
-        # Those of whom a newcomer has heard before it had its identifier.
-        self._known_before: list[Peer] = []
+        # Those of whom a newcomer has heard before it had its identifier, each with the life that spoke of it.
+        self._known_before: list[tuple[str, Peer]] = []
+        # Newcomers of whom those who were lost at that time may not have heard.
+        self._missed: dict[int, list[Peer]] = {}
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
         self._asking: asyncio.TimerHandle | None = None
@@ -192,10 +195,14 @@ class Brokers(Membership):
                 self._is_claiming = True
                 self._node.spawn(self._claim_block())
             return
+        newcomer = Peer(message.newcomer.instance, message.newcomer.address, place.identifier)
         # Whoever it is, it has to know the others before its process looks for them.
-        self._connect(place.identifier, message.newcomer.address, message.newcomer.instance)
-        self.tell(place.identifier, Acquaint(self._everybody()))
+        self._connect(place.identifier, newcomer.address, newcomer.instance)
+        self.tell(place.identifier, Acquaint(self._named(self.links)))
         self.tell(place.identifier, place)
+        away = self._named(self._lost - self._over - set(self.links))
+        self.tell(place.identifier, Acquaint([peer for peer in away if peer.address != newcomer.address]))
+        self._note_missed(newcomer)
 
     async def _claim_block(self) -> None:
         """Take identifiers to give to newcomers, who ask again."""
@@ -213,23 +220,47 @@ class Brokers(Membership):
         finally:
             self._is_claiming = False
 
-    def _everybody(self) -> list[Peer]:
-        return [peer for peer in (self.roster.peer(other) for other in sorted(self.links)) if peer is not None]
+    def _named(self, others: Iterable[int]) -> list[Peer]:
+        return [peer for peer in (self.roster.peer(other) for other in sorted(others)) if peer is not None]
 
-    def _place_given(self, place: PlaceGiven) -> None:
+    def _note_missed(self, newcomer: Peer) -> None:
+        """Those who are lost do not hear of a newcomer before they are found."""
+        for identifier in self._lost - self._over:
+            if identifier != newcomer.identifier:
+                self._missed.setdefault(identifier, []).append(newcomer)
+
+    def _place_given(self, place: PlaceGiven, giver: str) -> None:
         if self.roster.is_placed:
             return
         self.roster.take(place)
         self.stop_asking()
-        contacts = [peer.identifier for peer in self._known_before if peer.identifier is not None]
-        for peer in self._known_before:
+        known = self._trusted(giver)
+        contacts = [peer.identifier for peer in known if peer.identifier is not None]
+        for peer in known:
             self._meet(peer)
         for connection in tuple(self._incoming):
             speaker = self.roster.identifier_of(connection.instance)
             if speaker is not None:
                 self._hears(speaker, connection)
+            elif any(said == connection.instance for said, _ in self._known_before):
+                # It comes again, and by then knows better who it is.
+                connection.close()
+        self._known_before.clear()
         self._node.placed(place.identifier, contacts)
         self._is_in.set_result(None)
+
+    def _trusted(self, giver: str) -> list[Peer]:
+        """Of whom to take the word that they exist: of those of whom whoever gives a place speaks, and of newcomers.
+
+        Who says of itself that it is a founder may have begun anew, as this broker has, and will soon be somebody else.
+        """
+        founders = len(self._table.brokers)
+        named = {peer.instance for speaker, peer in self._known_before if speaker == giver}
+        return [
+            peer
+            for _, peer in self._known_before
+            if peer.instance in named or (peer.identifier is not None and peer.identifier >= founders)
+        ]
 
     def _start_again(self) -> None:
         """An earlier life of this broker was a founder: begin as a newcomer."""
@@ -261,7 +292,7 @@ class Brokers(Membership):
             self.check_fabric(message)
             self._place_wanted(message)
         elif isinstance(message, PlaceGiven):
-            self._place_given(message)
+            self._place_given(message, connection.instance)
         elif isinstance(message, Acquaint):
             self._introduced(connection, message.peers)
         elif isinstance(message, (BlockWanted, BlockIs)):
@@ -281,7 +312,7 @@ class Brokers(Membership):
 
     def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
         if not self.roster.is_placed:
-            self._known_before += peers
+            self._known_before += [(connection.instance, peer) for peer in peers]
             return
         for peer in peers:
             if peer.instance == connection.instance:
@@ -330,6 +361,7 @@ class Brokers(Membership):
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)
         self.spread(Acquaint([peer]), peer.identifier)
+        self._note_missed(peer)
 
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
         identifier = self.roster.identifier_of(hello.instance)
@@ -417,6 +449,11 @@ class Brokers(Membership):
     def came_together(self, identifier: int) -> None:
         """Both directions are open with somebody with whom they were not."""
         self._node.catalogue.peer_joined(identifier)
+        missed = [peer for peer in self._missed.get(identifier, ()) if peer.identifier not in self._over]
+        if missed:
+            # Kept for the next time, as the connection may end before it is said.
+            self._missed[identifier] = missed
+            self.tell(identifier, Acquaint(missed))
         if identifier in self._watched:
             self._node.link_found(identifier)
 
@@ -513,6 +550,7 @@ class Brokers(Membership):
     def _never_again(self, identifier: int) -> None:
         """A life of a broker that is over does not come back."""
         self._over.add(identifier)
+        self._missed.pop(identifier, None)
         timer = self._retries.pop(identifier, None)
         if timer is not None:
             timer.cancel()

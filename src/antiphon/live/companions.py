@@ -106,11 +106,11 @@ class Companions(Brokers):
         self._node.placed(identifier, [])
         self._is_in.set_result(None)
 
-    def _place_given(self, place: PlaceGiven) -> None:
+    def _place_given(self, place: PlaceGiven, giver: str) -> None:
         if not self.roster.is_placed and place.founding != self._node.fact(FOUNDING, place.founding):
             log.warning("this cluster is not that of an earlier life; its log is not continued")
             self._node.forget_past()
-        super()._place_given(place)
+        super()._place_given(place, giver)
 
     async def leave(self) -> None:
         """Tell all that this node goes, so that nobody looks for it."""

@@ -169,7 +169,7 @@ class FrameWriter:
     def flush(self) -> None:
         """Write what has queued, if there is a connection."""
         transport = self._transport
-        if transport is None or not self._queue:
+        if transport is None or not self._queue or transport.is_closing():
             return
         queue = self._queue
         self._queue = []

@@ -231,6 +231,7 @@ class IncomingConnection(FrameReader):
         self._sender: int | None = None
         self._client: FrameClient | None = None
         self.is_refused = False
+        self._is_expelled = False
         self._held: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -251,6 +252,9 @@ class IncomingConnection(FrameReader):
     def frame_received(self, frame: memoryview) -> None:
         if self._client is not None:
             self._client.frame_received(frame)
+            return
+        if self._is_expelled:
+            # It has come together with what the other end was expelled for.
             return
         codec = self._node.codec
         message = codec.decode(frame)
@@ -359,6 +363,7 @@ class IncomingConnection(FrameReader):
 
     def expel(self, reason: str) -> None:
         """Tell the other end that it counts as failed, and do not listen to it any more."""
+        self._is_expelled = True
         self._say_last(Expelled(reason))
         self.close()
 

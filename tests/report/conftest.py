@@ -13,7 +13,7 @@ HOSTILE = "</style></script><script>alert('1')</script><img src=\"https://exampl
 
 @pytest.fixture(scope="session")
 def results() -> list[Result]:
-    reports = [experiment.run(experiment.plan(False, 16, 2), 1, lambda _: None) for experiment in EXPERIMENTS]
+    reports = [experiment.run(experiment.plan(False, 16, 1), 1, lambda _: None) for experiment in EXPERIMENTS]
     return results_of(reports)
 
 

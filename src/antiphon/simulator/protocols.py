@@ -274,6 +274,8 @@ def prepare_lasting(setting: Setting) -> Builder:
             process.begin_as_newcomer()
             return process
         built.add(node)
+        if node in setting.absent:
+            process.begin_as_newcomer()
         for topic, members in enumerate(setting.members):
             if node in members and node not in setting.absent:
                 process.begin_as_member(topic, views[topic])

@@ -147,6 +147,9 @@ class Voting(ReroutingVCubePs):
             # It may have come back and know nothing of it; or it waits to hear what stands.
             self.environment.send(peer, self.who_keeps())
             self.environment.send(peer, self.own_standing())
+        elif self.keeper not in (self.me, NO_NODE) and self.keeper not in self.present:
+            # The keeper cannot say it to newcomers.
+            self.environment.send(peer, self.who_keeps())
         self._admit()
         self._go_on_with_majority()
         self.go_on_opened()

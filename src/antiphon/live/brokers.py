@@ -180,7 +180,8 @@ class Brokers(Membership):
         self._asking = self._node.loop.call_later(ASK_SECONDS, self._ask, attempt + 1)
 
     def _place_wanted(self, message: PlaceWanted) -> None:
-        if not self.roster.is_placed or not self._table.quorum:
+        if not self._is_in.done() or not self._table.quorum:
+            # Who begins as a founder and has not heard from the others may not be one any more.
             return
         if self.roster.has_place_elsewhere(message.newcomer.instance):
             return

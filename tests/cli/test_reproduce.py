@@ -70,7 +70,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_program_reads_json_and_nothing_else(command: Command) -> None:
-    called = command("reproduce", "--all", "--json", "--nodes", "16", "--repetitions", "1")
+    called = command("reproduce", "--all", "--json", *SMALL)
     assert called.code == 0
     decoded = msgspec.json.decode(called.said, type=Reports)
     assert (decoded.failed, decoded.out) == ({}, "reproduced")

@@ -389,12 +389,13 @@ class Brokers(Membership):
         if named and connection.identity is not None and connection.identity.name != named:
             raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
         known = self.roster.peer(place)
-        if known is None:
+        if known is None and not (self._table.quorum and self._is_in.done()):
             self.roster.learn([Peer(hello.instance, hello.address, place)])
             return place
-        # Whoever lives there now, the one who is known does not.
-        self._lose(place)
-        self._never_again(place)
+        if known is not None:
+            # Whoever lives there now, the one who is known does not.
+            self._lose(place)
+            self._never_again(place)
         if not self._table.quorum:
             connection.expel(COUNTED_OUT)
         else:

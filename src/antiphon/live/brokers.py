@@ -279,8 +279,7 @@ class Brokers(Membership):
     # Who is who.
 
     def peers(self) -> list[Peer]:
-        known = (self.roster.peer(other) for other in sorted(self.links) if other not in self._lost)
-        return [peer for peer in known if peer is not None]
+        return self._named(set(self.links) - self._lost)
 
     def highest_identifier(self) -> int:
         return max(self.roster.highest(), len(self._table.brokers) - 1)

@@ -327,19 +327,20 @@ def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None
     running(test)
 
 
-def test_on_a_cube_nobody_waits_for_what_came_before_its_node_was_a_member() -> None:
+@pytest.mark.parametrize("fabric", ["cube", "gossip"])
+def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) -> None:
     """All nodes are replaced twice since a client saw a message whose author is silent; then it publishes."""
 
     async def test() -> None:
         async with AsyncExitStack() as stack:
-            node = await stack.enter_async_context(antiphon.start())
+            node = await stack.enter_async_context(antiphon.start(fabric=fabric))
             client = await stack.enter_async_context(antiphon.connect(node.address))
             own = await client.subscribe("room").ready()
             async with antiphon.connect(node.address) as silent:
                 await silent.publish("room", b"question")
             assert await take_values(own, 1) == [b"question"]
             for moves in (1, 2):
-                following = await stack.enter_async_context(antiphon.start(join=[node.address]))
+                following = await stack.enter_async_context(antiphon.start(fabric=fabric, join=[node.address]))
                 heard = await following.subscribe("room").ready()
                 await node.close()
                 await until(lambda moves=moves: client.reconnects == moves)  # type: ignore[misc]
@@ -347,7 +348,7 @@ def test_on_a_cube_nobody_waits_for_what_came_before_its_node_was_a_member() -> 
             past = client._subscriptions.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
             # It would fail if something had not come.
-            await node.sessions.follow(1, Follow(1, "room", past))
+            await node.sessions.follow(1, 0, Follow(1, "room", past))
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
             assert own.gaps == 0

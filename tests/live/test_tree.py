@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from antiphon.lab.live_campaign import SETTLE_SECONDS
 from antiphon.live.brokers import Brokers
 from antiphon.live.controls import PROTOCOL_VERSION, Acquaint, Hello
 from antiphon.live.errors import JoinError
+from antiphon.live.links import split_address
 from antiphon.live.settings import Settings
-from tests.live.strangers import attacking, frames
+from tests.live.strangers import Attacker, attacking, frames
 from tests.live.support import (
     child,
     exact_values,
@@ -213,6 +214,26 @@ def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> Non
             said = [(founder, founder), (giver, giver), (giver, other), (newcomer, newcomer)]
             again.cluster._known_before = [(speaker.instance, peer) for speaker, peer in said]
             assert again.cluster._trusted(giver.instance) == [giver, other, newcomer]
+
+    running(test)
+
+
+def test_who_has_not_heard_from_the_other_founders_does_not_say_that_it_is_one() -> None:
+    """A connection on which it is sent away may break before it has read that, and it comes again."""
+    here, there = free_addresses(2)
+    said: list[int] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        listener = Attacker(reader, writer)
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                said.append((await listener.frame())[0])
+
+    async def test() -> None:
+        async with await asyncio.start_server(listen, *split_address(there)):
+            alone = antiphon.start(fabric="tree", tree={"brokers": [here, there]}, listen=here, join_seconds=0.5)
+            assert isinstance(await outcome(alone), JoinError)
+        assert set(said) == {Hello.__struct_config__.tag}
 
     running(test)
 

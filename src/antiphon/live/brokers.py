@@ -421,7 +421,9 @@ class Brokers(Membership):
             expected_name=self._table.name_of(identifier),
         )
         self.links[identifier] = link
-        if self.roster.is_placed and self.roster.me.identifier is not None:
+        # Founders know each other by their addresses. Who begins as one says no more before it knows that it is: it may
+        # come back to a tree that runs, and whoever believed it would never give it another identifier.
+        if self.roster.is_placed and (self._contacts or self._is_in.done()):
             self._node.write(link, self._node.codec.encode_control(Acquaint([self.roster.me])))
         link.open()
         self._node.settle()

@@ -44,7 +44,7 @@ from antiphon.live.errors import ClosedError, DeniedError, error_from
 from antiphon.live.kept import Kept, KeptBatches
 from antiphon.live.links import CONNECT_SECONDS, FrameReader, FrameWriter, split_address
 from antiphon.live.logs import logger
-from antiphon.live.names import checked_name
+from antiphon.live.names import checked_name, client_number
 from antiphon.live.ongoing import OngoingSubscriptions
 from antiphon.live.outbox import Outbox, Publisher, Segment
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
@@ -122,6 +122,7 @@ class Client(Publisher):
         self.address = self._whereabouts.first()[0]
         self._cluster = cluster
         self._instance = secrets.token_hex(8)
+        self._author = client_number(self._instance)
         self._reconnect_seconds = reconnect_seconds
         self._on_reconnect = on_reconnect
         self._loop = asyncio.get_running_loop()
@@ -398,7 +399,10 @@ class Client(Publisher):
         """See to it that what is published from now on follows what was seen at other nodes."""
         if topic not in self._following:
             self._following.add(topic)
-            self.send(Follow(self.next_number(), topic, self._subscriptions.past_of(topic)))
+            past = self._subscriptions.past_of(topic)
+            # What it has published itself comes first too, though it may not have been shown to it.
+            past[self._author] = max(past.get(self._author, 0), self._kept.done_up_to(topic))
+            self.send(Follow(self.next_number(), topic, past))
             self._write()
 
     def _followed(self, message: Followed) -> None:
@@ -528,7 +532,7 @@ class Client(Publisher):
         else:
             self._kept.accepted(kept)
             if message.is_known:
-                self._kept.remove(kept)
+                self._kept.done(kept)
             if not kept.receipt.done():
                 kept.receipt.set_result(None)
         self._repeat()

@@ -41,13 +41,13 @@ from antiphon.live.client_messages import (
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import NO_AUTHOR, Author, Columns, decode_columns
 from antiphon.live.controls import Control
+from antiphon.live.crossing import Crossing
 from antiphon.live.errors import DeniedError
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, checked_pattern
 from antiphon.live.rights import Holder
-from antiphon.live.seen import Seen
 from antiphon.live.status import status_of, whereabouts_of
 from antiphon.live.subscription import Resumption, Start, Subscription
 from antiphon.live.tasks import Tasks
@@ -89,6 +89,7 @@ class ClientSession(FrameClient):
         self.client = client
         self._holder = holder
         self._connection = connection
+        self._came_us = monotonic_us()
         # Where it may publish, as far as it has tried; and where it has, or has tried to.
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
@@ -103,8 +104,8 @@ class ClientSession(FrameClient):
         self._is_counted = False
         self._node = node
         self._writer = writer
-        # What other nodes had delivered of this client's batches when it came, by topic.
-        self._known: dict[str, list[Seen]] = {}
+        # The topics on which it goes on with what it began at another node.
+        self._crossings: dict[str, Crossing] = {}
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._tasks = Tasks()
         node.clients.add(self)
@@ -248,23 +249,37 @@ class ClientSession(FrameClient):
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
         is_denied = False
-        is_known = self._is_known(message)
+        is_known = False
+        crossing = self._crossings.get(message.topic) if message.lane is None else None
         try:
-            if not is_known:
-                self._check_publishing(message.topic)
-                if message.lane is not None:
-                    await self._until_room(message.topic)
-                columns = self._columns_of(message)
-                author = self._author_of(message)
-                receipt = self._node.publish_columns(message.topic, message.order, message.about, columns, author)
-                if receipt is not None:
-                    await receipt
+            if crossing is None:
+                is_known = self._is_known(message)
+                receipt = None if is_known else await self._hand_over(message)
+            else:
+                async with crossing.turns:
+                    is_known = await crossing.has_come(message.serial)
+                    receipt = None if is_known else await self._hand_over(message, crossing)
+            if receipt is not None:
+                await receipt
+            if is_known:
+                await self._node.until_on_disk()
         except AntiphonError as failure:
             error, is_denied = str(failure), isinstance(failure, DeniedError)
         # A client that is told nothing hands it in again at another node.
         if not error or not self._node.is_closing:
             self.send(Accepted(message.number, error, is_known, is_denied))
             self._node.settle()
+
+    async def _hand_over(self, message: Publish, crossing: Crossing | None = None) -> Any:
+        """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
+        self._check_publishing(message.topic)
+        if message.lane is not None:
+            await self._until_room(message.topic)
+        columns = self._columns_of(message)
+        author = self._author_of(message)
+        if crossing is not None:
+            crossing.bind(message.order)
+        return self._node.publish_columns(message.topic, message.order, message.about, columns, author)
 
     async def _until_room(self, topic: str) -> None:
         """Let lanes wait where clients would be refused: what follows a piece that was refused would be in vain.
@@ -277,14 +292,12 @@ class ClientSession(FrameClient):
                 await asyncio.shield(outbox.until_room())
 
     def _is_known(self, message: Publish) -> bool:
-        """Whether a batch that a client hands in has been delivered already, here or elsewhere."""
+        """Whether a batch that a client hands in has been delivered already."""
         if message.lane is not None:
             # Others may lack what is known here. Each node knows for itself what a lane has written before.
             return False
         topic = self._node.topics.get(message.topic)
-        if topic is not None and topic.seen.has(self.client, message.serial):
-            return True
-        return any(seen.has(message.serial) for seen in self._known.get(message.topic, ()))
+        return topic is not None and topic.seen.has(self.client, message.serial)
 
     def _comes_from_elsewhere(self) -> None:
         """Count a client that goes on here with what it began at another node; once."""
@@ -305,7 +318,7 @@ class ClientSession(FrameClient):
         self._comes_from_elsewhere()
         try:
             self._check_publishing(message.topic)
-            self._known[message.topic] = await self._node.sessions.follow(self.client, message)
+            self._crossings[message.topic] = await self._node.sessions.follow(self.client, self._came_us, message)
         except AntiphonError as failure:
             error, is_denied = str(failure), isinstance(failure, DeniedError)
         self.send(Followed(message.number, message.topic, error, is_denied))

@@ -46,6 +46,8 @@ class KeptBatches:
         self._again: dict[str, deque[Kept]] = {}
         # Up to which serial number the node has said that batches are safe, by topic.
         self._safe: dict[str, int] = {}
+        # The last batch of each topic that is not kept because it need not be handed in again.
+        self._done: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -72,8 +74,17 @@ class KeptBatches:
         self._in_flight.discard(number)
         return self._by_number.get(number)
 
+    def done_up_to(self, topic: str) -> int:
+        """The last batch that others have, whatever becomes of the node; 0 if there is none."""
+        return self._done.get(topic, 0)
+
+    def done(self, kept: Kept) -> None:
+        """Others have a batch: it is never handed in again."""
+        self._done[kept.topic] = max(kept.serial, self._done.get(kept.topic, 0))
+        self.remove(kept)
+
     def remove(self, kept: Kept) -> None:
-        """A batch need not be kept any more."""
+        """A batch was refused, or nobody waits for it any more."""
         self._by_number.pop(kept.number, None)
         of_topic = self._of_topic[kept.topic]
         of_topic.pop(kept.serial, None)
@@ -84,7 +95,7 @@ class KeptBatches:
         """The node has taken a batch."""
         kept.is_accepted = True
         if kept.serial <= self._safe.get(kept.topic, 0):
-            self.remove(kept)
+            self.done(kept)
 
     def safe(self, topic: str, serial: int) -> None:
         """All up to this one need not be kept, if they are accepted; a disk may take longer than the network."""
@@ -93,7 +104,7 @@ class KeptBatches:
             if kept.serial > serial:
                 break
             if kept.is_accepted and kept.number not in self._in_flight:
-                self.remove(kept)
+                self.done(kept)
 
     # Another node.
 

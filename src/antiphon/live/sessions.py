@@ -24,7 +24,6 @@ answers for its clients, however late it became a member: they were here.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -38,10 +37,11 @@ from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
-from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.columns import Author, Columns, check_payload
+from antiphon.live.clocks import monotonic_us
+from antiphon.live.columns import Author, check_payload
 from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
-from antiphon.live.outbox import Segment, set_if_waiting
+from antiphon.live.crossing import FOLLOW_SECONDS, LOOK_SECONDS, Crossing, publish_nothing
+from antiphon.live.outbox import set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
 from antiphon.live.subscription import Resumption
@@ -51,19 +51,11 @@ if TYPE_CHECKING:
     from antiphon.live.gateway import ClientSession
     from antiphon.live.node import Node
 
-LOOK_SECONDS: Final = 0.02
-"""How often a node looks what has become safe."""
-
-FOLLOW_SECONDS: Final = 5.0
-"""How long a node without total order waits for what a client has seen elsewhere."""
-
 AWAY_SECONDS: Final = 2.0
 """How long a node that leaves waits for its clients to go."""
 
 SLACK_US: Final = 100_000
 """How long a question may have been on its way that says how long ago something was."""
-
-KEY_BITS: Final = 62
 
 
 def check_batches(sender: int, message: RecentIs) -> None:
@@ -85,9 +77,9 @@ class Sessions:
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
         self._questions = Questions(node)
-        # On a cube a barrier would wait for ever for a node that has crashed; there processes say what counts as past.
+        # Elsewhere than on a tree a barrier would wait for a node that has crashed: processes say what counts as past.
         self._has_barriers = node.settings.fabric == "tree"
-        self._counts_past = node.pasts is not None
+        self._counts_past = not self._has_barriers and not node.settings.aggregate
 
     def came(self, session: ClientSession) -> None:
         """A client has connected."""
@@ -153,8 +145,8 @@ class Sessions:
 
     # What a client follows.
 
-    async def follow(self, client: int, message: Follow) -> list[Seen]:
-        """Catch up with what a client has seen; the answer is what others have delivered of its batches."""
+    async def follow(self, client: int, came_us: int, message: Follow) -> Crossing:
+        """Catch up with what a client that came then has seen; ask others what they have delivered of its batches."""
         node = self._node
         topic = node.topic(message.topic)
         was_member = topic.is_member()
@@ -163,7 +155,7 @@ class Sessions:
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
         if self._has_barriers:
-            await self._barrier(topic)
+            await publish_nothing(node, topic, "total")
         elif self._counts_past:
             if topic.learned is not None:
                 await asyncio.shield(topic.learned)
@@ -172,13 +164,8 @@ class Sessions:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
         answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
-        return [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
-
-    async def _barrier(self, topic: LiveTopic) -> None:
-        passed: asyncio.Future[None] = self._node.loop.create_future()
-        nothing = Columns(0, wall_clock_us(), [])
-        self._node.publish_segment(topic, Segment("total", (secrets.randbits(KEY_BITS),), nothing, 0, passed))
-        await passed
+        known = [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
+        return Crossing(node, topic, client, known, self._counts_past or topic.member_since_us < came_us)
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
         until = self._node.loop.time() + FOLLOW_SECONDS
@@ -194,6 +181,7 @@ class Sessions:
 
     def became_member(self, topic: LiveTopic) -> None:
         """This node is a member of a topic from now on."""
+        topic.member_since_us = monotonic_us()
         if self._counts_past:
             topic.learned = self._node.loop.create_future()
             self._node.spawn(self._learn(topic, topic.learned))
@@ -256,7 +244,7 @@ class Sessions:
             return
         barrier, past = 0, list[int]()
         if self._has_barriers:
-            await self._barrier(topic)
+            await publish_nothing(self._node, topic, "total")
             barrier = topic.seen.highest(self._node.identifier)
         else:
             past = self._past(topic)

@@ -234,6 +234,14 @@ class Brisa(Process):
         for group in self._groups.values():
             group.sampling.leave()
 
+    def first_unsettled(self, topic: i64) -> i64:
+        group = self._groups.get(topic)
+        return UNBOUNDED if group is None else group.first_unsettled()
+
+    def counted(self, topic: i64) -> list[int]:
+        group = self._groups.get(topic)
+        return [] if group is None else list(group.order.frontier())
+
     def unfinished(self) -> i64:
         return sum(group.unfinished() for group in self._groups.values())
 

@@ -8,7 +8,8 @@ nodes come and go the host says who they are (:meth:`Contacts.become`).
 published later stays in one part. So whoever has lost a neighbour is in *doubt*. Before it falls silent it asks a
 contact for a pulse, a number that the contact raises and that travels in periodic messages, from neighbour to neighbour
 and in no other way. If the pulse comes, neighbours connect the node with the contact. If not, it enters the overlay
-again through the contact. One pulse serves all who doubt at that time.
+again through the contact. One pulse serves all who doubt at that time. Where a topic is never silent, who doubts asks
+after ``BUSY_PATIENCE`` times the patience: parts in which much is published would stay apart otherwise.
 
 A part of the overlay that has come off holds somebody who lost a neighbour, so somebody in it doubts. If there is a
 contact in it too, that one is asked. A contact that is asked by somebody who is none doubts itself and asks the
@@ -40,6 +41,9 @@ RELAY_PERIODS: Final = 3
 
 PULSE_PATIENCE: Final = 2
 """So many times the patience a pulse that was promised may take."""
+
+BUSY_PATIENCE: Final = 2
+"""After so many times the patience a node in doubt asks for a pulse, however much is published meanwhile."""
 
 
 @final
@@ -86,12 +90,30 @@ class Pulses:
         self._promised_by: i64 = NO_NODE
         self._promised: i64 = 0
         self._waited: i64 = 0
+        # Periods since the doubt began or a contact was last asked; how often one was, since the doubt began.
+        self._unasked: i64 = 0
+        self._questions: i64 = 0
 
     def doubt(self) -> None:
         """A neighbour has gone, or somebody who doubts has asked; what was promised before proves nothing."""
         if not self._contacts.is_first():
+            if not self.is_in_doubt:
+                self._questions = 0
             self.is_in_doubt = True
             self._promised_by = NO_NODE
+            self._unasked = 0
+
+    def is_due(self, patience: i64) -> bool:
+        """A period has passed: whether a contact must be asked for a pulse although the topic is not silent."""
+        self._unasked += 1
+        is_late = self._unasked > BUSY_PATIENCE * patience
+        return is_late and self.is_in_doubt and self._promised_by == NO_NODE
+
+    def ask(self) -> i64:
+        """A contact is asked: how many were before, since the doubt began."""
+        self._unasked = 0
+        self._questions += 1
+        return self._questions - 1
 
     def asked(self, sender: i64, now: i64, oldest: i64) -> bool:
         """Somebody asks this contact for a pulse; true if a new one begins."""

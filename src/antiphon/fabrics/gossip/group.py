@@ -361,9 +361,7 @@ class Group(Neighbourhood):
                     self.wake()
                 continue
             is_behind = True
-            if number > stream.heard:
-                stream.heard = number
-                stream.quiet = 0
+            if stream.hear(number):
                 self.wake()
             if stream.gone_at.get(sender, 0) > stream.complete:
                 # It cannot help, and shows nothing about the parents.
@@ -442,6 +440,8 @@ class Group(Neighbourhood):
             # This node is apart from the contact, or so far away that it should be nearer.
             self.sampling.join(missed)
             self.wake()
+        if self._pulses.is_due(self._options.patience) and self._may_compare():
+            self._compare(self._pulses.ask())
         if not self.is_synchronised and self._all_contacts.is_first():
             self._unheard += 1
             # Whoever was to found the topic did not live to do so.
@@ -537,18 +537,22 @@ class Group(Neighbourhood):
         if self._quiet <= self._options.patience or self._pulses.is_waiting():
             return False
         has_asked = self._has_compared and not self._pulses.is_in_doubt
-        if has_asked or len(self._contacts) == 0 or not self._options.rules.recovers:
+        if has_asked or not self._may_compare():
             return self.deliveries.is_idle()
         if self._quiet >= self._compare_after and self._comparisons < MOST_ATTEMPTS:
-            self._compare()
+            self._compare_after = self._quiet + waiting_periods(self._comparisons)
+            self._pulses.ask()
+            self._compare(self._comparisons)
+            self._comparisons += 1
             return False
         return self._comparisons >= MOST_ATTEMPTS
 
-    def _compare(self) -> None:
+    def _may_compare(self) -> bool:
+        return self.is_synchronised and len(self._contacts) > 0 and self._options.rules.recovers
+
+    def _compare(self, attempt: i64) -> None:
         """Ask a contact what it has, and for a pulse if that is in doubt."""
-        contact = self._all_contacts.to_ask(self._comparisons)
-        self._compare_after = self._quiet + waiting_periods(self._comparisons)
-        self._comparisons += 1
+        contact = self._all_contacts.to_ask(attempt)
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
         self._environment.send(contact, Comparison(self._me, self.topic, report, False, self._pulses.is_in_doubt))
@@ -585,6 +589,14 @@ class Group(Neighbourhood):
         own = self.streams.get(self._me)
         ahead: i64 = 0 if own is None else own.complete - own.lowest_floor()
         return max(0, window - ahead - len(self.queue))
+
+    def first_unsettled(self) -> i64:
+        """The first own publication that may be lost with this node: not all neighbours have said that they have it."""
+        own = self.streams.get(self._me)
+        if len(self._contacts) == 0 and len(self._neighbours) == 0:
+            # There is nobody else, as far as this node knows.
+            return UNBOUNDED
+        return 1 if own is None else own.settle(self._neighbours) + 1
 
     def unfinished(self) -> i64:
         """What waits: in its order, in the queue, for neighbours that lack it, or for ever because it is gone."""

@@ -78,6 +78,8 @@ class Stream:
         self.floors: Final[dict[i64, i64]] = {}
         self.floor: i64 = 0
         self.gone_at: Final[dict[i64, i64]] = {}
+        # Up to this number all neighbours had everything at some time.
+        self._settled: i64 = 0
 
     def is_here(self, sequence: i64) -> bool:
         """Whether a number was received, or counts as past."""
@@ -92,9 +94,17 @@ class Stream:
         self.kept[sequence] = publication
         if sequence < self.oldest_kept:
             self.oldest_kept = sequence
-        if sequence > self.heard:
-            self.heard = sequence
+        self.hear(sequence)
         self.quiet = 0
+        return True
+
+    def hear(self, number: i64) -> bool:
+        """Somebody has a number; true if nobody was known to have it. With it comes hope for what is missing."""
+        if number <= self.heard:
+            return False
+        self.heard = number
+        self.quiet = 0
+        self.fetches = 0
         return True
 
     def skip(self, sequence: i64) -> None:
@@ -203,6 +213,16 @@ class Stream:
         for other in self.floors.values():
             floor = min(floor, other)
         return floor
+
+    def settle(self, neighbours: list[i64]) -> i64:
+        """Up to which number those neighbours have everything that have said anything; it only grows."""
+        lowest: i64 = -1
+        for peer in neighbours:
+            reached = self.has.get(peer, -1)
+            if reached >= 0 and (lowest < 0 or reached < lowest):
+                lowest = reached
+        self._settled = max(self._settled, lowest)
+        return self._settled
 
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
         """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""

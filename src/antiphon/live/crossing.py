@@ -1,0 +1,93 @@
+"""A client that goes on at this node with what it began at another: its batches stay in one order, and come once.
+
+The client hands in again what it does not know to be safe (:mod:`antiphon.live.kept`). Some of that has been delivered
+already: here, or at other nodes that were asked when the client came. The latter is waited for, so that it is in the
+log of this node when the client is told that it is accepted, and so that what follows it is published after it. If it
+does not come, it is published once more; author and number are the same, so whoever has it drops the copy.
+
+What the client published before is of another source than what this node publishes for it from now on. A publication in
+``causal`` or ``total`` order follows all that was delivered here, and so that too; one in ``fifo`` order follows
+nothing but what this node has published. Before the first of these the node publishes an empty batch in ``causal``
+order, to which the ``fifo`` ones stick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from antiphon.live.clocks import wall_clock_us
+from antiphon.live.columns import Columns
+from antiphon.live.outbox import Segment
+from antiphon.live.seen import Seen
+from antiphon.live.topics import LiveTopic
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+LOOK_SECONDS: Final = 0.02
+"""How often a node looks whether something has come."""
+
+FOLLOW_SECONDS: Final = 5.0
+"""How long a node waits for what has been delivered elsewhere."""
+
+KEY_BITS: Final = 62
+
+
+def publish_nothing(node: Node, topic: LiveTopic, order: str) -> asyncio.Future[None]:
+    """Publish an empty batch, about a key of its own; done when it is delivered here. Nobody is shown anything."""
+    passed: asyncio.Future[None] = node.loop.create_future()
+    nothing = Columns(0, wall_clock_us(), [])
+    node.publish_segment(topic, Segment(order, (secrets.randbits(KEY_BITS),), nothing, 0, passed))
+    return passed
+
+
+class Crossing:
+    """What a client from elsewhere publishes here on one topic.
+
+    ``known`` is what others had delivered of its batches when it came. Who has become a member since then may never
+    deliver that, because it was past by then; so ``is_waited_for`` says whether what is known elsewhere is waited for.
+    """
+
+    def __init__(self, node: Node, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool) -> None:
+        self._node = node
+        self._topic = topic
+        self._client = client
+        self._known = known
+        self._is_waited_for = is_waited_for
+        self._wait_until = node.loop.time() + FOLLOW_SECONDS
+        # Whether the last publication for the client follows all that came before it.
+        self._is_bound = False
+        # Batches that come while an earlier one is waited for must not overtake it.
+        self.turns = asyncio.Lock()
+
+    async def has_come(self, serial: int) -> bool:
+        """Whether a batch need not be published; to be asked in turn."""
+        if not any(seen.has(serial) for seen in self._known):
+            has_come = self._is_here(serial)
+        elif self._is_waited_for:
+            has_come = await self._until_here(serial)
+        else:
+            has_come = True
+        if has_come:
+            self._is_bound = False
+        return has_come
+
+    def _is_here(self, serial: int) -> bool:
+        return self._topic.seen.has(self._client, serial)
+
+    async def _until_here(self, serial: int) -> bool:
+        # All together, not each: what does not come in that time does not come.
+        while not self._is_here(serial) and self._topic.is_member() and self._node.loop.time() < self._wait_until:
+            await asyncio.sleep(LOOK_SECONDS)
+        return self._is_here(serial)
+
+    def bind(self, order: str) -> None:
+        """A batch of this order is about to be published: let it follow all that has come of this client."""
+        if order == "fifo" and not self._is_bound and self._topic.is_member():
+            # Nobody waits for it, and a node that closes has no more to say.
+            publish_nothing(self._node, self._topic, "causal").add_done_callback(asyncio.Future.cancelled)
+        if order != "none":
+            self._is_bound = True

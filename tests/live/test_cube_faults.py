@@ -15,8 +15,12 @@ from antiphon import Node, Subscription
 from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.live.companions import Companions
 from antiphon.live.controls import PlaceGiven
+from antiphon.live.log.formats import Entry
+from antiphon.live.names import client_number
+from antiphon.live.pasts import BATCHES_PER_NOTE
 from antiphon.live.roster import BLOCKS_FIRST
 from antiphon.live.settings import Settings
+from antiphon.live.topics import LiveTopic
 from tests.live.proxy import behind_proxies
 from tests.live.support import Child, child, cluster, exact_values, running, subscribed, take_values, until
 
@@ -108,6 +112,34 @@ def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp
                 await again.publish("room", b"41", order="causal")
                 for subscription in stays:
                     assert (await take_values(subscription, 42))[-1] == b"41"
+
+    running(test)
+
+
+def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_little_for_that(tmp_path: Path) -> None:
+    count = 2 * BATCHES_PER_NOTE + 10
+
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as node, antiphon.connect(node.address) as client:
+            for _ in range(count):
+                await client.publish("room", b"said")
+            await node.until_on_disk()
+            store, before = node.store, node.topics["room"]
+            assert store is not None and node.pasts is not None
+            next_life = LiveTopic("room")
+            next_life.end_offset = before.end_offset
+            read: list[int] = []
+            read_between = store.read_between
+
+            def counted(topic: str, offset: int, end: int) -> list[Entry]:
+                found = read_between(topic, offset, end)
+                read.append(len(found))
+                return found
+
+            store.read_between = counted  # type: ignore[method-assign]
+            node.pasts.of(next_life)
+            assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._instance): [count]}
+            assert sum(read) < BATCHES_PER_NOTE
 
     running(test)
 

@@ -2,8 +2,8 @@
 
 A note is taken every so many batches, with the offset at which the log was then. Since everything that is delivered is
 appended to the log, the note and what the log holds behind it are the whole; and a crash between the two loses
-nothing. The batches of clients in the last part of the log are noted as seen, so that one that a client hands in again
-elsewhere is still recognised.
+nothing. It says too which batches of clients have come, so that one that a client hands in again elsewhere is still
+recognised. So little is read when a node comes back, however long its log.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import msgspec
 
 from antiphon.kernel.message import publication_key
 from antiphon.live.batch import Batch
+from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic
 
 if TYPE_CHECKING:
     from antiphon.live.core import NodeCore
 
 BATCHES_PER_NOTE: Final = 256
-SEEN_MESSAGES: Final = 1 << 16
-"""So many of the last messages are looked through for batches of clients."""
+AUTHORS_PER_NOTE: Final = 512
+"""Whose batches are noted as seen: those of whom something came last."""
 
 
 class Note(msgspec.Struct, array_like=True):
-    """What counted as past when the log had come so far."""
+    """What counted as past when the log had come so far, and what had come of clients."""
 
     offset: int
     keys: list[int]
+    seen: dict[int, Ranges] = {}
 
 
 class Pasts:
@@ -71,7 +73,8 @@ class Pasts:
         due, self._due = self._due, set()
         for topic in due:
             self._unnoted.pop(topic, None)
-            note = Note(topic.end_offset, [int(key) for key in process.counted(topic.number)])
+            keys = [int(key) for key in process.counted(topic.number)]
+            note = Note(topic.end_offset, keys, topic.seen.ranges(AUTHORS_PER_NOTE))
             store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
         if self._node.commit is not None:
             self._node.commit.soon()
@@ -83,16 +86,14 @@ class Pasts:
         if store is None or not kept:
             return None
         note = msgspec.msgpack.decode(kept, type=Note)
-        seen_from = topic.end_offset - SEEN_MESSAGES
+        topic.seen.merge(note.seen)
         later: set[int] = set()
-        for entry in store.read_between(topic.name, min(note.offset, seen_from), topic.end_offset):
+        for entry in store.read_between(topic.name, note.offset, topic.end_offset):
             publication = self._node.codec.decode_publication(entry.batch)
-            if entry.first_offset >= note.offset:
-                later.add(int(publication_key(publication.source, publication.sequence)))
-            if entry.first_offset >= seen_from:
-                batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
-                if batch.client != 0:
-                    topic.seen.add(batch.author, batch.number)
+            later.add(int(publication_key(publication.source, publication.sequence)))
+            batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
+            if batch.client != 0:
+                topic.seen.add(batch.author, batch.number)
         return [*note.keys, *(~key for key in sorted(later))]
 
 

@@ -8,6 +8,7 @@ safe, so the same batch may be published by two nodes; author and number stay th
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import islice
 from typing import Final
 
 GAPS_AT_MOST: Final = 2048
@@ -150,6 +151,8 @@ class SeenOfAll:
         seen = self._of.get(author)
         return [0] if seen is None else seen.ranges()
 
-    def ranges(self) -> dict[int, Ranges]:
-        """What has come of everybody, to be sent."""
-        return {author: seen.ranges() for author, seen in self._of.items()}
+    def ranges(self, authors_at_most: int = AUTHORS_AT_MOST) -> dict[int, Ranges]:
+        """What has come of everybody, or of those who were heard last, to be sent."""
+        heard_last = islice(reversed(self._of.items()), authors_at_most)
+        # The last of them stands last, as here.
+        return {author: seen.ranges() for author, seen in reversed(list(heard_last))}

@@ -322,9 +322,9 @@ GOSSIP = (
     ),
     gossip(
         "the first of what somebody asks for is not sent",
-        "group",
-        "        for publication in stream.kept_of(fetch.numbers):\n",
-        "        for publication in stream.kept_of(fetch.numbers)[1:]:\n",
+        "serving",
+        "        if publication is not None:\n",
+        "        if publication is not None and number != fetch.numbers[0]:\n",
     ),
     gossip(
         "nobody asks for what neighbours say they have",
@@ -366,8 +366,8 @@ GOSSIP = (
     gossip(
         "who is asked takes it that there is one more than the asker has",
         "pulling",
-        "            stream.heard = number\n            stream.quiet = 0\n            self.wake()\n",
-        "            stream.heard = number + 1\n            stream.quiet = 0\n            self.wake()\n",
+        "        if stream.hear(number):\n",
+        "        if stream.hear(number + 1):\n",
     ),
     gossip(
         "the timer of a topic that was silent is not set again",

@@ -64,6 +64,10 @@ class Environment:
         """
         return None
 
+    def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
+        """A publication that was delivered here, as the log holds it; None if it does not, or not where to find it."""
+        return None
+
     def past(self, topic: i64) -> list[int] | None:
         """What an earlier life of this node delivered on a topic that it had not left, as keys; None if there is none.
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import ORDER_NAMES, Publication, publication_key
 from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
@@ -52,6 +52,8 @@ GATHER_BYTES: Final = 64 << 10
 """So much for one peer does not wait for more, whatever the setting says."""
 RECALLED_MESSAGES: Final = 4096
 """How much of the log is read back at once for those who were away for too long."""
+RECORDED_AT_MOST: Final = 8192
+"""Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
 HURRY_SECONDS: Final = 0.05
 """How long they are written at once after a publisher has said that it waits for them."""
 
@@ -94,6 +96,8 @@ class NodeCore(Publisher):
         # Of batches that wait for the disk.
         self._receipts: set[asyncio.Future[None]] = set()
         # Where a node goes on after a restart.
+        # In gossip buffers are short, and those who were cut off ask for what is in nobody's buffer any more.
+        self._recalls = settings.fabric == "gossip"
         self.pasts = Pasts(self) if settings.fabric == "cube" and not settings.aggregate else None
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         self._own: tuple[bytes, Columns] | None = None
@@ -293,6 +297,10 @@ class NodeCore(Publisher):
         if self.pasts is not None:
             self.pasts.delivered(topic)
         store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
+        if self._recalls:
+            topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
+            if len(topic.recorded) > RECORDED_AT_MOST:
+                del topic.recorded[next(iter(topic.recorded))]
 
     def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
         """Part of what the log holds of a topic, for a process that reads it backwards."""
@@ -307,6 +315,17 @@ class NodeCore(Publisher):
         entries = self.store.read_between(topic.name, max(begin, end - RECALLED_MESSAGES), end)
         topic.recalled_from = entries[0].first_offset
         return [self.codec.decode_recorded(entry.batch) for entry in entries]
+
+    def recalled(self, number: int, source: int, sequence: int) -> ProtocolMessage | None:
+        """A publication that was delivered here, from the log."""
+        topic = self._by_number.get(number)
+        offset = None if topic is None else topic.recorded.get(int(publication_key(source, sequence)))
+        if topic is None or offset is None or self.store is None:
+            return None
+        entries = self.store.read(topic.name, offset, 1)
+        # Retention may have removed it.
+        is_there = len(entries) > 0 and entries[0].first_offset == offset
+        return self.codec.decode_recorded(entries[0].batch) if is_there else None
 
     def past(self, number: int) -> list[int] | None:
         """What an earlier life of this node delivered on a topic."""

@@ -42,6 +42,9 @@ class LiveEnvironment(Environment):
     def kept(self, topic: int, piece: int) -> list[Message] | None:
         return self._node.kept(topic, piece)
 
+    def recalled(self, topic: int, source: int, sequence: int) -> Message | None:
+        return self._node.recalled(topic, source, sequence)
+
     def past(self, topic: int) -> list[int] | None:
         return self._node.past(topic)
 

@@ -54,6 +54,8 @@ class LiveTopic:
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
         self.seen = SeenOfAll()
+        # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
+        self.recorded: dict[int, int] = {}
         self.recent = Recent(budget or Budget(), total_order)
         self.repeated_batches = 0
         self._behind: set[int] = set()

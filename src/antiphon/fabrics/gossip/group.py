@@ -54,6 +54,7 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
+from antiphon.fabrics.gossip.serving import serve
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import TOTAL, Message
@@ -260,7 +261,7 @@ class Group(Neighbourhood):
         if isinstance(message, Resent):
             self._resent(sender, message.publication)
         elif isinstance(message, Fetch):
-            self._fetched(sender, message)
+            serve(self._environment, self.stream(message.source), sender, message)
         elif isinstance(message, Gone):
             self.stream(message.source).gone_at[sender] = message.sequence
         elif isinstance(message, Hello):
@@ -404,13 +405,6 @@ class Group(Neighbourhood):
             stream.asked_further += 1
             if asked != self._me:
                 self._fetch(asked, stream, stream.heard)
-
-    def _fetched(self, sender: i64, fetch: Fetch) -> None:
-        stream = self.stream(fetch.source)
-        for publication in stream.kept_of(fetch.numbers):
-            self._environment.send(sender, Resent(publication))
-        if (gone := stream.gone_before(fetch.numbers)) > 0:
-            self._environment.send(sender, Gone(fetch.source, gone, self.topic))
 
     # The periodic part.
 

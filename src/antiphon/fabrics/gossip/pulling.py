@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import Fetch
+from antiphon.fabrics.gossip.serving import serve
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
 
@@ -87,14 +88,12 @@ class PullingGroup(Group):
                 wanted = lacking(stream, complete.get(stream.source, 0), singles, left)
                 left -= len(wanted)
                 if len(wanted) > 0:
-                    self._fetched(sender, Fetch(stream.source, self.topic, wanted))
+                    serve(self._environment, stream, sender, Fetch(stream.source, self.topic, wanted))
 
     def _note(self, sender: i64, stream: Stream, number: i64) -> None:
         """Somebody has everything of a source up to a number."""
         stream.has[sender] = number
-        if number > stream.heard:
-            stream.heard = number
-            stream.quiet = 0
+        if stream.hear(number):
             self.wake()
 
 

@@ -152,25 +152,6 @@ class Stream:
             number += 1
         return found
 
-    def kept_of(self, numbers: vec[i64]) -> list[Ordered]:
-        """What is kept of some numbers."""
-        found: list[Ordered] = []
-        for number in numbers:
-            publication = self.kept.get(number)
-            if publication is not None:
-                found.append(publication)
-        return found
-
-    def gone_before(self, numbers: vec[i64]) -> i64:
-        """The last of some numbers that was here and is not kept, before the first that is; 0 if there is none."""
-        gone: i64 = 0
-        for number in numbers:
-            if number in self.kept:
-                break
-            if self.is_here(number):
-                gone = number
-        return gone
-
     def kept_after(self, after: i64) -> list[Ordered]:
         """What is kept of the numbers that follow one, as many as are sent at a time."""
         found: list[Ordered] = []

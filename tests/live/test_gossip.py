@@ -14,8 +14,10 @@ import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.fabrics.gossip import Brisa
 from antiphon.live.acquaintances import RETRY_SECONDS, Acquaintances
+from antiphon.live.controls import PlaceGiven
 from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY
+from antiphon.live.roster import BLOCKS_FIRST
 from tests.live.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 
 
@@ -400,5 +402,28 @@ def test_what_cannot_work_is_refused_with_the_reason(settings: dict[str, Any], c
     async def test() -> None:
         with pytest.raises(UsageError, match=complaint):
             await antiphon.start(**settings)
+
+    running(test)
+
+
+def test_who_has_no_identifiers_left_draws_new_ones() -> None:
+    """As after all are gone who had many to give: each generation has a 256th of the one before."""
+
+    async def test() -> None:
+        async with cluster(3, fabric="gossip") as nodes:
+            for node in nodes:
+                assert isinstance(node.cluster, Acquaintances)
+                roster = node.cluster.roster
+                roster.take(PlaceGiven(node.identifier, 0, 0, roster.appointments()))
+            newcomers = []
+            async with AsyncExitStack() as stack:
+                for place in (1, 2):
+                    starting = antiphon.start(fabric="gossip", join=[nodes[place].address])
+                    newcomers.append(await stack.enter_async_context(starting))
+                first, second = (newcomer.identifier for newcomer in newcomers)
+                assert first != second and min(first, second) >= BLOCKS_FIRST
+                subscriptions = await subscribed([*nodes, *newcomers])
+                await newcomers[1].publish("room", b"hello", order="causal")
+                assert [await take_values(each, 1) for each in subscriptions] == [[b"hello"]] * 5
 
     running(test)

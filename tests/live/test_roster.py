@@ -48,7 +48,7 @@ def test_whoever_gives_places_no_two_nodes_get_the_same() -> None:
 
 def test_thousands_may_come_and_go_through_one_node() -> None:
     first = founder()
-    given = [first.give(newcomer(number)) for number in range(1, 10 * PART)]
+    given = [first.give(newcomer(number)) for number in range(1, 9 * PART)]
     assert len({place.identifier for place in given if place is not None}) == len(given) > 2000
     later = placed(founder(), 1)
     assert all(later.give(newcomer(number)) is not None for number in range(2, 4 * PART))
@@ -61,7 +61,7 @@ def test_who_asks_again_gets_the_same_place() -> None:
 
 def test_who_has_nothing_left_says_so() -> None:
     last = Roster("life 0", "host:0", 3)
-    last.found(MAXIMUM_IDENTIFIER - 1)
+    last.found(BLOCKS_FIRST - 2)
     assert last.give(newcomer(1)) is not None
     assert last.give(newcomer(2)) is None
 
@@ -165,3 +165,26 @@ def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
 def test_when_all_blocks_are_taken_there_is_nothing_left() -> None:
     roster = Roster("one", "host:1", 0)
     assert roster.is_free(BLOCKS_AT_MOST - 1) and roster.next_block() is None
+
+
+def test_in_gossip_blocks_are_drawn_until_one_is_free() -> None:
+    """Who has heard of somebody in a block, or has agreed that somebody takes it, does not draw it."""
+    draws = iter([7, 8, 9, 9, 5])
+    roster = Roster("i", "h:1", 0, lambda below: next(draws) % below)
+    roster.learn([Peer("other", "o:1", BLOCKS_FIRST + 7 * BLOCK + 3)])
+    assert roster.is_free(8) and not roster.is_free(8)
+    assert roster.next_block() == 9
+    # Blocks before and behind it are as free as they were.
+    assert roster.next_block() == 5
+
+
+def test_who_draws_in_vain_has_nothing_left() -> None:
+    roster = Roster("i", "h:1", 0, lambda _: 0)
+    assert roster.next_block() == 0 and roster.next_block() is None
+
+
+def test_a_founder_gives_no_identifiers_of_blocks() -> None:
+    roster = Roster("i", "h:1", 0)
+    roster.found(0)
+    place = roster.give(Peer("newcomer", "n:1"))
+    assert place is not None and place.end == BLOCKS_FIRST

@@ -16,6 +16,7 @@ separated meet again, however long that took. When all contacts are lost, a node
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,17 @@ from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.messages import Beat, Comparison
 from antiphon.kernel.message import Message
-from antiphon.live.controls import Acquaint, ContactsAre, Control, PlaceGiven, PlaceWanted, Publishes
+from antiphon.live.blocks import BlockClaims
+from antiphon.live.controls import (
+    Acquaint,
+    BlockIs,
+    BlockWanted,
+    ContactsAre,
+    Control,
+    PlaceGiven,
+    PlaceWanted,
+    Publishes,
+)
 from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY, GossipTable
 from antiphon.live.links import OutgoingLink
@@ -66,7 +77,9 @@ class Acquaintances(Membership):
     def __init__(self, node: Node, table: GossipTable, highest: int) -> None:
         super().__init__(node, node.instance, node.address)
         self._highest = highest
-        self.roster = Roster(node.instance, node.address, table.contacts)
+        self.roster = Roster(node.instance, node.address, table.contacts, secrets.randbelow)
+        # Whoever is within reach has to agree, and nobody more: there may be many others.
+        self._claims = BlockClaims(node, lambda: self.roster, lambda: 0)
         self._watched: set[int] = set()
         # Of whom the other end of a link has been told, and how many frames had been sent when it was last looked at.
         self._told: dict[int, set[int]] = {}
@@ -170,19 +183,26 @@ class Acquaintances(Membership):
                 self.roster.take(message)
                 self._begin()
         elif isinstance(message, Acquaint):
-            for peer in message.peers:
-                if peer.instance == connection.instance:
-                    self._take_back(peer)
-            self.roster.check_claim(connection.instance, message.peers)
-            self.roster.learn(message.peers)
+            self._introduced(connection, message.peers)
+        elif isinstance(message, (BlockWanted, BlockIs)):
             sender = self.roster.identifier_of(connection.instance)
-            if sender is not None and self.roster.reachable(sender):
-                self._contacts_changed()
+            if sender is not None:
+                self._claims.told(sender, message)
         elif isinstance(message, ContactsAre):
             if self.roster.appointed(message.contacts):
                 self._contacts_changed()
         else:
             super().control_received(connection, message)
+
+    def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+        for peer in peers:
+            if peer.instance == connection.instance:
+                self._take_back(peer)
+        self.roster.check_claim(connection.instance, peers)
+        self.roster.learn(peers)
+        sender = self.roster.identifier_of(connection.instance)
+        if sender is not None and self.roster.reachable(sender):
+            self._contacts_changed()
 
     def _place_wanted(self, message: PlaceWanted) -> None:
         if not self.roster.is_placed or self.roster.has_place_elsewhere(message.newcomer.instance):
@@ -211,13 +231,18 @@ class Acquaintances(Membership):
             self._contacts_changed()
 
     def _hand_on(self, message: PlaceWanted) -> None:
-        """Others may have something left to give, contacts above all: they joined early and were given much."""
+        """Others may have something left to give, contacts above all: they joined early and were given much.
+
+        When all who were asked have nothing left, the last of them takes new ones.
+        """
         others = [identifier for identifier in self.roster.contacts() if identifier in self.links]
         others += [identifier for identifier in self.links if identifier in self._watched]
         if others and message.hops > 0:
             self.tell(
                 others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
             )
+        else:
+            self._claims.claim()
 
     # Contacts.
 

@@ -25,12 +25,12 @@ from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.process import NO_NODE
+from antiphon.live.blocks import BlockClaims
 from antiphon.live.controls import Acquaint, BlockIs, BlockWanted, Control, Hello, PlaceGiven, PlaceWanted
 from antiphon.live.errors import JoinError
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
 from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
-from antiphon.live.questions import Questions
 from antiphon.live.roster import BLOCKS_FIRST, Roster
 from antiphon.live.tree_table import TreeTable
 
@@ -89,8 +89,8 @@ class Brokers(Membership):
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
         self._asking: asyncio.TimerHandle | None = None
-        self._questions = Questions(node)
-        self._is_claiming = False
+        # Most of those who are not known to be gone have to agree.
+        self._claims = BlockClaims(node, lambda: self.roster, lambda: (len(set(self.links) - self._over) + 1) // 2)
 
     # Beginning and ending.
 
@@ -192,9 +192,8 @@ class Brokers(Membership):
                 self.tell(
                     others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
                 )
-            elif not self._is_claiming:
-                self._is_claiming = True
-                self._node.spawn(self._claim_block())
+            else:
+                self._claims.claim()
             return
         newcomer = Peer(message.newcomer.instance, message.newcomer.address, place.identifier)
         # Whoever it is, it has to know the others before its process looks for them.
@@ -204,22 +203,6 @@ class Brokers(Membership):
         away = self._named(self._lost - self._over - set(self.links))
         self.tell(place.identifier, Acquaint([peer for peer in away if peer.address != newcomer.address]))
         self._note_missed(newcomer)
-
-    async def _claim_block(self) -> None:
-        """Take identifiers to give to newcomers, who ask again."""
-        try:
-            block = self.roster.next_block()
-            if block is None:
-                log.error("there are no identifiers left: found the cluster anew")
-                return
-            answers = await self._questions.ask(lambda number: BlockWanted(number, block))
-            known = len(set(self.links) - self._over)
-            agree = sum(isinstance(answer, BlockIs) and answer.is_free for answer in answers)
-            if agree == len(answers) and 2 * (agree + 1) > known + 1:
-                self.roster.take_block(block)
-                log.info("took identifiers to give", block=block)
-        finally:
-            self._is_claiming = False
 
     def _named(self, others: Iterable[int]) -> list[Peer]:
         return [peer for peer in (self.roster.peer(other) for other in sorted(others)) if peer is not None]
@@ -302,13 +285,8 @@ class Brokers(Membership):
 
     def _told_of_block(self, connection: IncomingConnection, message: BlockWanted | BlockIs) -> None:
         sender = self.roster.identifier_of(connection.instance)
-        if sender is None:
-            return
-        if isinstance(message, BlockIs):
-            self._questions.answered(sender, message.number, message)
-        else:
-            self.tell(sender, BlockIs(message.number, self.roster.is_free(message.block)))
-            self._node.settle()
+        if sender is not None:
+            self._claims.told(sender, message)
 
     def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
         if not self.roster.is_placed:

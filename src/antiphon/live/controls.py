@@ -221,7 +221,7 @@ class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26)
 
 
 class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
-    """Whether the sender knew of nobody who has taken the block, or a later one."""
+    """Whether the sender knew of nobody who has taken the block; on cubes and trees, nor a later one."""
 
     number: Number
     is_free: bool

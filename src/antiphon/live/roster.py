@@ -6,10 +6,13 @@ a part of what that node has left, to give to others in turn. So any node can ta
 never give the same. What a node that fails still had is lost; a part is a 256th, so more than two thousand may come and
 go through the founder, and a thousand through each of those that it took in. Who has nothing left asks others to give.
 
-Where each node knows all others (on cubes and trees) that does not end when all are gone who had much. The upper half
-of the identifiers is divided into **blocks**, which are used one after the other. Who has nothing left takes the next
-one when all others within reach have said that they know of no later one, and these are most of those who are not known
-to be gone. All of them, and whoever they take in, know of it from then on.
+That does not end when all are gone who had much. The upper half of the identifiers is divided into **blocks**, which
+who has nothing left takes with the consent of others (:mod:`antiphon.live.blocks`). Where each knows all others, on
+cubes and trees, they are used one after the other: a node takes the next one when all others within reach have said
+that they know of no later one, and these are most of those who are not known to be gone. All of them, and whoever they
+take in, know of it from then on. In gossip nobody can ask most of the others, so blocks are *drawn*, and taken if none
+within reach has heard of anybody in it. Two parts of a network that are apart draw the same one with a chance of one in
+31,744 for each pair of draws; those two nodes then refuse each other.
 
 **Addresses** go with identifiers: a node tells another who somebody is before it first speaks of it on a connection. An
 identifier stands for one life of a node, so what is known of it never changes.
@@ -20,7 +23,7 @@ in the end. Everybody leaves out those that it cannot reach itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, Peer
@@ -38,18 +41,29 @@ BLOCK: Final = 64
 
 BLOCKS_AT_MOST: Final = (MAXIMUM_IDENTIFIER + 1 - BLOCKS_FIRST) // BLOCK
 
+BLOCKS_DRAWN: Final = BLOCKS_AT_MOST - 1024
+"""Blocks are drawn from the first so many: who founds a cluster anew takes an identifier above all that it has seen."""
+
+DRAWS_AT_MOST: Final = 64
+"""So often a block is drawn that is known to be taken before there seem to be none left."""
+
 
 class Roster:
     """What one node knows about others."""
 
-    def __init__(self, instance: str, address: str, contacts_wanted: int) -> None:
+    def __init__(
+        self, instance: str, address: str, contacts_wanted: int, draw: Callable[[int], int] | None = None
+    ) -> None:
         self.me = Peer(instance, address)
+        # Draws a number below another one, where blocks are drawn.
+        self._draw = draw
         self._contacts_wanted = contacts_wanted
         self.founding = ""
         self._first = 0
         self._end = 0
-        # How many blocks somebody has taken, as far as this node knows.
+        # How many blocks somebody has taken, as far as this node knows; and where they are drawn, which.
         self._blocks = 0
+        self._drawn: set[int] = set()
         self._given: dict[str, PlaceGiven] = {}
         # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
         self._unclaimed: set[str] = set()
@@ -66,8 +80,8 @@ class Roster:
         return self.me.identifier is not None
 
     def found(self, identifier: int) -> None:
-        """Be the first node; all identifiers from this one on are there to be given."""
-        self._take(identifier, identifier + 1, MAXIMUM_IDENTIFIER + 1)
+        """Be the first node; all identifiers from this one on that are in no block are there to be given."""
+        self._take(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST))
         self._appointments[identifier] = 0
 
     def take(self, place: PlaceGiven) -> None:
@@ -101,11 +115,21 @@ class Roster:
 
     def next_block(self) -> int | None:
         """A block that nobody has taken, as far as this node knows; it counts as taken from now on."""
+        if self._draw is not None:
+            drawn = (self._draw(BLOCKS_DRAWN) for _ in range(DRAWS_AT_MOST))
+            return next((block for block in drawn if self.is_free(block)), None)
         block = self._blocks
         return block if block < BLOCKS_AT_MOST and self.is_free(block) else None
 
     def is_free(self, block: int) -> bool:
-        """Whether nobody has taken a block or a later one, as far as this node knows; it counts as taken then."""
+        """Whether nobody has taken a block, or, where they are not drawn, a later one, as far as this node knows.
+
+        It counts as taken then.
+        """
+        if self._draw is not None:
+            is_free = block not in self._drawn
+            self._drawn.add(block)
+            return is_free
         if block < self._blocks:
             return False
         self._blocks = block + 1
@@ -149,7 +173,10 @@ class Roster:
             if peer.identifier is not None and peer.identifier not in self._book:
                 self._book[peer.identifier] = peer
                 self._identifiers[peer.instance] = peer.identifier
-                self._blocks = max(self._blocks, (peer.identifier - BLOCKS_FIRST) // BLOCK + 1)
+                if peer.identifier >= BLOCKS_FIRST:
+                    block = (peer.identifier - BLOCKS_FIRST) // BLOCK
+                    self._blocks = max(self._blocks, block + 1)
+                    self._drawn.add(block)
 
     def forget(self, identifier: int) -> None:
         """A life of a node has another identifier than this one, after all."""

@@ -13,6 +13,7 @@ import pytest
 import antiphon
 from antiphon import Node, Subscription
 from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.live.columns import Author, Columns
 from antiphon.live.companions import Companions
 from antiphon.live.controls import PlaceGiven
 from antiphon.live.log.formats import Entry
@@ -140,6 +141,22 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
             node.pasts.of(next_life)
             assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._instance): [count]}
             assert sum(read) < BATCHES_PER_NOTE
+
+    running(test)
+
+
+def test_who_comes_back_gets_copies_too_that_are_in_no_log(tmp_path: Path) -> None:
+    """A client hands in a batch at two nodes: it is shown once, and its second number is not to be waited for."""
+
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as node:
+            await node.subscribe("room").ready()
+            for _ in range(2):
+                node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(77, 1))
+            await node.flush()
+            topic = node.topics["room"]
+            assert topic.repeated_batches == 1 and topic.end_offset == 1
+            assert [message.sequence for message in node.kept(topic.number, 0) or ()] == [1, 2]
 
     running(test)
 

@@ -314,7 +314,8 @@ class NodeCore(Publisher):
             return [] if begin == topic.log_from else None
         entries = self.store.read_between(topic.name, max(begin, end - RECALLED_MESSAGES), end)
         topic.recalled_from = entries[0].first_offset
-        return [self.codec.decode_recorded(entry.batch) for entry in entries]
+        found: list[ProtocolMessage] = [self.codec.decode_recorded(entry.batch) for entry in entries]
+        return [*found, *topic.passed_over] if piece == 0 else found
 
     def recalled(self, number: int, source: int, sequence: int) -> ProtocolMessage | None:
         """A publication that was delivered here, from the log."""
@@ -340,6 +341,8 @@ class NodeCore(Publisher):
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
+        if self.pasts is not None and self.process is not None:
+            topic.passed_over.append(self.process.recorded(publication))
         if batch.count > 0:
             topic.repeated_batches += 1
             if self._trace is not None:

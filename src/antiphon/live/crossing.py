@@ -3,24 +3,21 @@
 The client hands in again what it does not know to be safe (:mod:`antiphon.live.kept`). Some of that has been delivered
 already: here, or at other nodes that were asked when the client came. The latter is waited for, so that it is in the
 log of this node when the client is told that it is accepted, and so that what follows it is published after it. If it
-does not come, it is published once more; author and number are the same, so whoever has it drops the copy.
+does not come, it is published once more in gossip: author and number are the same, so whoever has it drops the copy.
+On cubes and trees it is not, since logs do not hold copies, and who comes back would wait for what no log holds.
 
 What the client published before is of another source than what this node publishes for it from now on. A publication in
 ``causal`` or ``total`` order follows all that was delivered here, and so that too; one in ``fifo`` order follows
-nothing but what this node has published. Before the first of these the node publishes an empty batch in ``causal``
-order, to which the ``fifo`` ones stick.
+nothing but what this node has published. So the first of these is published in ``causal`` order, which is stronger, and
+the others stick to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from antiphon.live.clocks import wall_clock_us
-from antiphon.live.columns import Columns
-from antiphon.live.outbox import Segment
 from antiphon.live.seen import Seen
 from antiphon.live.topics import LiveTopic
 
@@ -33,16 +30,6 @@ LOOK_SECONDS: Final = 0.02
 FOLLOW_SECONDS: Final = 5.0
 """How long a node waits for what has been delivered elsewhere."""
 
-KEY_BITS: Final = 62
-
-
-def publish_nothing(node: Node, topic: LiveTopic, order: str) -> asyncio.Future[None]:
-    """Publish an empty batch, about a key of its own; done when it is delivered here. Nobody is shown anything."""
-    passed: asyncio.Future[None] = node.loop.create_future()
-    nothing = Columns(0, wall_clock_us(), [])
-    node.publish_segment(topic, Segment(order, (secrets.randbits(KEY_BITS),), nothing, 0, passed))
-    return passed
-
 
 class Crossing:
     """What a client from elsewhere publishes here on one topic.
@@ -53,6 +40,7 @@ class Crossing:
 
     def __init__(self, node: Node, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool) -> None:
         self._node = node
+        self._publishes_again = node.settings.fabric == "gossip"
         self._topic = topic
         self._client = client
         self._known = known
@@ -68,7 +56,7 @@ class Crossing:
         if not any(seen.has(serial) for seen in self._known):
             has_come = self._is_here(serial)
         elif self._is_waited_for:
-            has_come = await self._until_here(serial)
+            has_come = await self._until_here(serial) or not self._publishes_again
         else:
             has_come = True
         if has_come:
@@ -84,10 +72,11 @@ class Crossing:
             await asyncio.sleep(LOOK_SECONDS)
         return self._is_here(serial)
 
-    def bind(self, order: str) -> None:
-        """A batch of this order is about to be published: let it follow all that has come of this client."""
-        if order == "fifo" and not self._is_bound and self._topic.is_member():
-            # Nobody waits for it, and a node that closes has no more to say.
-            publish_nothing(self._node, self._topic, "causal").add_done_callback(asyncio.Future.cancelled)
-        if order != "none":
-            self._is_bound = True
+    def order_of(self, order: str) -> str:
+        """In which order a batch is published that the client wants in this one, to be asked in turn.
+
+        It is to follow all that has come of this client.
+        """
+        chosen = "causal" if order == "fifo" and not self._is_bound else order
+        self._is_bound = self._is_bound or chosen != "none"
+        return chosen

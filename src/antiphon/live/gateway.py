@@ -277,9 +277,8 @@ class ClientSession(FrameClient):
             await self._until_room(message.topic)
         columns = self._columns_of(message)
         author = self._author_of(message)
-        if crossing is not None:
-            crossing.bind(message.order)
-        return self._node.publish_columns(message.topic, message.order, message.about, columns, author)
+        order = message.order if crossing is None else crossing.order_of(message.order)
+        return self._node.publish_columns(message.topic, order, message.about, columns, author)
 
     async def _until_room(self, topic: str) -> None:
         """Let lanes wait where clients would be refused: what follows a piece that was refused would be in vain.

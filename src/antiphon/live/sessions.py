@@ -24,6 +24,7 @@ answers for its clients, however late it became a member: they were here.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -37,11 +38,11 @@ from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
-from antiphon.live.clocks import monotonic_us
-from antiphon.live.columns import Author, check_payload
+from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.columns import Author, Columns, check_payload
 from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
-from antiphon.live.crossing import FOLLOW_SECONDS, LOOK_SECONDS, Crossing, publish_nothing
-from antiphon.live.outbox import set_if_waiting
+from antiphon.live.crossing import FOLLOW_SECONDS, LOOK_SECONDS, Crossing
+from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
 from antiphon.live.subscription import Resumption
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 AWAY_SECONDS: Final = 2.0
 """How long a node that leaves waits for its clients to go."""
+
+KEY_BITS: Final = 62
 
 SLACK_US: Final = 100_000
 """How long a question may have been on its way that says how long ago something was."""
@@ -155,7 +158,7 @@ class Sessions:
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
         if self._has_barriers:
-            await publish_nothing(node, topic, "total")
+            await self._barrier(topic)
         elif self._counts_past:
             if topic.learned is not None:
                 await asyncio.shield(topic.learned)
@@ -166,6 +169,13 @@ class Sessions:
         answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
         known = [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
         return Crossing(node, topic, client, known, self._counts_past or topic.member_since_us < came_us)
+
+    async def _barrier(self, topic: LiveTopic) -> None:
+        """Publish an empty batch about a key of its own, and wait until it has its place."""
+        passed: asyncio.Future[None] = self._node.loop.create_future()
+        nothing = Columns(0, wall_clock_us(), [])
+        self._node.publish_segment(topic, Segment("total", (secrets.randbits(KEY_BITS),), nothing, 0, passed))
+        await passed
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
         until = self._node.loop.time() + FOLLOW_SECONDS
@@ -244,7 +254,7 @@ class Sessions:
             return
         barrier, past = 0, list[int]()
         if self._has_barriers:
-            await publish_nothing(self._node, topic, "total")
+            await self._barrier(topic)
             barrier = topic.seen.highest(self._node.identifier)
         else:
             past = self._past(topic)

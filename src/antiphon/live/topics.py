@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections import deque
+from typing import Final, Protocol
 
+from antiphon.kernel.message import Message
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.names import topic_number
 from antiphon.live.outbox import Outbox
 from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
 from antiphon.live.seen import SeenOfAll
+
+PASSED_OVER_AT_MOST: Final = 1024
+"""So many batches that nobody is shown are kept for those who lack them."""
 
 
 class Sink(Protocol):
@@ -56,6 +61,8 @@ class LiveTopic:
         self.seen = SeenOfAll()
         # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
         self.recorded: dict[int, int] = {}
+        # What was delivered and is not in the log, since nobody was to be shown it; who comes back lacks it too.
+        self.passed_over: deque[Message] = deque(maxlen=PASSED_OVER_AT_MOST)
         self.recent = Recent(budget or Budget(), total_order)
         self.repeated_batches = 0
         self._behind: set[int] = set()

@@ -7,8 +7,9 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
 from antiphon.fabrics.gossip.contacts import PULSE_PATIENCE, Contacts, Pulses
+from antiphon.fabrics.gossip.group import ALONE, HOPELESS
 from antiphon.fabrics.gossip.hyparview import Connected, Join
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Hello, Report, Welcome
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Gone, Hello, Report, Welcome
 from antiphon.kernel import Message
 from antiphon.kernel.process import NO_NODE
 from tests.support import Notebook
@@ -80,6 +81,58 @@ def test_a_contact_that_has_become_the_first_founds_what_nobody_has_founded() ->
         process.expire(TOPIC)
     process.receive(9, Hello(9, 0, TOPIC))
     assert sent(environment, Welcome) == [9]
+
+
+# What is missing, and whom to ask.
+
+
+class Loser(Clock):
+    """A notebook that notes what is passed over."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(node)
+        self.passed: list[tuple[int, int]] = []
+
+    def lost(self, topic: int, source: int, sequence: int) -> None:
+        self.passed.append((source, sequence))
+
+
+def lacking(contacts: list[int]) -> tuple[Brisa, Loser]:
+    """Node 7, whose neighbour 8 has two publications of node 3, of which none has come."""
+    environment = Loser(7)
+    process = Brisa(environment, BrisaOptions(order="fifo", contacts=contacts))
+    process.start()
+    process.subscribe(TOPIC)
+    process.receive(8, Join(8, TOPIC))
+    process.receive(8, Beat(8, TOPIC, Report(pairs(3, 2), pairs(), pairs(), [], pairs(), 0, 0, 1), 0, -1, 0))
+    assert process.group(TOPIC).stream(3).is_missing()
+    return process, environment
+
+
+def test_who_is_cut_off_passes_nothing_over_before_it_may_take_all_others_for_lost() -> None:
+    """All neighbours and contacts are lost, and nobody can be asked: they may have it all the same."""
+    process, environment = lacking([7])
+    process.peer_lost(8)
+    for _ in range(ALONE * HOPELESS * PATIENCE):
+        process.expire(TOPIC)
+    assert environment.passed == []
+    for _ in range(2):
+        process.expire(TOPIC)
+    assert environment.passed == [(3, 1), (3, 2)]
+
+
+def test_a_new_neighbour_is_asked_before_anything_is_passed_over() -> None:
+    process, environment = lacking([7])
+    gone = Gone(3, 2, TOPIC)
+    for _ in range(HOPELESS * PATIENCE):
+        process.expire(TOPIC)
+    process.receive(8, gone)
+    process.receive(9, Join(9, TOPIC))
+    for _ in range(HOPELESS * PATIENCE):
+        process.expire(TOPIC)
+    assert environment.passed == []
+    process.expire(TOPIC)
+    assert environment.passed == [(3, 1), (3, 2)]
 
 
 # Pulses.

@@ -73,6 +73,9 @@ UNHEARD_PERIODS: Final = 3
 HOPELESS: Final = 4
 """So many times the patience a node waits before it passes over what all whom it asked have not kept."""
 
+ALONE: Final = 20
+"""So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
+
 FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
 
@@ -196,6 +199,9 @@ class Group(Neighbourhood):
 
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
+        for stream in self.streams.values():
+            # It may have what is missing, though all before it said that this is gone.
+            stream.stuck_for = 0
         self.neighbours_changed(False)
         if not self.is_synchronised:
             self._environment.send(peer, Hello(self._me, 0, self.topic))
@@ -392,9 +398,16 @@ class Group(Neighbourhood):
             stream.fetches += 1
             self._environment.send(sender, Fetch(stream.source, self.topic, missing))
 
+    def _hopeless_after(self) -> i64:
+        """So many periods something is missing before it may be passed over; who is alone can ask nobody, and waits."""
+        return (ALONE if self._is_alone() else 1) * HOPELESS * self._options.patience
+
+    def _is_alone(self) -> bool:
+        return len(self._neighbours) == 0 and len(self._contacts) == 0
+
     def _look_further(self, stream: Stream) -> None:
         """Nobody nearby has what is missing: the source or a contact may. If it is gone there too, pass it over."""
-        if stream.stuck_for > HOPELESS * self._options.patience:
+        if stream.stuck_for > self._hopeless_after():
             gone = stream.gone_up_to(self._neighbours, self._contacts)
             for missed in stream.pass_over(gone, self.topic):
                 self._release(missed)
@@ -441,7 +454,7 @@ class Group(Neighbourhood):
             # Whoever was to found the topic did not live to do so.
             self.is_synchronised = self._unheard > 2 * self._options.patience
         if self.is_synchronised:
-            self.deliveries.period_passed(2 * (HOPELESS + 1) * self._options.patience)
+            self.deliveries.period_passed(2 * (self._hopeless_after() + self._options.patience))
             self._serve()
             self.trees.tick()
             self._tell()
@@ -494,8 +507,8 @@ class Group(Neighbourhood):
                 stream.stuck_for += 1
                 if stream.stuck_for > patience and self._options.rules.recovers:
                     self._look_further(stream)
-                has_hope = stream.missing_for <= patience or stream.stuck_for <= (HOPELESS + 1) * patience
-                if stream.fetches < MOST_ATTEMPTS and has_hope:
+                has_hope = stream.missing_for <= patience or stream.stuck_for <= self._hopeless_after() + patience
+                if has_hope and (stream.fetches < MOST_ATTEMPTS or self._is_alone()):
                     stream.quiet = 0
                     self._quiet = 0
             elif self._options.window > 0 and stream.floor < stream.complete:

@@ -168,10 +168,12 @@ class Stream:
         """Up to which number what is missing next is gone, as all neighbours that had it and a contact say; else 0."""
         following = self.complete + 1
         lowest = self.heard
+        # Who is alone has nobody to ask.
+        has_asked = len(contacts) == 0 and len(neighbours) == 0
         for peer in neighbours:
             if self.has.get(peer, 0) >= following:
                 lowest = min(lowest, self.gone_at.get(peer, 0))
-        has_asked = len(contacts) == 0
+                has_asked = has_asked or len(contacts) == 0
         for contact in contacts:
             gone = self.gone_at.get(contact, 0)
             if gone >= following:

@@ -200,8 +200,7 @@ class Group(Neighbourhood):
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
         for stream in self.streams.values():
-            # It may have what is missing, though all before it said that this is gone.
-            stream.stuck_for = 0
+            stream.hope(peer)
         self.neighbours_changed(False)
         if not self.is_synchronised:
             self._environment.send(peer, Hello(self._me, 0, self.topic))

@@ -78,6 +78,8 @@ class Stream:
         self.floors: Final[dict[i64, i64]] = {}
         self.floor: i64 = 0
         self.gone_at: Final[dict[i64, i64]] = {}
+        # Who has become a neighbour since anything of what is missing has come.
+        self._hoped_for: Final[set[i64]] = set()
         # Up to this number all neighbours had everything at some time.
         self._settled: i64 = 0
 
@@ -107,6 +109,12 @@ class Stream:
         self.fetches = 0
         return True
 
+    def hope(self, peer: i64) -> None:
+        """A new neighbour may have what is missing, though all before it said that it is gone; each is asked once."""
+        if self.stuck_for > 0 and peer not in self._hoped_for:
+            self._hoped_for.add(peer)
+            self.stuck_for = 0
+
     def skip(self, sequence: i64) -> None:
         """Count a number as received."""
         if sequence != self.complete + 1:
@@ -120,6 +128,8 @@ class Stream:
         self.stuck_for = 0
         self.fetches = 0
         self.came_beyond = 0
+        if len(self._hoped_for) > 0:
+            self._hoped_for.clear()
 
     def start_from(self, sequence: i64) -> None:
         """Count all up to a number as received."""

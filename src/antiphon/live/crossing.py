@@ -4,7 +4,8 @@ The client hands in again what it does not know to be safe (:mod:`antiphon.live.
 already: here, or at other nodes that were asked when the client came. The latter is waited for, so that it is in the
 log of this node when the client is told that it is accepted, and so that what follows it is published after it. If it
 does not come, it is published once more in gossip: author and number are the same, so whoever has it drops the copy.
-On cubes and trees it is not, since logs do not hold copies, and who comes back would wait for what no log holds.
+On cubes and trees logs do not hold copies, and who comes back would wait for what no log holds; there the client is
+told that nobody knows what becomes of it.
 
 What the client published before is of another source than what this node publishes for it from now on. A publication in
 ``causal`` or ``total`` order follows all that was delivered here, and so that too; one in ``fifo`` order follows
@@ -18,6 +19,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from antiphon.kernel.errors import PeerError
 from antiphon.live.seen import Seen
 from antiphon.live.topics import LiveTopic
 
@@ -28,7 +30,10 @@ LOOK_SECONDS: Final = 0.02
 """How often a node looks whether something has come."""
 
 FOLLOW_SECONDS: Final = 5.0
-"""How long a node waits for what has been delivered elsewhere."""
+"""How long a node waits for what a client has seen elsewhere."""
+
+KNOWN_SECONDS: Final = 30.0
+"""How long it waits for what others have of the client's own batches: they are there, and will come to it."""
 
 
 class Crossing:
@@ -45,7 +50,7 @@ class Crossing:
         self._client = client
         self._known = known
         self._is_waited_for = is_waited_for
-        self._wait_until = node.loop.time() + FOLLOW_SECONDS
+        self._wait_until = node.loop.time() + KNOWN_SECONDS
         # Whether the last publication for the client follows all that came before it.
         self._is_bound = False
         # Batches that come while an earlier one is waited for must not overtake it.
@@ -56,7 +61,12 @@ class Crossing:
         if not any(seen.has(serial) for seen in self._known):
             has_come = self._is_here(serial)
         elif self._is_waited_for:
-            has_come = await self._until_here(serial) or not self._publishes_again
+            has_come = await self._until_here(serial)
+            if not has_come and not self._publishes_again:
+                raise PeerError(
+                    f"a message on {self._topic.name!r} that was handed in at another node has not come to node "
+                    f"{self._node.identifier} in {KNOWN_SECONDS:g} seconds; it may yet come"
+                )
         else:
             has_come = True
         if has_come:

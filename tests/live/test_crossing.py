@@ -80,8 +80,8 @@ def test_what_does_not_come_in_time_is_published_again_in_gossip_and_elsewhere_t
     running(test)
 
 
-def test_who_has_become_a_member_since_waits_for_nothing() -> None:
-    """It may count as past here."""
+def test_who_does_not_know_what_is_past_waits_for_nothing() -> None:
+    """As on a tree: it may be past here."""
 
     async def test() -> None:
         async with cluster(1) as (node,):

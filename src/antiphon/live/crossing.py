@@ -29,18 +29,15 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.02
 """How often a node looks whether something has come."""
 
-FOLLOW_SECONDS: Final = 5.0
-"""How long a node waits for what a client has seen elsewhere."""
-
 KNOWN_SECONDS: Final = 30.0
-"""How long it waits for what others have of the client's own batches: they are there, and will come to it."""
+"""How long a node waits for what a client has seen or published elsewhere: it is there, and will come."""
 
 
 class Crossing:
     """What a client from elsewhere publishes here on one topic.
 
-    ``known`` is what others had delivered of its batches when it came. Who has become a member since then may never
-    deliver that, because it was past by then; so ``is_waited_for`` says whether what is known elsewhere is waited for.
+    ``known`` is what others had delivered of its batches when it came. On a tree a broker does not know what was past
+    when it became a member, and may never deliver that; so ``is_waited_for`` says whether it is waited for.
     """
 
     def __init__(self, node: Node, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool) -> None:

@@ -89,7 +89,6 @@ class ClientSession(FrameClient):
         self.client = client
         self._holder = holder
         self._connection = connection
-        self._came_us = monotonic_us()
         # Where it may publish, as far as it has tried; and where it has, or has tried to.
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
@@ -317,7 +316,7 @@ class ClientSession(FrameClient):
         self._comes_from_elsewhere()
         try:
             self._check_publishing(message.topic)
-            self._crossings[message.topic] = await self._node.sessions.follow(self.client, self._came_us, message)
+            self._crossings[message.topic] = await self._node.sessions.follow(self.client, message)
         except AntiphonError as failure:
             error, is_denied = str(failure), isinstance(failure, DeniedError)
         self.send(Followed(message.number, message.topic, error, is_denied))

@@ -41,7 +41,7 @@ from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import Author, Columns, check_payload
 from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
-from antiphon.live.crossing import FOLLOW_SECONDS, LOOK_SECONDS, Crossing
+from antiphon.live.crossing import KNOWN_SECONDS, LOOK_SECONDS, Crossing
 from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
@@ -51,6 +51,9 @@ from antiphon.live.topics import LiveTopic
 if TYPE_CHECKING:
     from antiphon.live.gateway import ClientSession
     from antiphon.live.node import Node
+
+PAST_SECONDS: Final = 5.0
+"""How long it waits for what is past elsewhere before it answers another node, or goes on without."""
 
 AWAY_SECONDS: Final = 2.0
 """How long a node that leaves waits for its clients to go."""
@@ -148,8 +151,8 @@ class Sessions:
 
     # What a client follows.
 
-    async def follow(self, client: int, came_us: int, message: Follow) -> Crossing:
-        """Catch up with what a client that came then has seen; ask others what they have delivered of its batches."""
+    async def follow(self, client: int, message: Follow) -> Crossing:
+        """Catch up with what a client has seen, and ask others what they have delivered of its batches."""
         node = self._node
         topic = node.topic(message.topic)
         was_member = topic.is_member()
@@ -168,7 +171,7 @@ class Sessions:
             await self._until_delivered(topic, message.past)
         answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
         known = [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
-        return Crossing(node, topic, client, known, self._counts_past or topic.member_since_us < came_us)
+        return Crossing(node, topic, client, known, self._counts_past)
 
     async def _barrier(self, topic: LiveTopic) -> None:
         """Publish an empty batch about a key of its own, and wait until it has its place."""
@@ -178,12 +181,12 @@ class Sessions:
         await passed
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
-        until = self._node.loop.time() + FOLLOW_SECONDS
+        until = self._node.loop.time() + KNOWN_SECONDS
         while any(topic.seen.highest(author) < number for author, number in past.items()):
             if self._node.loop.time() >= until:
                 raise PeerError(
                     f"this client has seen messages on {topic.name!r} at another node that did not come to node "
-                    f"{self._node.identifier} in {FOLLOW_SECONDS:g} seconds; what you publish now will not follow them"
+                    f"{self._node.identifier} in {KNOWN_SECONDS:g} seconds; what you publish now will not follow them"
                 )
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -191,7 +194,6 @@ class Sessions:
 
     def became_member(self, topic: LiveTopic) -> None:
         """This node is a member of a topic from now on."""
-        topic.member_since_us = monotonic_us()
         if self._counts_past:
             topic.learned = self._node.loop.create_future()
             self._node.spawn(self._learn(topic, topic.learned))
@@ -230,7 +232,7 @@ class Sessions:
 
     async def _until_come(self, topic: LiveTopic, has_come: Callable[[], bool]) -> bool:
         """Wait for something that will come if this node stays a member, for a while; whether it has."""
-        until = self._node.loop.time() + FOLLOW_SECONDS
+        until = self._node.loop.time() + PAST_SECONDS
         while topic.is_member() and not has_come():
             if self._node.loop.time() >= until:
                 return False

@@ -45,7 +45,6 @@ class LiveTopic:
         self.beginners = 0
         # Done when this node's membership is effective, and when everybody has heard that it publishes here.
         self.joined: asyncio.Future[None] | None = None
-        self.member_since_us = 0
         # Elsewhere than on a tree, done when this node knows whose batches the others had seen when it became a member.
         self.learned: asyncio.Future[None] | None = None
         self.announced: asyncio.Task[None] | None = None

@@ -341,7 +341,7 @@ class NodeCore(Publisher):
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
-        if self.pasts is not None and self.process is not None:
+        if self.pasts is not None and self.store is not None and self.process is not None:
             topic.passed_over.append(self.process.recorded(publication))
         if batch.count > 0:
             topic.repeated_batches += 1

@@ -402,6 +402,7 @@ class Group(Neighbourhood):
         return (ALONE if self._is_alone() else 1) * HOPELESS * self._options.patience
 
     def _is_alone(self) -> bool:
+        """Whether there is nobody else, as far as this node knows."""
         return len(self._neighbours) == 0 and len(self._contacts) == 0
 
     def _look_further(self, stream: Stream) -> None:
@@ -599,8 +600,7 @@ class Group(Neighbourhood):
     def first_unsettled(self) -> i64:
         """The first own publication that may be lost with this node: not all neighbours have said that they have it."""
         own = self.streams.get(self._me)
-        if len(self._contacts) == 0 and len(self._neighbours) == 0:
-            # There is nobody else, as far as this node knows.
+        if self._is_alone():
             return UNBOUNDED
         return 1 if own is None else own.settle(self._neighbours) + 1
 

@@ -211,8 +211,8 @@ def test_other_misuse_is_refused(tmp_path: Path) -> None:
     for offset in (-1, 3):
         with pytest.raises(UsageError, match=f"no offset {offset}; the latest is 2"):
             log.read("room", offset, PLENTY)
-    with pytest.raises(UsageError, match="more than 65536"):
-        log.put("key", bytes(65537))
+    with pytest.raises(UsageError, match="more than 1048576"):
+        log.put("key", bytes(1048577))
     with pytest.raises(UsageError, match="retention bytes must be more than 0, not -5"):
         Retention(bytes=-5)
     with pytest.raises(UsageError, match="retention age_seconds must be more than 0, not 0"):

@@ -173,8 +173,8 @@ KEEPING = (
     faults(
         "the second piece of a log is not read",
         "recalling",
-        "        piece += 1\n",
-        "        piece += 2\n",
+        "        for message in reversed(entries):\n",
+        "        reader.earlier()\n        for message in reversed(entries):\n",
     ),
 )
 

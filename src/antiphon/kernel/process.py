@@ -31,6 +31,18 @@ UNBOUNDED: Final[i64] = 1 << 40
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class LogReader:
+    """Reads what the log of a node holds of a topic, from its end backwards."""
+
+    def earlier(self) -> list[Message] | None:
+        """The part before the one that was read last, as ``recorded``, its last entry last.
+
+        The log begins with the node's subscription: empty before its beginning, None where it is not kept any more.
+        """
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Environment:
     """What a process may do to the world. Implemented by each host; one instance per node."""
 
@@ -56,13 +68,13 @@ class Environment:
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
         """A publication will never be delivered here: nobody has kept it. It is said where it would have come."""
 
-    def kept(self, topic: i64, piece: i64) -> list[Message] | None:
-        """Part of what this node's log holds of a topic, as ``recorded``; piece 0 is the latest, its last entry last.
-
-        The log begins with the node's subscription: empty before its beginning, and None where it is not kept any more,
-        or where there is no log.
-        """
+    def read_back(self, topic: i64) -> LogReader | None:
+        """Reads what this node's log holds of a topic; None where there is no log."""
         return None
+
+    def was_logged(self, topic: i64, source: i64, sequence: i64) -> bool:
+        """Whether this node's log has ever held a publication; if that is not known it has."""
+        return True
 
     def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
         """A publication that was delivered here, as the log holds it; None if it does not, or not where to find it."""

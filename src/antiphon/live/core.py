@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, Publication, publication_key
 from antiphon.kernel.message import Message as ProtocolMessage
-from antiphon.kernel.process import Process
+from antiphon.kernel.process import LogReader, Process
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
@@ -31,6 +31,7 @@ from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
 from antiphon.live.pasts import Pasts
 from antiphon.live.recent import Budget, TotalOrder
+from antiphon.live.recollection import LogBackwards, passed_over_log
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
 from antiphon.live.tree_table import TreeTable
@@ -50,8 +51,6 @@ CREDIT_FRAMES: Final = 16
 saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
 GATHER_BYTES: Final = 64 << 10
 """So much for one peer does not wait for more, whatever the setting says."""
-RECALLED_MESSAGES: Final = 4096
-"""How much of the log is read back at once for those who were away for too long."""
 RECORDED_AT_MOST: Final = 8192
 """Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
 HURRY_SECONDS: Final = 0.05
@@ -128,6 +127,7 @@ class NodeCore(Publisher):
             self.topics[name] = found
             if self.store is not None:
                 found.end_offset = found.visible_offset = self.store.latest(name)
+                found.logged.is_known = found.end_offset == 0
         return found
 
     def _room(self, topic: LiveTopic) -> int:
@@ -295,27 +295,24 @@ class NodeCore(Publisher):
     ) -> None:
         assert self.process is not None, "only a process delivers"
         if self.pasts is not None:
-            self.pasts.delivered(topic)
+            self.pasts.delivered(topic, publication)
         store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
         if self._recalls:
             topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
             if len(topic.recorded) > RECORDED_AT_MOST:
                 del topic.recorded[next(iter(topic.recorded))]
 
-    def kept(self, number: int, piece: int) -> list[ProtocolMessage] | None:
-        """Part of what the log holds of a topic, for a process that reads it backwards."""
+    def read_back(self, number: int) -> LogReader | None:
+        """Reads what the log holds of a topic."""
         topic = self._by_number.get(number)
         if topic is None or self.store is None:
             return None
-        end = topic.end_offset if piece == 0 else topic.recalled_from
-        earliest = self.store.earliest(topic.name)
-        begin = max(topic.log_from, earliest)
-        if end <= begin:
-            return [] if begin == topic.log_from else None
-        entries = self.store.read_between(topic.name, max(begin, end - RECALLED_MESSAGES), end)
-        topic.recalled_from = entries[0].first_offset
-        found: list[ProtocolMessage] = [self.codec.decode_recorded(entry.batch) for entry in entries]
-        return [*found, *topic.passed_over] if piece == 0 else found
+        return LogBackwards(self.store, self.codec, topic.name, topic.log_from, topic.passed_over_from)
+
+    def was_logged(self, number: int, source: int, sequence: int) -> bool:
+        """Whether the log has ever held a publication."""
+        topic = self._by_number.get(number)
+        return topic is None or self.pasts is None or topic.logged.has(source, sequence)
 
     def recalled(self, number: int, source: int, sequence: int) -> ProtocolMessage | None:
         """A publication that was delivered here, from the log."""
@@ -342,7 +339,13 @@ class NodeCore(Publisher):
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
         if self.pasts is not None and self.store is not None and self.process is not None:
-            topic.passed_over.append(self.process.recorded(publication))
+            recorded = self.codec.encode(self.process.recorded(publication))
+            try:
+                self.store.append(passed_over_log(topic.name), 1, wall_clock_us(), recorded)
+            except AntiphonError as error:
+                self.fail(error)
+                return
+            self.pasts.delivered(topic, publication)
         if batch.count > 0:
             topic.repeated_batches += 1
             if self._trace is not None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from antiphon.kernel.message import Message, Publication
-from antiphon.kernel.process import Environment
+from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
 from antiphon.live.clocks import monotonic_us
 
@@ -39,8 +39,11 @@ class LiveEnvironment(Environment):
     def lost(self, topic: int, source: int, sequence: int) -> None:
         self._node.lost(topic, source, sequence)
 
-    def kept(self, topic: int, piece: int) -> list[Message] | None:
-        return self._node.kept(topic, piece)
+    def read_back(self, topic: int) -> LogReader | None:
+        return self._node.read_back(topic)
+
+    def was_logged(self, topic: int, source: int, sequence: int) -> bool:
+        return self._node.was_logged(topic, source, sequence)
 
     def recalled(self, topic: int, source: int, sequence: int) -> Message | None:
         return self._node.recalled(topic, source, sequence)

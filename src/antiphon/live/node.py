@@ -48,6 +48,7 @@ from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
 from antiphon.live.names import checked_name, client_number
 from antiphon.live.outbox import Outbox, check_order, set_if_waiting
+from antiphon.live.recollection import topics_in
 from antiphon.live.rights import Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
@@ -127,7 +128,7 @@ class Node(SubscribingNode):
                 self.commit = GroupCommit(self.store, self.settle, self.fail)
                 self.disk_first = self.commit if self.with_receipts else None
                 self.writers.load(self.store)
-                self.catalogue.names.update(self.store.topics())
+                self.catalogue.names.update(topics_in(self.store))
                 self.log_desk.open(self.store)
                 self._trim()
             await self._listen()

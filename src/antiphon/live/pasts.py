@@ -1,9 +1,10 @@
 """What counts as past at a node on its topics, kept beside its log: from there its next life goes on.
 
 A note is taken every so many batches, with the offset at which the log was then. Since everything that is delivered is
-appended to the log, the note and what the log holds behind it are the whole; and a crash between the two loses
-nothing. It says too which batches of clients have come, so that one that a client hands in again elsewhere is still
-recognised. So little is read when a node comes back, however long its log.
+appended to the log, or to the one beside it (:mod:`antiphon.live.recollection`), the note and what the log holds behind
+it are the whole; and a crash between the two loses nothing. It says too which batches of clients have come, so that one
+that a client hands in again elsewhere is still recognised, and what of all that counts is not in the log. So little is
+read when a node comes back, however long its log.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Publication, publication_key
 from antiphon.live.batch import Batch
+from antiphon.live.recollection import passed_over_log
 from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic
 
@@ -31,6 +33,10 @@ class Note(msgspec.Struct, array_like=True):
     offset: int
     keys: list[int]
     seen: dict[int, Ranges] = {}
+    passed_over_offset: int = 0
+    # Of which sources the log has not held all that counted, and what it has held of them.
+    unlike: dict[int, Ranges] = {}
+    is_log_known: bool = True
 
 
 class Pasts:
@@ -47,8 +53,9 @@ class Pasts:
         """Notes of earlier lives mean nothing here."""
         self._is_void = True
 
-    def delivered(self, topic: LiveTopic) -> None:
-        """A batch has been appended to the log."""
+    def delivered(self, topic: LiveTopic, publication: Publication) -> None:
+        """A batch is appended to the log, or to that of what is not for subscribers."""
+        topic.logged.add(publication.source, publication.sequence)
         count = self._unnoted.get(topic, 0) + 1
         self._unnoted[topic] = count
         if count >= BATCHES_PER_NOTE:
@@ -74,7 +81,9 @@ class Pasts:
         for topic in due:
             self._unnoted.pop(topic, None)
             keys = [int(key) for key in process.counted(topic.number)]
-            note = Note(topic.end_offset, keys, topic.seen.ranges(AUTHORS_PER_NOTE))
+            passed_over_offset = store.latest(passed_over_log(topic.name))
+            seen, unlike = topic.seen.ranges(AUTHORS_PER_NOTE), topic.logged.unlike(keys)
+            note = Note(topic.end_offset, keys, seen, passed_over_offset, unlike, topic.logged.is_known)
             store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
         if self._node.commit is not None:
             self._node.commit.soon()
@@ -82,15 +91,25 @@ class Pasts:
     def of(self, topic: LiveTopic) -> list[int] | None:
         """What an earlier life had delivered on a topic that it had not left."""
         store = self._node.store
+        if store is not None and self._is_void and not topic.logged.is_known:
+            # Numbers in it are those of another cluster.
+            topic.log_from, topic.logged.is_known = topic.end_offset, True
+            topic.passed_over_from = store.latest(passed_over_log(topic.name))
         kept = None if store is None or self._is_void else store.get(fact_of(topic.name))
         if store is None or not kept:
             return None
         note = msgspec.msgpack.decode(kept, type=Note)
         topic.seen.merge(note.seen)
+        topic.logged.restore(note.keys, note.unlike, note.is_log_known)
+        passed_over = passed_over_log(topic.name)
         later: set[int] = set()
-        for entry in store.read_between(topic.name, note.offset, topic.end_offset):
+        for entry in (
+            *store.read_between(topic.name, note.offset, topic.end_offset),
+            *store.read_between(passed_over, note.passed_over_offset, store.latest(passed_over)),
+        ):
             publication = self._node.codec.decode_publication(entry.batch)
             later.add(int(publication_key(publication.source, publication.sequence)))
+            topic.logged.add(publication.source, publication.sequence)
             batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
             if batch.client != 0:
                 topic.seen.add(batch.author, batch.number)

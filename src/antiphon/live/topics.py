@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import Final, Protocol
+from typing import Protocol
 
-from antiphon.kernel.message import Message
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.names import topic_number
 from antiphon.live.outbox import Outbox
 from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
+from antiphon.live.recollection import Logged
 from antiphon.live.seen import SeenOfAll
-
-PASSED_OVER_AT_MOST: Final = 1024
-"""So many batches that nobody is shown are kept for those who lack them."""
 
 
 class Sink(Protocol):
@@ -51,17 +47,17 @@ class LiveTopic:
         # Messages up to the first have got their offset; up to the second, subscribers may see them.
         self.end_offset = 0
         self.visible_offset = 0
-        # Where the log was when the membership began, and what was read back of it last.
+        # Where the log was when the membership began, and that of what is not for subscribers.
         self.log_from = 0
-        self.recalled_from = 0
+        self.passed_over_from = 0
         # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
         self.hurried_until = 0.0
         # What was delivered, so that nothing is delivered twice, and the last of what was shown.
         self.seen = SeenOfAll()
         # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
         self.recorded: dict[int, int] = {}
-        # What was delivered and is not in the log, since nobody was to be shown it; who comes back lacks it too.
-        self.passed_over: deque[Message] = deque(maxlen=PASSED_OVER_AT_MOST)
+        # What the log has ever held; only where a node comes back with its log.
+        self.logged = Logged()
         self.recent = Recent(budget or Budget(), total_order)
         self.repeated_batches = 0
         self._behind: set[int] = set()

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from antiphon.kernel.message import Message, Publication
-from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.process import Environment, LogReader, Process
+from antiphon.simulator.disks import PiecesReader
 from antiphon.simulator.explorer import Copy, Exploration, Operation, System, World, explore_system
 from antiphon.trace.oracle import Findings
 
@@ -80,9 +81,14 @@ class FailingWorld(World):
         self._failing_system.members.pop((self.identifier, topic), None)
         super().unsubscribed(topic)
 
-    def kept(self, topic: int, piece: int) -> list[Message] | None:
-        """The whole log at once."""
-        return [] if piece > 0 else list(self._failing_system.logs.get((self.identifier, topic), []))
+    def read_back(self, topic: int) -> LogReader | None:
+        """The log of this node, in this life and before."""
+        return PiecesReader(list(self._failing_system.logs.get((self.identifier, topic), [])), False)
+
+    def was_logged(self, topic: int, source: int, sequence: int) -> bool:
+        """Whether it is in the log, which is whole."""
+        log = self._failing_system.logs.get((self.identifier, topic), [])
+        return any(entry.source == source and entry.sequence == sequence for entry in log)
 
     def past(self, topic: int) -> list[int] | None:
         """What counted as past in the earlier life."""

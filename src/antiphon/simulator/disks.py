@@ -7,16 +7,33 @@ in trouble, what was delivered since is gone with a crash.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message, Publication
-from antiphon.kernel.process import Process
+from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.process import LogReader, Process
 from antiphon.simulator.engine import Action, Application, Engine
 
 ENTRIES_PER_PIECE: Final[i64] = 16
 """Few, so that small runs read several."""
+
+
+@final
+class PiecesReader(LogReader):
+    """Reads a log as it is now, a piece at a time."""
+
+    def __init__(self, log: list[Message], is_cut: bool) -> None:
+        self._log: Final[list[Message]] = log
+        self._is_cut: Final[bool] = is_cut
+        self._end: i64 = len(log)
+
+    def earlier(self) -> list[Message] | None:
+        end = self._end
+        if end == 0:
+            return None if self._is_cut else []
+        self._end = max(0, end - ENTRIES_PER_PIECE)
+        return self._log[self._end : end]
 
 
 class Disks(Application):
@@ -42,12 +59,8 @@ class Disks(Application):
         self._logs.pop((node, topic), None)
         self._cut.discard((node, topic))
 
-    def kept(self, node: i64, topic: i64, piece: i64) -> list[Message] | None:
-        log = self._logs.get((node, topic), deque())
-        end = len(log) - piece * ENTRIES_PER_PIECE
-        if end <= 0:
-            return None if (node, topic) in self._cut else []
-        return [log[place] for place in range(max(0, end - ENTRIES_PER_PIECE), end)]
+    def read_back(self, node: i64, topic: i64) -> LogReader | None:
+        return PiecesReader(list(self._logs.get((node, topic), deque())), (node, topic) in self._cut)
 
 
 class Unsafe:
@@ -72,11 +85,15 @@ class LastingDisks(Disks):
         self._members: Final[dict[tuple[i64, i64], bool]] = {}
         self._past: Final[dict[tuple[i64, i64], list[int]]] = {}
         self._unsafe: Final[dict[i64, Unsafe]] = {}
+        # By node and topic all that was ever in the log, which may have lost its beginning.
+        self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
         # By node, topic, source and number what was delivered and, because of a crash, never shown.
         self.unshown: Final[list[tuple[int, int, int, int]]] = []
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         super().delivered(engine, node, publication)
+        key = publication_key(publication.source, publication.sequence)
+        self._logged.setdefault((node, publication.topic), set()).add(key)
         unsafe = self._unsafe.get(node)
         if unsafe is None:
             return
@@ -101,6 +118,9 @@ class LastingDisks(Disks):
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
         return self._past.pop((node, topic), None)
+
+    def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
+        return publication_key(source, sequence) in self._logged.get((node, topic), set())
 
     def refuses(self, node: i64) -> bool:
         unsafe = self._unsafe.get(node)
@@ -131,6 +151,7 @@ class LastingDisks(Disks):
         for topic, source, sequence in [] if unsafe is None else unsafe.deliveries:
             # They are the last of their topic: what the node published itself made all before it safe.
             self._logs[node, topic].pop()
+            self._logged[node, topic].discard(publication_key(source, sequence))
             self.unshown.append((node, topic, source, sequence))
 
     def returned(self, engine: Engine, node: i64, process: Process) -> None:

@@ -16,7 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message, Publication
-from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon.kernel.process import NO_NODE, Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.calendar import STRIDE, Calendar
 from antiphon.simulator.connections import Connections
@@ -84,9 +84,13 @@ class Application:
     def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
         """A subscription has ended."""
 
-    def kept(self, node: i64, topic: i64, piece: i64) -> list[Message] | None:
-        """Part of what the log of a node holds of a topic; as ``Environment.kept``."""
+    def read_back(self, node: i64, topic: i64) -> LogReader | None:
+        """Reads what the log of a node holds of a topic; as ``Environment.read_back``."""
         return None
+
+    def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
+        """Whether the log of a node has ever held a publication; as ``Environment.was_logged``."""
+        return True
 
     def past(self, node: i64, topic: i64) -> list[int] | None:
         """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
@@ -166,9 +170,13 @@ class Node(Environment):
         if engine.losses is not None:
             engine.losses.append((self.identifier, topic, source, sequence))
 
-    def kept(self, topic: i64, piece: i64) -> list[Message] | None:
+    def read_back(self, topic: i64) -> LogReader | None:
         application = self._engine.application
-        return None if application is None else application.kept(self.identifier, topic, piece)
+        return None if application is None else application.read_back(self.identifier, topic)
+
+    def was_logged(self, topic: i64, source: i64, sequence: i64) -> bool:
+        application = self._engine.application
+        return application is None or application.was_logged(self.identifier, topic, source, sequence)
 
     def past(self, topic: i64) -> list[int] | None:
         application = self._engine.application

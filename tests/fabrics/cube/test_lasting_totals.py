@@ -97,14 +97,14 @@ def placed(place: int, key: int, source: int = 0) -> Placed:
 
 
 def test_what_comes_behind_a_later_place_is_not_delivered() -> None:
-    places = Places()
+    places = Places(None)
     assert places.take(placed(5, 1)) and places.take(placed(4, 2)) and places.take(placed(6, 1))
     assert not places.take(placed(5, 1)) and not places.take(placed(6, 1))
     assert places.take(placed(6, 1, source=3)), "two keepers gave the same place; the source decides"
 
 
 def test_of_keys_that_were_used_long_ago_only_the_highest_place_is_remembered() -> None:
-    places = Places()
+    places = Places(None)
     for key in range(PLACES_AT_MOST + 1):
         assert places.take(placed(key + 1, key))
     assert not places.take(placed(1, 0)) and places.take(placed(2, 0))

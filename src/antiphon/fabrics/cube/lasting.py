@@ -345,12 +345,12 @@ class LastingVCubePs(LastingTotals):
         for source, reached, last in mine.beyond(theirs):
             number = last
             while number > reached:
-                publication = keeping.get(publication_key(source, number))
-                if publication is not None:
-                    if not theirs.holds(source, number):
+                if not theirs.holds(source, number):
+                    publication = keeping.get(publication_key(source, number))
+                    if publication is not None:
                         found.append(publication)
-                elif mine.holds(source, number):
-                    break
+                    elif mine.holds(source, number) and self.environment.was_logged(topic.name, source, number):
+                        break
                 number -= 1
             if number > reached:
                 older.append((source, reached + 1, number))

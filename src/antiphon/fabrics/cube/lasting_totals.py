@@ -31,44 +31,78 @@ from antiphon.fabrics.cube.total_messages import Closed, Granted, KeyLock, Unloc
 from antiphon.fabrics.cube.totals import records_of, total
 from antiphon.fabrics.cube.voting import Voting
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
-from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.kernel.process import NO_NODE, Environment, LogReader
 from antiphon.orders.order import Ordered, Placed, merged_frontiers
 from antiphon.orders.total import Lock, keys_of
 
 PLACES_AT_MOST: Final = 1 << 16
 """Of so many keys of a topic the last place is remembered."""
 
-RECALLED_PIECES: Final = 16
-"""So much of its log a node reads that returns, to know where it was."""
+RECALLED_PIECES: Final = 64
+"""So much of its log a node reads at most that has returned, to know what is too late."""
+
+DISORDER: Final = 1024
+"""No total publication was delivered after so many whose places are all before its own."""
 
 
 @final
 class Places:
-    """The last total publication about each key that was delivered, of the keys that were used last."""
+    """The last total publication about each key that was delivered, of the keys that were used last.
 
-    def __init__(self) -> None:
+    What an earlier life of this node delivered is read from its log, but only if something comes that may be older.
+    """
+
+    def __init__(self, log: LogReader | None) -> None:
         self._last: Final[dict[i64, tuple[i64, i64]]] = {}
         # Of those that are forgotten the highest: whatever is new is far above it.
         self._forgotten: tuple[i64, i64] = (0, 0)
+        # What was not read of the log, and the places of what was read last, as many as tell; 0 for what has none.
+        self._log: LogReader | None = log
+        self._pieces_read: i64 = 0
+        self._read_last: list[i64] = []
 
     def take(self, publication: Placed) -> bool:
         """Whether a total publication may be delivered now; it is then."""
         name = (publication.place, publication.source)
+        while self._log is not None and self._may_be_before(publication.place):
+            self._read_back(self._log)
         keys = keys_of(publication)
         for key in keys:
             if name <= self._last.get(key, self._forgotten):
                 return False
         for key in keys:
-            self._last.pop(key, None)
-            self._last[key] = name
-            if len(self._last) > PLACES_AT_MOST:
-                oldest = next(iter(self._last))
-                self._forgotten = max(self._forgotten, self._last.pop(oldest))
+            self._put(key, name)
         return True
+
+    def _may_be_before(self, place: i64) -> bool:
+        """Whether something may have been delivered, in what was not read, that has a later place."""
+        return len(self._read_last) < DISORDER or max(self._read_last) >= place
+
+    def _read_back(self, log: LogReader) -> None:
+        piece = log.earlier()
+        self._pieces_read += 1
+        if piece is None or len(piece) == 0 or self._pieces_read == RECALLED_PIECES:
+            self._log = None
+        places: list[i64] = []
+        for message in reversed(piece or []):
+            places.append(message.place if isinstance(message, Placed) else 0)
+            if isinstance(message, Placed):
+                name = (message.place, message.source)
+                for key in keys_of(message):
+                    if name > self._last.get(key, self._forgotten):
+                        self._put(key, name)
+        self._read_last = (self._read_last + places)[-DISORDER:]
+
+    def _put(self, key: i64, name: tuple[i64, i64]) -> None:
+        self._last.pop(key, None)
+        self._last[key] = name
+        if len(self._last) > PLACES_AT_MOST:
+            oldest = next(iter(self._last))
+            self._forgotten = max(self._forgotten, self._last.pop(oldest))
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
-        return f"{sorted(self._last.items())} {self._forgotten}"
+        return f"{sorted(self._last.items())} {self._forgotten} {self._pieces_read} {self._log is None}"
 
 
 @final
@@ -308,7 +342,7 @@ class LastingTotals(Voting):
     def _places_of(self, topic: Topic) -> Places:
         places = self._places.get(topic.name)
         if places is None:
-            places = Places()
+            places = Places(None)
             self._places[topic.name] = places
         return places
 
@@ -360,21 +394,9 @@ class LastingTotals(Voting):
         """This node is a member again, from its log: it hears from all what it missed before it publishes."""
         if self.options.total:
             self._returning[topic.name] = {}
-            self._recall_places(topic)
+            self._places[topic.name] = Places(self.environment.read_back(topic.name))
             for peer in self.present:
                 self.environment.send(peer, Unlock(self.me, self.attempt, topic.name))
-
-    def _recall_places(self, topic: Topic) -> None:
-        pieces: list[list[Message]] = []
-        while len(pieces) < RECALLED_PIECES:
-            piece = self.environment.kept(topic.name, len(pieces))
-            if piece is None or len(piece) == 0:
-                break
-            pieces.append(piece)
-        for piece in reversed(pieces):
-            for message in piece:
-                if isinstance(message, Placed):
-                    self._places_of(topic).take(message)
 
     def is_returning(self, topic: Topic) -> bool:
         """Whether this node has not heard yet what it missed."""

@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.keeping import Possession
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import SOURCE_MASK, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered
 
@@ -19,12 +19,11 @@ DISORDER: Final[i64] = 1024
 class Recall:
     """What the log holds of what one member lacks, in the order in which it was delivered."""
 
-    def __init__(self, publications: list[Ordered], bounds: dict[i64, tuple[i64, i64]], is_whole: bool) -> None:
+    def __init__(self, publications: list[Ordered], bounds: dict[i64, tuple[i64, i64]], gone: set[i64]) -> None:
         self._publications: Final[list[Ordered]] = publications
         self._bounds: Final[dict[i64, tuple[i64, i64]]] = bounds
-        # Whether the log was read back to the subscription: what is not in it has never been here.
-        self._is_whole: Final[bool] = is_whole
-        self._names: Final[set[i64]] = {publication_key(each.source, each.sequence) for each in publications}
+        # What has been here and is not any more.
+        self._gone: Final[set[i64]] = gone - {publication_key(each.source, each.sequence) for each in publications}
         self._position: i64 = 0
 
     def unsent(self, theirs: Possession) -> list[Ordered]:
@@ -48,31 +47,37 @@ class Recall:
     def gone_before(self, source: i64, first: i64, last: i64) -> i64:
         """Up to which number, from ``first`` on, nothing is left; less than ``first`` if something is, or never was."""
         number = first
-        if self._is_whole:
-            return first - 1
-        while number <= last and publication_key(source, number) not in self._names:
+        while number <= last and publication_key(source, number) in self._gone:
             number += 1
         return number - 1
 
     def text(self) -> str:
         """Everything as text, for those who compare states."""
-        return f"{self._position} {sorted(self._names)}"
+        names = sorted(publication_key(each.source, each.sequence) for each in self._publications)
+        return f"{self._position} {names} {sorted(self._gone)}"
 
 
 def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i64]], theirs: Possession) -> Recall:
     """Read back as far as it may help; ``wanted`` has for each source the first and the last number that is lacking."""
+    reader = environment.read_back(topic)
     bounds = {source: (first, last) for source, first, last in wanted}
-    # By source how many are lacking of which it is not known yet whether the log holds them.
-    open_counts = {source: last - first + 1 for source, first, last in wanted}
+    logged = {
+        publication_key(source, number)
+        for source, first, last in wanted
+        for number in range(first, last + 1)
+        if environment.was_logged(topic, source, number)
+    }
+    # By source how many are in the log, unless it has lost them, and have not been found.
+    open_counts: dict[i64, i64] = {}
+    for key in logged:
+        open_counts[key & SOURCE_MASK] = open_counts.get(key & SOURCE_MASK, 0) + 1
     found: list[Ordered] = []
-    is_whole = False
-    piece: i64 = 0
-    while len(open_counts) > 0:
-        entries = environment.kept(topic, piece)
+    is_whole, is_cut = False, reader is None
+    while reader is not None and len(open_counts) > 0:
+        entries = reader.earlier()
         if entries is None or len(entries) == 0:
-            is_whole = entries is not None
+            is_whole, is_cut = entries is not None, entries is None
             break
-        piece += 1
         for message in reversed(entries):
             assert isinstance(message, Ordered), "a log holds publications"
             source, sequence = message.source, message.sequence
@@ -87,4 +92,13 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
             if open_counts[source] == 0 or sequence + DISORDER <= first:
                 del open_counts[source]
     found.reverse()
-    return Recall(found, bounds, is_whole)
+    if is_whole:
+        # What is not in it has never been here.
+        return Recall(found, bounds, set())
+    gone = {
+        publication_key(source, number)
+        for source, first, last in wanted
+        for number in range(first, last + 1)
+        if is_cut or theirs.holds(source, number) or publication_key(source, number) in logged
+    }
+    return Recall(found, bounds, gone)

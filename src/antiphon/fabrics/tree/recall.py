@@ -34,8 +34,9 @@ def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
     pieces: list[list[Item]] = []
     count: i64 = 0
     is_whole = False
-    while left and count < ENTRIES_AT_MOST:
-        entries = environment.kept(topic.name, len(pieces))
+    reader = environment.read_back(topic.name)
+    while reader is not None and left and count < ENTRIES_AT_MOST:
+        entries = reader.earlier()
         if entries is None:
             break
         if not entries:

@@ -47,7 +47,7 @@ MAXIMAL_BATCH_BYTES = 64 * 1024 * 1024
 """No less than a frame between nodes may have: what has arrived can be kept."""
 
 MAXIMAL_NAME_BYTES = 1024
-MAXIMAL_FACT_BYTES = 64 * 1024
+MAXIMAL_FACT_BYTES = 1024 * 1024
 MAXIMAL_FACT_COUNT = 65536
 REMOVED_PER_TRANSACTION = 1000
 """Retention works in steps of so many batches, so that a commit that waits for it does not wait long."""

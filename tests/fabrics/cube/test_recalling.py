@@ -1,0 +1,114 @@
+"""Reading a log backwards: no further than it helps, and not at all for what was never in it."""
+
+from __future__ import annotations
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.keeping import Possession
+from antiphon.fabrics.cube.lasting_totals import DISORDER, Places
+from antiphon.fabrics.cube.recalling import Recall, recall
+from antiphon.kernel.message import CAUSAL, TOTAL, Message, publication_key
+from antiphon.kernel.process import Environment, LogReader
+from antiphon.orders.order import Ordered, Placed
+
+
+class Pieces(LogReader):
+    """Reads a list, and counts."""
+
+    def __init__(self, log: list[Message], is_cut: bool = False, entries_per_piece: int = 10) -> None:
+        super().__init__()
+        self.read = 0
+        self._entries_per_piece = entries_per_piece
+        self._log = log
+        self._is_cut = is_cut
+
+    def earlier(self) -> list[Message] | None:
+        end = len(self._log) - self.read * self._entries_per_piece
+        if end <= 0:
+            return None if self._is_cut else []
+        self.read += 1
+        return self._log[max(0, end - self._entries_per_piece) : end]
+
+
+class Disk(Environment):
+    """One topic of a node that does nothing but remember."""
+
+    def __init__(self, log: list[Message], is_cut: bool = False, knows: bool = True) -> None:
+        super().__init__(0)
+        self.reader = Pieces(log, is_cut)
+        self._logged = {(int(entry.source), int(entry.sequence)) for entry in log}
+        self._knows = knows
+
+    def read_back(self, topic: int) -> LogReader | None:
+        return self.reader
+
+    def was_logged(self, topic: int, source: int, sequence: int) -> bool:
+        return not self._knows or (source, sequence) in self._logged
+
+
+def published(source: int, sequence: int) -> Message:
+    return Ordered(source, sequence, 0, b"", vec[i64](), 7, CAUSAL)
+
+
+LONG_LOG = [*(published(1, number) for number in range(1, 6)), *(published(2, number) for number in range(1, 500))]
+
+
+def wanted(disk: Disk, source: int, first: int, last: int, has: int = 0) -> Recall:
+    theirs = Possession(vec[i64]([publication_key(source, has)]) if has > 0 else vec[i64]())
+    return recall(disk, 7, [(source, first, last)], theirs)
+
+
+def found(one: Recall) -> list[int]:
+    return [int(each.sequence) for each in one.unsent(Possession(vec[i64]()))]
+
+
+def test_a_log_is_read_as_far_as_what_is_wanted() -> None:
+    disk = Disk(LONG_LOG)
+    one = wanted(disk, 2, 485, 499, has=484)
+    assert found(one) == list(range(485, 500)) and disk.reader.read == 2
+
+
+def test_for_what_was_never_in_it_a_log_is_not_read() -> None:
+    disk = Disk(LONG_LOG)
+    one = wanted(disk, 1, 6, 9, has=5)
+    assert found(one) == [] and disk.reader.read == 0
+    assert one.gone_before(1, 6, 9) == 5, "whoever had it may have it still"
+
+
+def test_a_hole_in_what_is_wanted_does_not_let_the_rest_of_the_log_be_read() -> None:
+    log = [entry for entry in LONG_LOG if (entry.source, entry.sequence) != (2, 495)]
+    disk = Disk(log)
+    one = wanted(disk, 2, 490, 499, has=489)
+    assert found(one) == [490, 491, 492, 493, 494, 496, 497, 498, 499] and disk.reader.read == 1
+    doubtful = Disk(log, knows=False)
+    assert found(wanted(doubtful, 2, 490, 499, has=489)) == found(one)
+    assert doubtful.reader.read == 51, "who does not know what is in its log reads it all"
+
+
+def test_what_a_log_has_lost_is_gone() -> None:
+    disk = Disk(LONG_LOG[300:], is_cut=True, knows=False)
+    one = wanted(disk, 2, 290, 299, has=289)
+    assert found(one) == [296, 297, 298, 299] and one.gone_before(2, 290, 299) == 295
+
+
+def placed(place: int, key: int) -> Placed:
+    return Placed(0, place, 0, b"", vec[i64](), 7, TOTAL, vec[i64]([key]), place)
+
+
+def test_what_is_too_late_is_known_from_the_log_of_an_earlier_life() -> None:
+    places = Places(Pieces([placed(5, 1), placed(6, 2), placed(4, 3)]))
+    assert not places.take(placed(3, 3)) and not places.take(placed(5, 1)) and not places.take(placed(2, 2))
+    assert places.take(placed(5, 3)) and places.take(placed(7, 1))
+
+
+def test_the_log_of_an_earlier_life_is_read_no_further_than_to_what_is_surely_earlier() -> None:
+    log: list[Message] = [placed(place, place % 7) for place in range(1, 4 * DISORDER)]
+    reader = Pieces(log, entries_per_piece=100)
+    places = Places(reader)
+    assert reader.read == 0
+    assert not places.take(placed(4 * DISORDER - 20, 1))
+    assert DISORDER <= reader.read * 100 < DISORDER + 200
+    read_before = reader.read
+    assert places.take(placed(4 * DISORDER, 1)) and reader.read == read_before
+    assert places.take(placed(2 * DISORDER, 9)) and reader.read > read_before, "key 9 is in none of what was read"

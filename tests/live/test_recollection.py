@@ -1,0 +1,117 @@
+"""What a node knows of its log when it comes back: what is in it, shown or not, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import antiphon
+from antiphon import Node
+from antiphon.kernel.message import publication_key
+from antiphon.live.columns import Author, Columns
+from antiphon.live.names import topic_number
+from antiphon.live.pasts import fact_of
+from antiphon.live.recollection import Logged, passed_over_log
+from antiphon.live.settings import Settings
+from tests.live.support import running, take_values
+
+ROOM = topic_number("room")
+
+
+async def say_twice(node: Node) -> None:
+    """A batch of a client that was handed in at two nodes."""
+    for _ in range(2):
+        node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(77, 1))
+    await node.flush()
+    await node.until_on_disk()
+
+
+def test_what_no_subscriber_was_shown_counts_as_past_in_the_next_life(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as node:
+            await node.subscribe("room").ready()
+            before = node.identifier
+            await say_twice(node)
+            # The note of the beginning only, as if the node had died now.
+            assert node.store is not None
+            note = node.store.get(fact_of("room"))
+            assert note
+        async with antiphon.start(data=str(tmp_path)) as node:
+            assert node.store is not None
+            node.store.put(fact_of("room"), note)
+            await node.subscribe("room").ready()
+            assert node.identifier != before
+            assert node.process is not None
+            counted = [int(key) for key in node.process.counted(ROOM)]
+            assert int(publication_key(before, 2)) in counted
+            assert node.was_logged(ROOM, before, 2) and not node.was_logged(ROOM, before, 3)
+
+    running(test)
+
+
+def test_the_log_of_what_no_subscriber_was_shown_is_no_topic(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as node:
+            await node.subscribe("room").ready()
+            await say_twice(node)
+            assert node.store is not None and node.store.latest(passed_over_log("room")) == 1
+        async with antiphon.start(data=str(tmp_path)) as node:
+            assert node.catalogue.names == {"room"}
+
+    running(test)
+
+
+def test_what_came_before_the_membership_is_known_not_to_be_in_the_log(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antiphon.start() as first:
+            for number in range(5):
+                await first.publish("room", str(number).encode())
+            settings = Settings(data=str(tmp_path), join=[first.address])
+            async with antiphon.start(settings) as second:
+                messages = await second.subscribe("room").ready()
+                await first.publish("room", b"five")
+                assert await take_values(messages, 1) == [b"five"]
+                await second.until_on_disk()
+                assert not second.was_logged(ROOM, first.identifier, 5)
+                assert second.was_logged(ROOM, first.identifier, 6)
+            async with antiphon.start(settings) as again:
+                await again.subscribe("room").ready()
+                assert not again.was_logged(ROOM, first.identifier, 5)
+                assert again.was_logged(ROOM, first.identifier, 6)
+                assert not again.was_logged(ROOM, first.identifier, 7)
+
+    running(test)
+
+
+def test_a_log_of_which_there_is_no_note_may_hold_everything(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as node:
+            await node.publish("room", b"said")
+            await node.until_on_disk()
+            before = node.identifier
+        for _ in range(2):
+            async with antiphon.start(data=str(tmp_path)) as node:
+                assert node.store is not None
+                node.store.put(fact_of("room"), b"")
+                await node.publish("room", b"more")
+                assert node.was_logged(ROOM, before, 1), "it is, and nobody says so"
+                await node.until_on_disk()
+
+    running(test)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 12)), unique=True), st.lists(st.integers(0, 12), min_size=4)
+)
+def test_a_note_says_all_that_the_log_has_held(appended: list[tuple[int, int]], counts: list[int]) -> None:
+    logged = Logged()
+    for source, sequence in appended:
+        logged.add(source, sequence)
+    keys = [int(publication_key(source, count)) for source, count in enumerate(counts[:4]) if count > 0]
+    restored = Logged()
+    restored.restore(keys, logged.unlike(keys), True)
+    for source in range(4):
+        for sequence in range(1, 14):
+            assert restored.has(source, sequence) == ((source, sequence) in appended)

@@ -13,7 +13,7 @@ from antiphon.kernel.message import publication_key
 from antiphon.live.columns import Author, Columns
 from antiphon.live.names import topic_number
 from antiphon.live.pasts import fact_of
-from antiphon.live.recollection import Logged, passed_over_log
+from antiphon.live.recollection import Logged, counts_in, passed_over_log
 from antiphon.live.settings import Settings
 from tests.live.support import running, take_values
 
@@ -34,11 +34,12 @@ def test_what_no_subscriber_was_shown_counts_as_past_in_the_next_life(tmp_path: 
             await node.subscribe("room").ready()
             before = node.identifier
             await say_twice(node)
-            # The note of the beginning only, as if the node had died now.
+            # That of the beginning.
             assert node.store is not None
             note = node.store.get(fact_of("room"))
             assert note
         async with antiphon.start(data=str(tmp_path)) as node:
+            # As if the node had died, and not left.
             assert node.store is not None
             node.store.put(fact_of("room"), note)
             await node.subscribe("room").ready()
@@ -71,16 +72,24 @@ def test_what_came_before_the_membership_is_known_not_to_be_in_the_log(tmp_path:
             settings = Settings(data=str(tmp_path), join=[first.address])
             async with antiphon.start(settings) as second:
                 messages = await second.subscribe("room").ready()
+                assert second.process is not None
+                past = counts_in(second.process.counted(ROOM))[first.identifier]
                 await first.publish("room", b"five")
                 assert await take_values(messages, 1) == [b"five"]
                 await second.until_on_disk()
-                assert not second.was_logged(ROOM, first.identifier, 5)
-                assert second.was_logged(ROOM, first.identifier, 6)
+                assert not second.was_logged(ROOM, first.identifier, past)
+                assert second.was_logged(ROOM, first.identifier, past + 1)
+                assert second.store is not None
+                note = second.store.get(fact_of("room"))
+                assert note
             async with antiphon.start(settings) as again:
+                # As if the node had died, and not left.
+                assert again.store is not None
+                again.store.put(fact_of("room"), note)
                 await again.subscribe("room").ready()
-                assert not again.was_logged(ROOM, first.identifier, 5)
-                assert again.was_logged(ROOM, first.identifier, 6)
-                assert not again.was_logged(ROOM, first.identifier, 7)
+                assert not again.was_logged(ROOM, first.identifier, past)
+                assert again.was_logged(ROOM, first.identifier, past + 1)
+                assert not again.was_logged(ROOM, first.identifier, past + 2)
 
     running(test)
 

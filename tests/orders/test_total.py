@@ -119,3 +119,23 @@ def test_an_own_total_publication_is_not_listed_by_those_that_follow() -> None:
     assert feed(order, about(ANNA, 1, 1, CAUSAL)) == []
     assert feed(order, about(ANNA, 0, 1, TOTAL, ((1, 1),))) == [(1, 1), (0, 1)]
     assert list(order.stamp(2, CAUSAL)) == []
+
+
+def test_what_two_parts_began_without_knowing_of_each_other_goes_by_the_lowest_place() -> None:
+    """1 wrote about Ben and then, in total order, about Anna; 2 the other way round, in another part of the system."""
+    order = locked((ANNA, 1, 2, 5), (BEN, 2, 2, 9))
+    first = about(BEN, 1, 1, FIFO), about(ANNA, 1, 2, TOTAL)
+    second = about(ANNA, 2, 1, FIFO), about(BEN, 2, 2, TOTAL)
+    assert feed(order, *second, *first) == []
+    assert [(one.source, one.sequence) for one in order.break_circle()] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert order.waiting() == 0 and order.open_locks() == 0
+
+
+def test_there_is_no_circle_while_something_is_missing() -> None:
+    order = locked((ANNA, 1, 2, 5), (BEN, 2, 2, 9))
+    assert feed(order, about(ANNA, 2, 1, FIFO), about(BEN, 2, 2, TOTAL), about(BEN, 1, 1, FIFO)) == []
+    assert order.break_circle() == [], "the total publication about Anna has not come"
+    order = locked((ANNA, 1, 2, 5))
+    assert feed(order, about(ANNA, 2, 1, FIFO), about(ANNA, 1, 2, TOTAL)) == []
+    assert order.break_circle() == [], "the first of 1 has not come"
+    assert feed(order, about(BEN, 1, 1, FIFO)) == [(1, 1), (1, 2), (2, 1)]

@@ -98,6 +98,47 @@ class Happening:
     details: str = ""
 
 
+@dataclass(frozen=True)
+class Draws:
+    """What may happen to so many nodes, by chance."""
+
+    chance: random.Random
+    kinds: Sequence[str]
+    count: int
+
+    def next(self) -> list[Fault]:
+        """One fault, or two that do not strike the same nodes, nor take the lives of half of them.
+
+        Who is started again is somebody new: where half are, those who are left have no majority, and never will.
+        """
+        first = self._draw_one(list(range(self.count)))
+        if self.chance.random() < TOGETHER and first.kind != "roll":
+            struck = () if first.kind == "delay" else first.victims
+            spared = [place for place in range(self.count) if place not in struck]
+            second = self._draw_one(spared)
+            lives = sum(len(fault.victims) for fault in (first, second) if fault.kind in (*KILLS, "restart"))
+            if second.kind in ("roll", first.kind) or (first.others and second.others) or 2 * lives >= self.count:
+                return [first]
+            return [first, second]
+        return [first]
+
+    def _draw_one(self, places: list[int]) -> Fault:
+        chance = self.chance
+        kind = chance.choice(self.kinds)
+        seconds = chance.uniform(*SECONDS[kind])
+        everybody = range(self.count)
+        if kind in ("cut", "oneway", "flap", "hold"):
+            # One node alone, or anything up to a half.
+            size = chance.choice((1, chance.randint(1, max(1, len(everybody) // 2))))
+            part = tuple(sorted(chance.sample(places, min(size, len(places)))))
+            return Fault(kind, part, seconds, tuple(place for place in everybody if place not in part))
+        if kind in ("roll", "delay"):
+            return Fault(kind, tuple(everybody), seconds)
+        # A quarter at most: what is promised to survive more is for other campaigns.
+        is_pair = kind in ("kill", "power", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
+        return Fault(kind, tuple(sorted(chance.sample(places, min(len(places), 2 if is_pair else 1)))), seconds)
+
+
 @dataclass
 class Nemesis:
     """Draws faults, and does them to a cluster whose nodes stand behind the doors of a network."""
@@ -122,35 +163,9 @@ class Nemesis:
     _flapping: dict[Fault, asyncio.Task[None]] = field(default_factory=dict)
     _wiped_us: dict[int, int] = field(default_factory=dict)
 
-    # Drawing.
-
     def draw(self) -> list[Fault]:
-        """One fault, or two that do not strike the same nodes."""
-        count = len(self.network.doors)
-        first = self._draw_one(list(range(count)))
-        if self.chance.random() < TOGETHER and first.kind != "roll":
-            struck = () if first.kind == "delay" else first.victims
-            spared = [place for place in range(count) if place not in struck]
-            second = self._draw_one(spared)
-            if second.kind not in ("roll", first.kind) and not (first.others and second.others):
-                return [first, second]
-        return [first]
-
-    def _draw_one(self, places: list[int]) -> Fault:
-        chance = self.chance
-        kind = chance.choice(self.kinds)
-        seconds = chance.uniform(*SECONDS[kind])
-        everybody = range(len(self.network.doors))
-        if kind in ("cut", "oneway", "flap", "hold"):
-            # One node alone, or anything up to a half.
-            size = chance.choice((1, chance.randint(1, max(1, len(everybody) // 2))))
-            part = tuple(sorted(chance.sample(places, min(size, len(places)))))
-            return Fault(kind, part, seconds, tuple(place for place in everybody if place not in part))
-        if kind in ("roll", "delay"):
-            return Fault(kind, tuple(everybody), seconds)
-        # A quarter at most: what is promised to survive more is for other campaigns.
-        is_pair = kind in ("kill", "power", "pause") and len(everybody) >= 8 and chance.random() < TOGETHER
-        return Fault(kind, tuple(sorted(chance.sample(places, min(len(places), 2 if is_pair else 1)))), seconds)
+        """What happens next."""
+        return Draws(self.chance, self.kinds, len(self.network.doors)).next()
 
     # Doing.
 

@@ -73,6 +73,8 @@ class TotalOrder(MixedOrder):
         self._locks: dict[i64, Lock] = {}
         # By key, those with lower places first.
         self._locks_of: dict[i64, list[Lock]] = {}
+        # What waits and is not held up by locks any more.
+        self._let_go: set[i64] = set()
 
     # Locks.
 
@@ -145,6 +147,48 @@ class TotalOrder(MixedOrder):
         self._release_after(released)
         return released
 
+    def break_circle(self) -> list[Ordered]:
+        """Where everything is here that is waited for, what waits does so in a circle; what may be delivered now.
+
+        That is only so where two parts of a system did not know of each other: what one began about a key the total
+        publications of the other do not name. Then that with the lowest place goes first, with all that it follows.
+        """
+        if len(self._held) == 0 or len(self._locks) == 0 or len(self.gaps()) > 0:
+            return []
+        held = {
+            publication_key(waiting.publication.source, waiting.publication.sequence): waiting.publication
+            for queue in self._waiting_for.values()
+            for waiting in queue
+        }
+        first = min(self._locks.values(), key=place_of)
+        if any(lock.publication is None for lock in self._locks.values()):
+            return []
+        following = [publication_key(first.source, first.sequence)]
+        while len(following) > 0:
+            publication = held.get(following.pop())
+            if publication is None:
+                continue
+            for last in [publication_key(publication.source, publication.sequence - 1), *publication.dependencies]:
+                following += self._let_go_until(last if last >= 0 else ~last, held)
+        released: list[Ordered] = []
+        for lock in self.locks():
+            self._release_waiting(publication_key(lock.source, lock.sequence), released)
+        self._release_after(released)
+        return released
+
+    def _let_go_until(self, last: i64, held: dict[i64, Ordered]) -> list[i64]:
+        """No lock holds up what waits of a source up to one of its publications; what that is and was not before."""
+        source, sequence = last & SOURCE_MASK, last >> SOURCE_BITS
+        found: list[i64] = []
+        number = self.past(source) + 1
+        while number <= sequence:
+            key = publication_key(source, number)
+            if key in held and key not in self._let_go:
+                self._let_go.add(key)
+                found.append(key)
+            number += 1
+        return found
+
     def everything_before(self, closed: vec[i64]) -> vec[i64]:
         """What a total publication of this process names: all it has seen, and what others had when they closed.
 
@@ -189,7 +233,7 @@ class TotalOrder(MixedOrder):
 
     def state(self) -> str:
         locks = [(name, lock.place, lock.publication is not None) for name, lock in sorted(self._locks.items())]
-        return f"{super().state()} {self._seen.sorted_items()} {locks}"
+        return f"{super().state()} {self._seen.sorted_items()} {locks} {sorted(self._let_go)}"
 
     def noticed(self, publication: Ordered) -> None:
         super().noticed(publication)
@@ -200,6 +244,8 @@ class TotalOrder(MixedOrder):
 
     def _count(self, publication: Ordered) -> None:
         super()._count(publication)
+        if len(self._let_go) > 0:
+            self._let_go.discard(publication_key(publication.source, publication.sequence))
         if publication.order == TOTAL:
             self._unlock(publication_key(publication.source, publication.sequence))
 
@@ -224,6 +270,8 @@ class TotalOrder(MixedOrder):
 
     def _obstacle(self, publication: Ordered) -> i64:
         """What a weaker publication waits for because of a lock, as a key of ``_waiting_for``, or ``NOTHING``."""
+        if len(self._let_go) > 0 and publication_key(publication.source, publication.sequence) in self._let_go:
+            return NOTHING
         for key in keys_of(publication):
             locks = self._locks_of.get(key)
             if locks is not None:
@@ -261,6 +309,11 @@ def keys_of(publication: Ordered) -> vec[i64]:
     """The keys that a publication is about."""
     keys = publication.total_order_keys()
     return keys if len(keys) > 0 else ALL_SHARE
+
+
+def place_of(lock: Lock) -> tuple[i64, i64]:
+    """By which total publications are put in order; two keepers may have given the same place."""
+    return lock.place, lock.source
 
 
 def arrival_of(lock: Lock) -> i64:

@@ -36,7 +36,7 @@ from antiphon.simulator.scenario import (
 )
 from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.simulator.workload import plan
-from antiphon.trace.oracle import evidence, judge
+from antiphon.trace.oracle import Loss, evidence, judge
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
 from antiphon.trace.total_order import judge_total_order
@@ -59,10 +59,6 @@ PROMISES = {
     TOTAL_ORDER: ("duplicates", "validity", "fifo", "causal", TOTAL_ORDER),
 }
 """What each order promises on any network."""
-
-
-Loss = tuple[int, int, int, int]
-"""What a node has said to be lost: the node, the topic, the source and the number there."""
 
 
 class Witness:
@@ -364,14 +360,14 @@ def judge_run(
     circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
     # What is owed of those who failed depends on what waits for it.
     default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
-    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal)
+    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal, losses)
     counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
     examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
     examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
     examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
     owed = 0
     if HOLES in promises and "completeness" in promises:
-        weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal)
+        weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal, losses)
         owed = findings.counts["completeness"] - weaker.counts["completeness"]
         counts["completeness"] = weaker.counts["completeness"]
         counts[HOLES] = max(0, owed - len(losses)) + false

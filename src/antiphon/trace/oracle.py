@@ -17,7 +17,7 @@ causal one.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -44,6 +44,9 @@ KEYS = "keys"
 Clock = npt.NDArray[np.int64]
 Identity = tuple[int, int]
 """Source and number of a publication."""
+
+Loss = tuple[int, int, int, int]
+"""What a node has said to be lost: the node, the topic, the source and the number there."""
 
 
 @dataclass
@@ -270,14 +273,22 @@ class TopicOracle:
             lacking += [(node, p) for p, start in self.started_at.items() if start > since and p not in seen]
         return lacking
 
-    def finish(self, mortal: Container[int] = ()) -> None:
+    def finish(self, mortal: Container[int] = (), told: Sequence[tuple[int, Identity]] = ()) -> None:
         """Nothing more will happen: whatever is still owed is lost.
 
         What a mortal published may be lost with it, unless a member has delivered it, or something that follows it.
+        But who was told that something is lost need not know what that followed.
         """
         known = [self._knows[node] for node in self.member_since if node in self._knows]
+        unknowable: dict[int, list[Past]] = {}
+        for node, publication in told:
+            if publication in self._followed_by:
+                unknowable.setdefault(node, []).append(self._followed_by[publication])
         for node, publication in self.owed():
-            if publication[0] in mortal and not any(knows.holds(publication) for knows in known):
+            if publication[0] in mortal and (
+                not any(knows.holds(publication) for knows in known)
+                or any(past.holds(publication) for past in unknowable.get(node, ()))
+            ):
                 continue
             self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
 
@@ -318,10 +329,13 @@ class Oracle:
             found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default, self._silent)
         return found
 
-    def finish(self, mortal: Container[int] = ()) -> Findings:
+    def finish(self, mortal: Container[int] = (), told: Iterable[Loss] = ()) -> Findings:
         """The judgement, when nothing more can happen; what a mortal published may be lost with it."""
-        for topic in self._topics.values():
-            topic.finish(mortal)
+        told_of: dict[int, list[tuple[int, Identity]]] = {}
+        for node, topic, source, sequence in told:
+            told_of.setdefault(topic, []).append((node, (source, sequence)))
+        for name, judge_topic in self._topics.items():
+            judge_topic.finish(mortal, told_of.get(name, ()))
         return self.findings
 
     def state(self) -> str:
@@ -351,12 +365,13 @@ def judge(
     default: int = CAUSAL,
     leavers: bool = False,
     mortal: Container[int] = (),
+    told: Iterable[Loss] = (),
 ) -> Findings:
     """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end.
 
     ``default`` is the order of publications for which none was asked. ``leavers`` if those are judged too who leave,
     for which the order of each publication must be known: what follows what depends on it. What a ``mortal`` node
-    published may be lost with it.
+    published may be lost with it, and what that followed may be unknown to who was ``told`` so.
     """
     rows = evidence(table)
     about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
@@ -381,4 +396,4 @@ def judge(
                 judge_topic.leaving(node)
         else:
             judge_topic.unsubscribed(node)
-    return oracle.finish(mortal) if complete else oracle.findings
+    return oracle.finish(mortal, told) if complete else oracle.findings

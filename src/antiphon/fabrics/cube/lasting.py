@@ -115,6 +115,9 @@ class LastingVCubePs(LastingTotals):
     def member_met(self, topic: Topic, peer: i64) -> None:
         if peer in topic.away:
             self.disturb(topic)
+        if topic.name in self._restless:
+            # It has to be asked too, and what others have said may be out of date.
+            self._restless[topic.name].unanswered = None
         self._compare(topic, peer, ASKS)
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
@@ -151,6 +154,8 @@ class LastingVCubePs(LastingTotals):
         if unrest.quiet_rounds > QUIET_ROUNDS:
             unrest.pause = min(1 << (unrest.quiet_rounds - QUIET_ROUNDS), LONGEST_PAUSE)
         self._note_missing(topic, unrest)
+        if self.options.total:
+            self.break_circle(topic)
         if asks_all or len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
             self._ask_all(topic, unrest)
             return
@@ -421,9 +426,11 @@ class LastingVCubePs(LastingTotals):
                 gone[source] = max(last, gone.get(source, 0))
 
     def _ask_all(self, topic: Topic, unrest: Unrest) -> None:
-        # Also those who are no members any more.
-        unrest.unanswered = dict(self.present)
-        for node in self.present:
+        if unrest.unanswered is None or len(unrest.unanswered) == 0:
+            # Also those who are no members any more.
+            unrest.unanswered = dict(self.present)
+        # Else some take longer for their answer than a round; the others have spoken.
+        for node in unrest.unanswered:
             self._compare(topic, node, ASKS_ALL)
         self._look_what_is_lost(topic)
 
@@ -478,7 +485,8 @@ class LastingVCubePs(LastingTotals):
         for node in topic.away:
             if node in self.present:
                 self._compare(topic, node, ASKS)
-        if len(topic.away) > 0:
+        # Owners of locks may have been excluded while this node joined.
+        if len(topic.away) > 0 or self.has_orphans(topic):
             self.disturb(topic)
 
     def start_subscribing(self, topic: Topic) -> None:

@@ -196,8 +196,12 @@ class LastingTotals(Voting):
             super().receive_lock_copy(sender, lock)
 
     def _is_stale(self, lock: KeyLock) -> bool:
-        """Whether its owner has taken it back, and said so over a shorter way."""
-        return lock.attempt < self._taken_back.get((lock.topic, lock.source), 0)
+        """Whether its owner has taken it back, and said so over a shorter way, or has locked anew since."""
+        name = (lock.topic, lock.source)
+        latest = self._taken_back.get(name, 0)
+        if lock.attempt > latest:
+            self._taken_back[name] = lock.attempt
+        return lock.attempt < latest
 
     def pass_lock_on(self, topic: Topic, lock: KeyLock, parent: i64, height: i64) -> None:
         key = publication_key(lock.source, lock.sequence)
@@ -368,6 +372,11 @@ class LastingTotals(Voting):
         if len(orphans) > 0:
             self.deliver_all(topic, total(topic).withdraw(orphans))
             self.opened[topic.name] = topic
+
+    def break_circle(self, topic: Topic) -> None:
+        """Parts that did not know of each other may have published so that nothing can be first."""
+        self.deliver_all(topic, total(topic).break_circle())
+        self.opened[topic.name] = topic
 
     # Newcomers, and those who return.
 

@@ -264,8 +264,9 @@ class Voting(ReroutingVCubePs):
         if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
             self._hear_of_keeper(message, is_same)
         elif is_same and self.keeper == self.me:
-            # Two have begun the same epoch, and whoever has answered one does not answer the other.
-            if self.me < message.origin:
+            # Two have begun the same epoch, and whoever has answered one does not answer the other. The lower begins
+            # the next, unless it is gone.
+            if self.me < message.origin or (self.has_majority and message.origin not in self.present):
                 self.enter_epoch(self.epoch + 1, self.me)
                 self.begin_keeping()
             elif not self._is_active:

@@ -24,6 +24,7 @@ COMPILED = (
     "simulator/events.py",
     "simulator/links.py",
     "simulator/network.py",
+    "simulator/node.py",
     "live/batch.py",
     "live/outbox.py",
 )

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine import NETWORK_STREAM, NODE_STREAM
+from antiphon.simulator.engine import NETWORK_STREAM
+from antiphon.simulator.node import NODE_STREAM
 from antiphon.simulator.run import LINK_STREAM
 from antiphon.simulator.scenario import OnceWorkload, PublishTable, RateWorkload, Scenario
 from antiphon.simulator.subscriptions import MEMBER_STREAM, draw_nodes

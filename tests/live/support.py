@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import antiphon
 from antiphon import Message, Node, Subscription
+from antiphon.kernel.process import LogReader
 
 PATIENCE_SECONDS = 30.0
 """A test that has not come to its end by then has failed: it hangs."""
@@ -170,3 +171,12 @@ async def child(*arguments: str) -> AsyncIterator[Child]:
     finally:
         if process.returncode is None:
             await found.kill()
+
+
+def pieces_of(reader: LogReader | None) -> list[list[int]]:
+    """The numbers of publications that are read back, as long as there are any."""
+    assert reader is not None
+    found: list[list[int]] = []
+    while piece := reader.earlier():
+        found.append([int(message.sequence) for message in piece])
+    return found

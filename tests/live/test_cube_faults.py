@@ -13,7 +13,6 @@ import pytest
 import antiphon
 from antiphon import Node, Subscription
 from antiphon.fabrics.cube.lasting import LastingVCubePs
-from antiphon.kernel.process import LogReader
 from antiphon.live.columns import Author, Columns
 from antiphon.live.companions import Companions
 from antiphon.live.controls import PlaceGiven
@@ -24,7 +23,7 @@ from antiphon.live.roster import BLOCKS_FIRST
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic
 from tests.live.proxy import behind_proxies
-from tests.live.support import Child, child, cluster, exact_values, running, subscribed, take_values, until
+from tests.live.support import Child, child, cluster, exact_values, pieces_of, running, subscribed, take_values, until
 
 
 def present(node: Node) -> set[int]:
@@ -162,15 +161,6 @@ def test_who_comes_back_gets_copies_too_that_are_in_no_log(tmp_path: Path) -> No
             assert pieces_of(node.read_back(topic.number)) == [[2], [1]]
 
     running(test)
-
-
-def pieces_of(reader: LogReader | None) -> list[list[int]]:
-    """The numbers of publications that are read back, as long as there are any."""
-    assert reader is not None
-    found: list[list[int]] = []
-    while piece := reader.earlier():
-        found.append([int(message.sequence) for message in piece])
-    return found
 
 
 def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from antiphon.live.names import topic_number
 from antiphon.live.pasts import fact_of
 from antiphon.live.recollection import Logged, counts_in, passed_over_log
 from antiphon.live.settings import Settings
-from tests.live.support import running, take_values
+from tests.live.support import pieces_of, running, take_values
 
 ROOM = topic_number("room")
 
@@ -107,6 +107,26 @@ def test_a_log_of_which_there_is_no_note_may_hold_everything(tmp_path: Path) -> 
                 await node.publish("room", b"more")
                 assert node.was_logged(ROOM, before, 1), "it is, and nobody says so"
                 await node.until_on_disk()
+
+    running(test)
+
+
+def test_what_a_log_holds_of_another_cluster_is_nothing_that_anybody_lacks(tmp_path: Path) -> None:
+    """Sources of different clusters have the same numbers."""
+
+    async def test() -> None:
+        async with antiphon.start(data=str(tmp_path)) as alone:
+            await alone.subscribe("room").ready()
+            await say_twice(alone)
+            before = alone.identifier
+        async with antiphon.start() as other:
+            assert other.identifier == before
+            async with antiphon.start(Settings(data=str(tmp_path), join=[other.address])) as node:
+                messages = await node.subscribe("room").ready()
+                assert not node.was_logged(ROOM, before, 1) and pieces_of(node.read_back(ROOM)) == []
+                await other.publish("room", b"said here")
+                assert await take_values(messages, 1) == [b"said here"]
+                assert pieces_of(node.read_back(ROOM)) == [[1]]
 
     running(test)
 

@@ -346,6 +346,8 @@ class NodeCore(Publisher):
                 self.fail(error)
                 return
             self.pasts.delivered(topic, publication)
+            if self.commit is not None:
+                self.commit.soon()
         if batch.count > 0:
             topic.repeated_batches += 1
             if self._trace is not None:

@@ -120,8 +120,10 @@ KEPT = ["kept 50 door-0 0", "has 50 0 0 1", "has 50 0 0 2"]
         (KEPT[:2], 1),
         (KEPT[:1], 2),
         (["kept 50 door-0 0", "refused 50 it is damaged"], 1),
-        # It had an empty disk since then, was killed before, or is another node.
+        # It had an empty disk since then, also if what it had said before came later, was killed before, or is another
+        # node.
         (["kept 50 door-0 30"], 0),
+        (["kept 50 door-0 10"], 0),
         (["kept 11 door-0 0"], 0),
         (["kept 50 door-1 0"], 0),
     ],

@@ -130,7 +130,8 @@ class Asked:
     """Whether the node that accepted it died soon after."""
     door: str = ""
     accepted_us: int = 0
-    """By which node it was accepted, and when."""
+    connected_us: int = 0
+    """By which node it was accepted, when, and since when its application was connected with that."""
     number: int = 0
     """Among those of its application that were published; 0 for one that was not."""
 
@@ -180,7 +181,7 @@ class Evidence:
         return place < len(kills) and kills[place] - time_us < DIES_SOON_US
 
     def _read_asked(self, journal: Path) -> None:
-        for identity, door, entry in attributed(journal):
+        for identity, door, connected_us, entry in attributed(journal):
             if entry.what == "ask":
                 topic, number, order, keys = entry.fields
                 names = [] if keys == NO_KEYS else keys.split(",")
@@ -190,12 +191,12 @@ class Evidence:
                 message = self.messages[identity, int(entry.fields[0]), int(entry.fields[1])]
                 message.is_accepted = True
                 message.dies_with_node = self._dies_soon(door, entry.time_us)
-                message.door, message.accepted_us = door, entry.time_us
+                message.door, message.accepted_us, message.connected_us = door, entry.time_us, connected_us
             elif entry.what in ("end", "gap"):
                 self._excused.add((identity, int(entry.fields[0])))
 
     def _read_seen(self, journal: Path) -> None:
-        for identity, door, entry in attributed(journal):
+        for identity, door, _, entry in attributed(journal):
             if entry.what == "see":
                 self.deliveries += 1
                 topic, source, number = map(int, entry.fields[:3])
@@ -229,11 +230,14 @@ class Evidence:
         ]
 
     def missing_on_disks(self, remains: Sequence[Path]) -> list[str]:
-        """What nodes had accepted and did not have on their disks when they were killed, a line for each."""
-        by_door: defaultdict[str, list[tuple[Name, int]]] = defaultdict(list)
+        """What nodes had accepted and did not have on their disks when they were killed, a line for each.
+
+        What was accepted over a connection with an earlier life, whose disk was wiped, may be heard of after that.
+        """
+        by_door: defaultdict[str, list[tuple[Name, Asked]]] = defaultdict(list)
         for name, message in self.messages.items():
             if message.is_accepted:
-                by_door[message.door].append((name, message.accepted_us))
+                by_door[message.door].append((name, message))
         found = []
         for path in remains:
             kept, *lines = read_journal(path)
@@ -241,7 +245,11 @@ class Evidence:
             refused = [" ".join(line.fields) for line in lines if line.what == "refused"]
             found += [f"the log of {door} is refused: {reason}" for reason in refused]
             has = {(identity, topic, number) for topic, identity, number in numbers_of(lines, "has")}
-            owed = [name for name, time_us in by_door[door] if since_us < time_us < kept.time_us]
+            owed = [
+                name
+                for name, message in by_door[door]
+                if since_us < message.connected_us and message.accepted_us < kept.time_us
+            ]
             found += [
                 f"{door} had accepted message {number} of {identity} on topic {topic}, and lost it with its disk"
                 for identity, topic, number in owed
@@ -269,15 +277,16 @@ def numbers_of(lines: Iterable[Entry], what: str) -> Iterator[list[int]]:
     return ([int(field) for field in line.fields] for line in lines if line.what == what)
 
 
-def attributed(journal: Path) -> Iterator[tuple[int, str, Entry]]:
-    """The lines of a journal, each with the identity of its client and the door of the node at which that was then."""
-    identity, door = -1, ""
+def attributed(journal: Path) -> Iterator[tuple[int, str, int, Entry]]:
+    """The lines of a journal, each with the identity of its client, the door of the node at which that was, and since
+    when."""
+    identity, door, connected_us = -1, "", 0
     for entry in read_journal(journal):
         if entry.what == "begin":
             identity = int(entry.fields[0])
         elif entry.what == "node":
-            door = entry.fields[0]
-        yield identity, door, entry
+            door, connected_us = entry.fields[0], entry.time_us
+        yield identity, door, connected_us, entry
 
 
 class Rows:

@@ -167,8 +167,8 @@ KEEPING = (
     faults(
         "the first entry of the log that is wanted is not found",
         "recalling",
-        "            if first <= sequence <= last:\n",
-        "            if first < sequence <= last:\n",
+        "            if publication_key(source, sequence) in lacking:\n",
+        "            if publication_key(source, sequence) in lacking and sequence > bounds[source][0]:\n",
     ),
     faults(
         "the second piece of a log is not read",

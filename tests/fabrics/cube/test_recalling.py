@@ -86,6 +86,14 @@ def test_a_hole_in_what_is_wanted_does_not_let_the_rest_of_the_log_be_read() -> 
     assert doubtful.reader.read == 51, "who does not know what is in its log reads it all"
 
 
+def test_for_an_old_gap_that_nobody_can_fill_not_all_is_read_that_came_since() -> None:
+    log = [entry for entry in LONG_LOG if (entry.source, entry.sequence) != (2, 5)]
+    theirs = [publication_key(2, 4), *(~publication_key(2, number) for number in range(6, 497))]
+    disk = Disk(log)
+    one = recall(disk, 7, [(2, 5, 499)], Possession(vec[i64](theirs)))
+    assert found(one) == [497, 498, 499] and disk.reader.read == 1
+
+
 def test_what_a_log_has_lost_is_gone() -> None:
     disk = Disk(LONG_LOG[300:], is_cut=True, knows=False)
     one = wanted(disk, 2, 290, 299, has=289)

@@ -61,15 +61,16 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
     """Read back as far as it may help; ``wanted`` has for each source the first and the last number that is lacking."""
     reader = environment.read_back(topic)
     bounds = {source: (first, last) for source, first, last in wanted}
-    logged = {
+    # What is lacking and in the log, unless that has lost it. There may be much in between that the other has.
+    lacking = {
         publication_key(source, number)
         for source, first, last in wanted
         for number in range(first, last + 1)
-        if environment.was_logged(topic, source, number)
+        if not theirs.holds(source, number) and environment.was_logged(topic, source, number)
     }
-    # By source how many are in the log, unless it has lost them, and have not been found.
+    # By source how much of it has not been found.
     open_counts: dict[i64, i64] = {}
-    for key in logged:
+    for key in lacking:
         open_counts[key & SOURCE_MASK] = open_counts.get(key & SOURCE_MASK, 0) + 1
     found: list[Ordered] = []
     is_whole, is_cut = False, reader is None
@@ -83,13 +84,11 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
             source, sequence = message.source, message.sequence
             if source not in open_counts:
                 continue
-            first, last = bounds[source]
-            if first <= sequence <= last:
+            if publication_key(source, sequence) in lacking:
                 open_counts[source] -= 1
-                if not theirs.holds(source, sequence):
-                    found.append(message)
+                found.append(message)
             # What has no order may have been delivered before something earlier, but not before much of it.
-            if open_counts[source] == 0 or sequence + DISORDER <= first:
+            if open_counts[source] == 0 or sequence + DISORDER <= bounds[source][0]:
                 del open_counts[source]
     found.reverse()
     if is_whole:
@@ -99,6 +98,6 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
         publication_key(source, number)
         for source, first, last in wanted
         for number in range(first, last + 1)
-        if is_cut or theirs.holds(source, number) or publication_key(source, number) in logged
+        if is_cut or theirs.holds(source, number) or publication_key(source, number) in lacking
     }
     return Recall(found, bounds, gone)

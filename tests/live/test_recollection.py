@@ -94,6 +94,23 @@ def test_what_came_before_the_membership_is_known_not_to_be_in_the_log(tmp_path:
     running(test)
 
 
+def test_who_left_and_comes_back_knows_what_its_log_holds(tmp_path: Path) -> None:
+    async def test() -> None:
+        before = []
+        for _ in range(3):
+            async with antiphon.start(data=str(tmp_path)) as node:
+                await node.subscribe("room").ready()
+                await say_twice(node)
+                before.append(node.identifier)
+                for identifier in before:
+                    assert node.was_logged(ROOM, identifier, 1) and node.was_logged(ROOM, identifier, 2)
+                    assert not node.was_logged(ROOM, identifier, 3)
+                assert node.process is not None
+                assert len(counts_in(node.process.counted(ROOM))) == 1, "it is a member anew"
+
+    running(test)
+
+
 def test_a_log_of_which_there_is_no_note_may_hold_everything(tmp_path: Path) -> None:
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path)) as node:

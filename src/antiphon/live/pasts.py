@@ -37,6 +37,7 @@ class Note(msgspec.Struct, array_like=True):
     # Of which sources the log has not held all that counted, and what it has held of them.
     unlike: dict[int, Ranges] = {}
     is_log_known: bool = True
+    is_member: bool = True
 
 
 class Pasts:
@@ -66,11 +67,14 @@ class Pasts:
         self._due.add(topic)
 
     def left(self, topic: LiveTopic) -> None:
-        """The next life is not to go on with this topic."""
+        """The next life is not to go on with this topic, but may be asked for what the log holds."""
         self._due.discard(topic)
         self._unnoted.pop(topic, None)
-        if self._node.store is not None:
-            self._node.store.put(fact_of(topic.name), b"")
+        store = self._node.store
+        if store is not None:
+            passed_over_offset, unlike = store.latest(passed_over_log(topic.name)), topic.logged.unlike(())
+            note = Note(topic.end_offset, [], {}, passed_over_offset, unlike, topic.logged.is_known, False)
+            store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
 
     def note(self) -> None:
         """Between two steps of the process: write down what is due."""
@@ -113,7 +117,7 @@ class Pasts:
             batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)
             if batch.client != 0:
                 topic.seen.add(batch.author, batch.number)
-        return [*note.keys, *(~key for key in sorted(later))]
+        return [*note.keys, *(~key for key in sorted(later))] if note.is_member else None
 
 
 def fact_of(topic: str) -> str:

@@ -71,8 +71,8 @@ LASTING = (
     faults(
         "members that find each other do not compare",
         "lasting",
-        "            self.disturb(topic)\n        self._compare(topic, peer, ASKS)\n\n    def arrived",
-        "            self.disturb(topic)\n\n    def arrived",
+        ".unanswered = None\n        self._compare(topic, peer, ASKS)\n\n    def arrived",
+        ".unanswered = None\n\n    def arrived",
     ),
     faults(
         "members compare when they find each other and never again",
@@ -89,8 +89,8 @@ LASTING = (
     faults(
         "the first number that another one lacks is not given",
         "lasting",
-        "            while number > reached:\n                publication = keeping.get",
-        "            while number > reached + 1:\n                publication = keeping.get",
+        "            while number > reached:\n                if not theirs.holds",
+        "            while number > reached + 1:\n                if not theirs.holds",
     ),
     faults(
         "a member that is back is not in the view again",

@@ -48,6 +48,9 @@ SECONDS: Final = {
 KILLS: Final = ("kill", "power", "wipe")
 """These end a process at once."""
 
+TAKES_LIVES: Final = (*KILLS, "restart")
+"""After these somebody new is started in its place."""
+
 FLAP_SECONDS: Final = (0.02, 0.4)
 DELAY_SECONDS: Final = (0.005, 0.15)
 TOGETHER: Final = 0.25
@@ -116,7 +119,7 @@ class Draws:
             struck = () if first.kind == "delay" else first.victims
             spared = [place for place in range(self.count) if place not in struck]
             second = self._draw_one(spared)
-            lives = sum(len(fault.victims) for fault in (first, second) if fault.kind in (*KILLS, "restart"))
+            lives = sum(len(fault.victims) for fault in (first, second) if fault.kind in TAKES_LIVES)
             if second.kind in ("roll", first.kind) or (first.others and second.others) or 2 * lives >= self.count:
                 return [first]
             return [first, second]
@@ -221,7 +224,7 @@ class Nemesis:
 
     async def _come_back(self, fault: Fault, place: int) -> None:
         """Start a node again that was ended."""
-        if fault.kind not in (*KILLS, "restart"):
+        if fault.kind not in TAKES_LIVES:
             return
         member = self._member(place)
         await member.process.wait()

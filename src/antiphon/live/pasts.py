@@ -15,6 +15,7 @@ import msgspec
 
 from antiphon.kernel.message import Publication, publication_key
 from antiphon.live.batch import Batch
+from antiphon.live.log import DurableLog
 from antiphon.live.recollection import passed_over_log
 from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic
@@ -70,11 +71,8 @@ class Pasts:
         """The next life is not to go on with this topic, but may be asked for what the log holds."""
         self._due.discard(topic)
         self._unnoted.pop(topic, None)
-        store = self._node.store
-        if store is not None:
-            passed_over_offset, unlike = store.latest(passed_over_log(topic.name)), topic.logged.unlike(())
-            note = Note(topic.end_offset, [], {}, passed_over_offset, unlike, topic.logged.is_known, False)
-            store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
+        if self._node.store is not None:
+            self._put(self._node.store, topic, [], {}, is_member=False)
 
     def note(self) -> None:
         """Between two steps of the process: write down what is due."""
@@ -85,12 +83,16 @@ class Pasts:
         for topic in due:
             self._unnoted.pop(topic, None)
             keys = [int(key) for key in process.counted(topic.number)]
-            passed_over_offset = store.latest(passed_over_log(topic.name))
-            seen, unlike = topic.seen.ranges(AUTHORS_PER_NOTE), topic.logged.unlike(keys)
-            note = Note(topic.end_offset, keys, seen, passed_over_offset, unlike, topic.logged.is_known)
-            store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
+            self._put(store, topic, keys, topic.seen.ranges(AUTHORS_PER_NOTE), is_member=True)
         if self._node.commit is not None:
             self._node.commit.soon()
+
+    def _put(
+        self, store: DurableLog, topic: LiveTopic, keys: list[int], seen: dict[int, Ranges], is_member: bool
+    ) -> None:
+        passed_over_offset, logged = store.latest(passed_over_log(topic.name)), topic.logged
+        note = Note(topic.end_offset, keys, seen, passed_over_offset, logged.unlike(keys), logged.is_known, is_member)
+        store.put(fact_of(topic.name), msgspec.msgpack.encode(note))
 
     def of(self, topic: LiveTopic) -> list[int] | None:
         """What an earlier life had delivered on a topic that it had not left."""

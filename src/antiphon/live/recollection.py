@@ -54,20 +54,19 @@ class LogBackwards(LogReader):
     def earlier(self) -> list[Message] | None:
         """The part before the one that was read last."""
         if self._passed_over_end > self._passed_over_begin:
-            begin = max(self._passed_over_begin, self._passed_over_end - MESSAGES_PER_PIECE)
-            found = self._decoded(passed_over_log(self._topic), begin, self._passed_over_end)
-            self._passed_over_end = begin
+            name = passed_over_log(self._topic)
+            self._passed_over_end, found = self._piece(name, self._passed_over_begin, self._passed_over_end)
             return found
-        earliest = self._log.earliest(self._topic)
-        begin = max(self._begin, earliest)
+        begin = max(self._begin, self._log.earliest(self._topic))
         if self._end <= begin:
             return [] if begin == self._begin else None
-        entries = self._log.read_between(self._topic, max(begin, self._end - MESSAGES_PER_PIECE), self._end)
-        self._end = entries[0].first_offset
-        return [self._codec.decode_recorded(entry.batch) for entry in entries]
+        self._end, found = self._piece(self._topic, begin, self._end)
+        return found
 
-    def _decoded(self, name: str, begin: int, end: int) -> list[Message]:
-        return [self._codec.decode_recorded(entry.batch) for entry in self._log.read_between(name, begin, end)]
+    def _piece(self, name: str, begin: int, end: int) -> tuple[int, list[Message]]:
+        """Where the last piece before ``end`` begins, and what is in it."""
+        entries = self._log.read_between(name, max(begin, end - MESSAGES_PER_PIECE), end)
+        return entries[0].first_offset, [self._codec.decode_recorded(entry.batch) for entry in entries]
 
 
 class Logged:

@@ -153,7 +153,9 @@ class TotalOrder(MixedOrder):
         That is only so where two parts of a system did not know of each other: what one began about a key the total
         publications of the other do not name. Then that with the lowest place goes first, with all that it follows.
         """
-        if len(self._held) == 0 or len(self._locks) == 0 or len(self.gaps()) > 0:
+        if len(self._held) == 0 or len(self._locks) == 0:
+            return []
+        if any(lock.publication is None for lock in self._locks.values()) or len(self.gaps()) > 0:
             return []
         held = {
             publication_key(waiting.publication.source, waiting.publication.sequence): waiting.publication
@@ -161,8 +163,6 @@ class TotalOrder(MixedOrder):
             for waiting in queue
         }
         first = min(self._locks.values(), key=place_of)
-        if any(lock.publication is None for lock in self._locks.values()):
-            return []
         following = [publication_key(first.source, first.sequence)]
         while len(following) > 0:
             publication = held.get(following.pop())

@@ -27,6 +27,7 @@ COMPILED = (
     "simulator/node.py",
     "live/batch.py",
     "live/outbox.py",
+    "live/receipts.py",
 )
 
 

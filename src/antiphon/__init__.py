@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
     from antiphon.live.batch import Message
     from antiphon.live.client import Client
+    from antiphon.live.columns import Receipt
     from antiphon.live.errors import (
         ClosedError,
         DeniedError,
@@ -43,6 +44,7 @@ __all__ = [
     "Node",
     "OverloadedError",
     "PeerError",
+    "Receipt",
     "SlowConsumerError",
     "Subscription",
     "Tls",
@@ -57,6 +59,7 @@ HOMES = {
     "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
     "antiphon.live.batch": ("Message",),
     "antiphon.live.client": ("Client",),
+    "antiphon.live.columns": ("Receipt",),
     "antiphon.live.errors": (
         "ClosedError",
         "DeniedError",

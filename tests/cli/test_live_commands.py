@@ -17,6 +17,7 @@ import pytest
 
 from antiphon.cli.running import Access
 from antiphon.cli.top import Watcher
+from antiphon.live.rights import new_token, token_hash
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
 
@@ -313,3 +314,22 @@ def test_the_processes_of_the_cluster_are_all_there_at_the_end(cluster: Cluster)
     """Nothing that the commands did has cost a node."""
     for pid in cluster.pids:
         os.kill(pid, 0)
+
+
+def test_refusals_are_told_and_are_exit_code_1(command: Command, tmp_path: Path) -> None:
+    """A client that may neither publish nor subscribe is told so, and not that it is subscribed before."""
+    token = new_token()
+    (tmp_path / "shop.token").write_text(token)
+    rights = tmp_path / "rights.toml"
+    rights.write_text(f'[clients.shop]\ntoken = "{token_hash(token)}"\npublish = ["shop"]\n')
+    with started("node", "--json", "--rights", rights, "--insecure", "--log-level", "error") as node:
+        access = ("--servers", first_line(node)["address"], "--token-file", tmp_path / "shop.token")
+        assert command("pub", "shop", "1", *access).code == 0
+        called = command("pub", "prices", "1", "2", "3", *access)
+        said = " ".join(called.complained.split())
+        assert called.code == 1
+        assert "3 of 3 messages published since the last flush were not accepted: client 'shop' may not publish" in said
+        for _ in range(3):
+            called = command("sub", "prices", *access)
+            assert called.code == 1 and "may not subscribe to 'prices'" in called.complained
+            assert "subscribed to" not in called.complained

@@ -74,3 +74,14 @@ def test_misuse_is_one_sentence(command: Command, tmp_path: Path, arguments: tup
     assert called.code == 2
     assert complaint in called.complained
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_run_that_was_interrupted_has_nothing_to_report_yet(command: Command, tmp_path: Path) -> None:
+    command("reproduce", *SMALL)
+    for report in (tmp_path / "reproduced" / "reports").rglob("*.json"):
+        report.unlink()
+    called = command("report", "reproduced")
+    assert called.code == 2
+    said = " ".join(called.complained.split())
+    assert "no experiment in reproduced is finished yet" in said and "antiphon reproduce again" in said
+    assert not (tmp_path / "report.html").exists()

@@ -90,7 +90,10 @@ def test_seed_and_nodes_replace_those_of_the_file(antiphon: Antiphon) -> None:
 
 
 def test_a_trace_is_written_where_and_how_it_was_asked_for(antiphon: Antiphon, tmp_path: Path) -> None:
-    for level, events in (("deliveries", {"publish", "deliver", "drop", "crash", "restart"}), ("everything", None)):
+    for level, events in (
+        ("deliveries", {"publish", "deliver", "drop", "crash", "restart", "stuck", "end"}),
+        ("everything", None),
+    ):
         path = tmp_path / "new" / f"{level}.parquet"
         code, said, _ = antiphon("simulate", CRASH, "--trace", path, "--level", level)
         table = read_trace(path)

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from antiphon.cli import main as command
-from antiphon.cli import torture
-from antiphon.simulator import shrinking
-from antiphon.simulator.campaign import KINDS
+from antiphon.cli import torture_simulated as torture
+from antiphon.simulator import campaign, shrinking
+from antiphon.simulator.campaign import KINDS, Outcome
+from antiphon.simulator.campaign_results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
+from antiphon.simulator.scenario import Scenario
 from tests.simulator.broken import LosesRefusals, break_vcube_ps
 
 Antiphon = Callable[..., tuple[int | str | None, str, str]]
 
 
 @pytest.fixture
-def antiphon(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Antiphon:
-    """Calls the command; gives its exit code, standard output and standard error."""
+def antiphon(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> Antiphon:
+    """Calls the command in a directory of its own; gives its exit code, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
 
     def call(*arguments: object) -> tuple[int | str | None, str, str]:
         monkeypatch.setattr(sys, "argv", ["antiphon", *map(str, arguments)])
@@ -39,6 +45,9 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
     assert code == 0
     assert "torture: 1/1 12 schedules, " in complained
     assert list(found) == [
+        "first_seed",
+        "fresh",
+        "ended",
         "seeds",
         "simulated_seconds",
         "faults",
@@ -59,6 +68,7 @@ def test_a_program_reads_json_and_nothing_else(antiphon: Antiphon) -> None:
         "stuck",
         "failing_seeds",
         "scenarios",
+        "results",
         "seconds",
         "seeds_before",
         "seeds_per_hour",
@@ -105,7 +115,10 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     assert found["stuck"] > 0
     (path,) = found["scenarios"]
     story = Path(path).with_suffix(".txt")
-    assert {Path(path), story} == set((tmp_path / "found").iterdir())
+    results = tmp_path / "found" / RESULTS
+    assert {Path(path), story, results} == set((tmp_path / "found").iterdir())
+    failed = [record.seed for record in records_in(results) if isinstance(record, Failed)]
+    assert failed == found["failing_seeds"]
     assert f"torture: making seed {Path(path).stem.split('-')[1]} small, which failed by " in complained
     code, said, _ = antiphon("simulate", path, "--json")
     assert code == 1
@@ -131,6 +144,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
             "antiphon: the order of a campaign is none, fifo, causal, total, mixed or, if none is named, drawn; not "
             "'best'\n",
         ),
+        (["--fresh", "--seed", "7"], "antiphon: --fresh draws the first seed; leave out --seed, or --fresh\n"),
     ],
 )
 def test_misuse_is_explained(antiphon: Antiphon, arguments: list[str], complaint: str) -> None:
@@ -150,3 +164,156 @@ def test_processes_that_share_the_work_find_the_same(antiphon: Antiphon) -> None
 
 def test_all_cores_are_used_unless_told_otherwise() -> None:
     assert 1 <= torture.cores() <= (os.cpu_count() or 1)
+
+
+# Nothing is lost.
+
+
+def failing(scenario: Scenario) -> Outcome:
+    """Seed 3 and seed 5 break promises, in different ways."""
+    violations = {3: {"fifo": 2}, 5: {"stuck": 1}}.get(scenario.seed, {})
+    return Outcome(seed=scenario.seed, fabric="cube", violations=violations, about="such as this")
+
+
+def test_an_error_while_a_failure_is_made_small_costs_nothing_but_that(
+    antiphon: Antiphon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(self: shrinking.Shrinker) -> Scenario:
+        raise TypeError("'int' object is not subscriptable")
+
+    monkeypatch.setattr(campaign, "run_schedule", failing)
+    monkeypatch.setattr(shrinking.Shrinker, "shrink", stumble)
+    code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 6, "--jobs", 1, "--json")
+    found = json.loads(said)
+    assert code == 1
+    assert (found["ended"], found["seeds"], found["failing_seeds"]) == ("finished", 6, [3, 5])
+    assert complained.count("cannot be made small (TypeError: 'int' object is not subscriptable)") == 2
+    assert found["scenarios"] == ["torture-3.toml", "torture-5.toml"]
+    text = (tmp_path / "torture-3.toml").read_text()
+    assert text.startswith("# Seed 3 of antiphon torture, as it was drawn, which failed by: fifo.\n")
+    assert antiphon("simulate", "torture-3.toml")[0] == 0
+
+
+def test_a_scenario_that_cannot_be_written_costs_nothing_but_that(
+    antiphon: Antiphon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "run_schedule", failing)
+    monkeypatch.setattr(shrinking.Shrinker, "shrink", lambda self: self.scenario)
+    (tmp_path / "torture-3.toml").mkdir()
+    code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 4, "--jobs", 1, "--json")
+    assert (code, json.loads(said)["failing_seeds"]) == (1, [3])
+    assert "the schedule of seed 3 is not written as a scenario: PeerError: cannot write torture-3.toml" in complained
+
+
+@pytest.mark.parametrize(("last", "code"), [(2, 130), (4, 1)])
+def test_who_interrupts_gets_the_result_so_far(
+    antiphon: Antiphon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int, code: int
+) -> None:
+    """Portions of two seeds; the interruption comes after ``last``, in the middle of a portion if that is 3."""
+
+    def run(scenario: Scenario) -> Outcome:
+        if scenario.seed > last:
+            raise KeyboardInterrupt
+        return failing(scenario)
+
+    monkeypatch.setattr(campaign, "run_schedule", run)
+    monkeypatch.setattr(campaign, "SEEDS_PER_TASK", 2)
+    ended, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 100, "--jobs", 1, "--json")
+    found = json.loads(said)
+    assert ended == code
+    assert (found["ended"], found["seeds"]) == ("interrupted", last)
+    assert found["failing_seeds"] == ([3] if last > 2 else [])
+    assert found["scenarios"] == (["torture-3.toml"] if last > 2 else [])
+    assert "Traceback" not in complained
+    (end,) = [record for record in records_in(tmp_path / RESULTS) if isinstance(record, Ended)]
+    assert (end.how, end.result["seeds"]) == ("interrupted", last)
+
+
+def test_a_failure_in_a_portion_that_was_interrupted_counts(
+    antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(scenario: Scenario) -> Outcome:
+        if scenario.seed > 3:
+            raise KeyboardInterrupt
+        return failing(scenario)
+
+    monkeypatch.setattr(campaign, "run_schedule", run)
+    code, said, _ = antiphon("torture", "--fabric", "cube", "--seeds", 100, "--jobs", 1, "--json")
+    found = json.loads(said)
+    assert (code, found["seeds"], found["failing_seeds"]) == (1, 0, [3])
+
+
+def test_what_ends_a_campaign_ends_in_a_result(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(*_: object, **__: object) -> campaign.Tally:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(campaign, "run_seeds", end)
+    code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 10, "--jobs", 1, "--json")
+    assert (code, json.loads(said)["ended"]) == (1, "stopped")
+    assert "the campaign could not go on: MemoryError: no room" in complained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
+def test_processes_that_are_interrupted_say_what_they_found(tmp_path: Path, number: int, jobs: int) -> None:
+    """Also if the same request comes twice, and reaches all processes of the group."""
+    command = [
+        "torture",
+        "--fabric",
+        "cube",
+        "--seeds",
+        "100000",
+        "--jobs",
+        str(jobs),
+        "--json",
+        "--out",
+        str(tmp_path),
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "antiphon", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        give_up = time.monotonic() + 60
+        while not any(isinstance(one, Progress) for one in records_in(tmp_path / RESULTS)):
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+        # Twice, as timeout does: a process, and then its group.
+        process.send_signal(number)
+        os.killpg(process.pid, number)
+        said, complained = process.communicate(timeout=60)
+    assert process.returncode == 130
+    found = json.loads(said)
+    assert (found["ended"], found["failing_seeds"]) == ("interrupted", [])
+    assert 0 < found["seeds"] < 100_000
+    assert b"Traceback" not in complained
+
+
+# Fresh seeds.
+
+
+def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: Path) -> None:
+    arguments = ("torture", "--fabric", "cube", "--seeds", 2, "--jobs", 1, "--fresh")
+    code, said, complained = antiphon(*arguments, "--json")
+    found = json.loads(said)
+    assert (code, found["fresh"]) == (0, True)
+    assert torture.LEAST_FRESH <= found["first_seed"] < torture.MOST_FRESH
+    assert f"torture: fresh seeds from {found['first_seed']} on\n" in complained
+    again = json.loads(antiphon(*arguments, "--json")[1])
+    assert again["first_seed"] != found["first_seed"]
+    said = antiphon(*arguments)[1]
+    assert "on; fresh, drawn far from all that were run before" in said
+    assert "failed      0 of 2 schedules, below 0.78 (one-sided 95 %)" in said
+    rate = found["fabrics"]["cube"]["failure_rate"]
+    assert (rate["rate"], rate["interval"]) == (0.0, "one-sided 95 %")
+    named = json.loads(antiphon("torture", "--fabric", "cube", "--seeds", 1, "--jobs", 1, "--json")[1])
+    assert (named["first_seed"], named["fresh"]) == (1, False)
+
+
+def test_seeds_that_were_run_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(first_seed=torture.LEAST_FRESH + 100, seeds=50, fabric="tree")
+    Journal(tmp_path, plan)
+    drawn = iter([140, 95, 51, 200])
+    monkeypatch.setattr("secrets.randbelow", lambda _: next(drawn))
+    assert torture.fresh_seed(tmp_path / RESULTS, 10) == torture.LEAST_FRESH + 51

@@ -132,6 +132,7 @@ def test_what_clients_saw_is_judged() -> None:
     [
         (["torture", "--live", "--faults", "loss"], "a cube is not tortured by losing nodes for good"),
         (["torture", "--live", "--faults", "rain"], "there are no faults rain; choose from kill, power,"),
+        (["torture", "--live", "--without-logs", "--faults", "crowd,kill"], "nodes without logs do not survive kill"),
     ],
 )
 def test_misuse_is_explained(command: Command, arguments: list[str], complaint: str) -> None:

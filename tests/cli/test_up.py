@@ -22,7 +22,7 @@ def test_a_cluster_starts_and_ends_as_one(tmp_path: Path) -> None:
     with started("up", "-n", 3, "--port", 0, "--json", "--metrics", "--trace", tmp_path / "traces") as up:
         about = first_line(up)
         nodes = about["nodes"]
-        assert [node["node"] for node in nodes] == [0, 1, 2]
+        assert [(node["node"], node["process"]) for node in nodes] == [(0, 0), (1, 1), (2, 2)]
         assert about["servers"].split(",") == [node["address"] for node in nodes]
         assert len({node["metrics"] for node in nodes}) == 3
         assert all(is_running(node["pid"]) for node in nodes)
@@ -38,7 +38,7 @@ def test_a_node_that_dies_is_reported_and_the_last_ends_the_command() -> None:
         os.kill(nodes[1]["pid"], signal.SIGKILL)
         while "ended with exit code -9" not in (line := up.stderr.readline()):
             assert line, "the end of the node was not reported"
-        assert line.startswith("antiphon: node 1 at ")
+        assert line.startswith("antiphon: node 1 at ") and line.endswith("the others go on without it\n")
         os.kill(nodes[0]["pid"], signal.SIGKILL)
         _, complained = up.communicate(timeout=SECONDS)
         assert up.returncode == 1
@@ -71,7 +71,7 @@ def test_what_nodes_log_carries_the_number_of_their_process() -> None:
         code, logged = ended(up)
     assert code == 0
     entered = [line for line in map(json.loads, logged.splitlines()) if line["event"] == "in the cluster"]
-    assert sorted(line["process"] for line in entered) == [0, 1]
+    assert sorted((line["process"], line["node"]) for line in entered) == [(0, 0), (1, 1)]
 
 
 def test_people_get_a_table_and_a_line_for_clients() -> None:
@@ -116,3 +116,17 @@ def test_disk_needs_a_directory(command: Command) -> None:
     called = command("up", "--durability", "disk")
     assert called.code == 2
     assert "--data" in called.complained
+
+
+def test_nodes_that_come_back_with_their_data_have_the_numbers_of_their_directories(tmp_path: Path) -> None:
+    """Others speak of them by another identifier, which the table shows besides."""
+    headings = (["node", "address", "process"], ["node", "address", "process", "identifier"])
+    for life, heading in enumerate(headings):
+        with started("up", "-n", 2, "--port", 0, "--data", tmp_path) as up:
+            assert up.stdout is not None
+            lines = [up.stdout.readline().split() for _ in range(3)]
+            assert lines[0] == heading
+            assert [line[0] for line in lines[1:]] == ["0", "1"]
+            assert [line[3:] for line in lines[1:]] == ([[], []] if life == 0 else [["2"], ["3"]])
+            ended(up)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node-0", "node-1"]

@@ -57,7 +57,7 @@ def test_payload_is_added_to_what_a_run_costs_without() -> None:
 
 
 def test_a_question_weighs_what_it_names() -> None:
-    pull = Pull(1, 0, vec[i64]([5, 6, 7]), 1, False)
+    pull = Pull(1, 0, vec[i64]([5, 6, 7]), 1, False, 0)
     assert rival_size_of(pull) == HEADER_BYTES + NODE_BYTES + 3 * (NODE_BYTES + NUMBER_BYTES)
 
 

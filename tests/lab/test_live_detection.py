@@ -33,8 +33,8 @@ def test_rows_say_the_median_and_the_longest_beside_formulas() -> None:
     assert row.simulated_seconds is not None and 0.15 < row.simulated_seconds < 4 * 0.2 + 0.2 + 0.15
     row = default_row(TASK.settings, NODES, "stop", runs)
     assert (row.all_seconds, row.longest_seconds, row.simulated_seconds) == (0.3, 0.5, None)
-    assert row.messages == 6.0 and row.expected_messages == pytest.approx(3 / 0.2)
-    assert row.expected_seconds == pytest.approx(0.9)
+    assert row.messages == 6.0 and row.expected_messages == pytest.approx(3 / 0.3)
+    assert row.expected_seconds == pytest.approx(0.85)
 
 
 def run_traffic(messages: float) -> Traffic:

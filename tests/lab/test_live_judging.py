@@ -8,20 +8,31 @@ import pytest
 
 from antiphon.cli.audit import audit_files, audit_paths
 from antiphon.kernel.errors import UsageError
+from antiphon.lab.live_crowd import DROPPING_NAME, FIRST_IDENTITY
 from antiphon.lab.live_judging import Circumstances, Judgement, judge_journals
 
 BEGIN = ["begin 1 {me}", "node 1 door-{me}", "ready 2 0"]
 
 
 def judged(
-    directory: Path, *places: list[str], killed: list[tuple[str, int]] | None = None, may_lose: bool = False
+    directory: Path,
+    *places: list[str],
+    killed: list[tuple[str, int]] | None = None,
+    may_lose: bool = False,
+    dropping: list[list[str]] | None = None,
+    disturbed: list[tuple[int, int]] | None = None,
 ) -> Judgement:
-    """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0."""
-    (directory / "journals").mkdir()
-    for place, lines in enumerate(places):
-        text = "\n".join([*(line.format(me=place) for line in BEGIN), *lines]) + "\n"
-        (directory / "journals" / f"application-{place}.txt").write_text(text)
-    return judge_journals(directory, Circumstances("tree", killed or [], may_lose), audit_files, directory)
+    """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0.
+
+    Those of subscribers that drop messages have a directory of their own. Publishers may wait for 20 microseconds.
+    """
+    for kind, all_lines in (("journals", list(places)), (DROPPING_NAME, dropping or [])):
+        (directory / kind).mkdir()
+        for place, lines in enumerate(all_lines, FIRST_IDENTITY if kind == DROPPING_NAME else 0):
+            text = "\n".join([*(line.format(me=place) for line in BEGIN), *lines]) + "\n"
+            (directory / kind / f"place-{place}.txt").write_text(text)
+    circumstances = Circumstances("tree", killed or [], may_lose, disturbed=disturbed or [], wait_seconds=20e-6)
+    return judge_journals(directory, circumstances, audit_files, directory)
 
 
 def broken(found: Judgement) -> dict[str, int]:
@@ -149,3 +160,76 @@ def test_what_a_campaign_has_kept_is_audited_again(tmp_path: Path) -> None:
         "durability": 1,
     }
     assert audit.verdict == "violated" and (audit.messages, audit.deliveries) == (2, 3)
+
+
+def test_a_message_that_was_changed_on_its_way_is_found(tmp_path: Path) -> None:
+    assert broken(judged(tmp_path, [*ASKS, *SEES], [*SEES, "torn 21 0 0 2"])) == {"content": 1}
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "stalls"),
+    [
+        ([], 1),
+        # Something that was over before it was asked for, or began when it was answered, is no reason.
+        ([(1, 9), (51, 60)], 1),
+        ([(1, 10)], 0),
+        ([(50, 60)], 0),
+        ([(20, 30)], 0),
+    ],
+)
+def test_a_publisher_that_waits_for_no_reason_is_found(
+    tmp_path: Path, disturbed: list[tuple[int, int]], stalls: int
+) -> None:
+    asks = ["ask 10 0 1 causal -", "ask 40 0 2 causal -", "yes 50 0 1", "yes 50 0 2", "see 51 0 0 1 causal"]
+    seen = ["see 52 0 0 1 causal", "see 53 0 0 2 causal"]
+    found = judged(tmp_path, [*asks, seen[1]], seen, disturbed=disturbed)
+    assert broken(found) == ({"stalls": stalls} if stalls else {})
+
+
+FIVE = [f"ask 1{number} 0 {number} causal -" for number in range(1, 6)]
+ALL_FIVE = [f"see 2{number} 0 0 {number} causal" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "violations"),
+    [
+        (ALL_FIVE, {}),
+        ([ALL_FIVE[0], "dropped 25 0 3", ALL_FIVE[4]], {}),
+        # More is missing before the last than was told, or nothing was told.
+        ([ALL_FIVE[0], "dropped 25 0 2", ALL_FIVE[4]], {"drops": 1}),
+        ([ALL_FIVE[0], ALL_FIVE[4]], {"drops": 1}),
+        # What is behind the last may be on its way.
+        ([ALL_FIVE[0]], {}),
+        ([ALL_FIVE[0], "dropped 25 0 4"], {}),
+        # There was less than what is said to be dropped.
+        ([ALL_FIVE[0], "dropped 25 0 5"], {"drops": 1}),
+        # It was told that messages may be missing, at another node.
+        ([ALL_FIVE[0], "node 22 door-1", "gap 23 0", ALL_FIVE[4]], {}),
+        # What comes is in order, and once, whatever is missing.
+        (["dropped 21 0 3", ALL_FIVE[4], "see 26 0 0 1 causal"], {"fifo": 1}),
+        (["dropped 21 0 4", ALL_FIVE[4], "see 26 0 0 5 causal"], {"duplicates": 1}),
+    ],
+)
+def test_who_drops_messages_is_told_how_many_and_gets_the_others_in_order(
+    tmp_path: Path, lines: list[str], violations: dict[str, int]
+) -> None:
+    found = judged(tmp_path, [*FIVE, *ALL_FIVE], ALL_FIVE, dropping=[lines])
+    assert broken(found) == violations
+    assert found.subscribers == 1
+
+
+def test_what_was_published_before_a_subscription_is_not_missed_by_it(tmp_path: Path) -> None:
+    """The second subscriber at the place comes when the first messages have been asked for."""
+    later = ["end 12 0", f"begin 13 {FIRST_IDENTITY + 1}", "node 13 door-0", "ready 13 0", ALL_FIVE[4]]
+    found = judged(tmp_path, [*FIVE, *ALL_FIVE], dropping=[[*later, "dropped 26 0 1"]])
+    assert broken(found) == {}
+    (tmp_path / "again").mkdir()
+    found = judged(tmp_path / "again", [*FIVE, *ALL_FIVE], dropping=[later])
+    assert broken(found) == {"drops": 1} and "missed 1" in found.examples[0]
+
+
+def test_an_answer_before_its_question_is_found_where_messages_are_dropped_too(tmp_path: Path) -> None:
+    asks = ["ask 10 0 1 causal -", "yes 11 0 1", "see 20 0 0 1 causal", "see 33 0 1 1 causal"]
+    answers = ["see 21 0 0 1 causal", "ask 30 0 1 causal -", "yes 31 0 1", "see 32 0 1 1 causal"]
+    late = ["see 40 0 1 1 causal", "see 41 0 0 1 causal"]
+    assert broken(judged(tmp_path, asks, answers, dropping=[late])) == {"causal": 1}

@@ -201,6 +201,26 @@ def test_a_disk_that_lies_about_syncs_is_found_out(tmp_path: Path, library: Path
     assert lacks(tmp_path / "root", promised)
 
 
+SYNC = """
+import time
+file = os.open("log", os.O_RDWR)
+begun = time.monotonic()
+os.fsync(file)
+os.write(file, b"%.3f" % (time.monotonic() - begun))
+"""
+
+
+def test_a_slow_disk_takes_longer_for_each_sync_until_it_is_well(disk: Disk, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    took_seconds = []
+    for more_seconds in (0.0, 3.0, 0.0):
+        prepare(root, log=b"")
+        disk.slow_down(more_seconds)
+        run_and_kill(disk, root, SYNC)
+        took_seconds.append(float((root / "log").read_bytes()))
+    assert took_seconds[1] >= 3.0 > max(took_seconds[0], took_seconds[2])
+
+
 def test_without_a_compiler_the_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="need Linux and a C compiler"):

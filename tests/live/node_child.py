@@ -5,6 +5,8 @@
 It says ``listening ADDRESS`` when it listens and then does WHAT:
 
 * ``serve``: nothing but be there, until standard input ends; then it leaves;
+* ``witness``: publish on ``room`` each line that it is told; say ``ready`` when it would hear, ``heard VALUE`` of
+  whatever comes there, and ``missed`` where something is missing;
 * ``publish``: publish numbers on ``room`` one by one and say ``accepted NUMBER`` after each;
 * ``converse:PLACE:COUNT:CHAINS:LENGTH:NOISE``: subscribe to the rooms and say ``ready``; after the first line begin
   its share of the chains, answer whatever falls to it, publish noise in between, and say ``done`` when it has heard
@@ -18,17 +20,29 @@ import os
 import sys
 from typing import Any
 
+import msgspec
+
 import antiphon
 from antiphon import Message, Node
+from antiphon.live.settings import Settings
 
 
 def settings_of(words: list[str]) -> dict[str, Any]:
-    """Settings from ``name=value``; ``join`` is a list, ``aggregate`` true or false."""
+    """Settings from ``name=value``; ``join`` is a list."""
     settings: dict[str, Any] = {}
     for word in words:
         name, _, value = word.partition("=")
-        settings[name] = [value] if name == "join" else value == "true" if name == "aggregate" else value
+        settings[name] = [value] if name == "join" else converted(name, value)
     return settings
+
+
+def converted(name: str, value: str) -> Any:
+    """The value of a setting: ``aggregate`` is true or false, seconds and bytes are numbers."""
+    if name == "aggregate":
+        return value == "true"
+    if name.endswith("_seconds"):
+        return float(value)
+    return int(value) if name.endswith("_bytes") else value
 
 
 def say(line: str) -> None:
@@ -43,6 +57,19 @@ async def publish(node: Node) -> None:
         await node.publish("room", b"%d" % number)
         say(f"accepted {number}")
         number += 1
+
+
+async def witness(node: Node) -> None:
+    """Say what is heard, and publish what is told, until standard input ends."""
+
+    def hear(message: Message) -> None:
+        say(f"heard {message.value.decode()}")
+
+    await node.subscribe("room", callback=hear, when_missed=lambda _: say("missed")).ready()
+    say("ready")
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        await node.publish("room", line.strip().encode())
 
 
 ROOMS = ("room.red", "room.green", "room.blue")
@@ -79,10 +106,16 @@ async def converse(node: Node, place: int, count: int, chains: int, length: int,
 async def main() -> None:
     """Start the node and do what is asked."""
     what, *words = sys.argv[1:]
-    async with antiphon.start(**settings_of(words)) as node:
+    settings = settings_of(words)
+    # Settings do not allow it, but experiments do.
+    aggregates = settings.pop("aggregate", False)
+    chosen = msgspec.structs.replace(msgspec.convert(settings, Settings).checked(), aggregate=aggregates)
+    async with await Node(chosen).start() as node:
         say(f"listening {node.address}")
         if what == "publish":
             await publish(node)
+        elif what == "witness":
+            await witness(node)
         elif what.startswith("converse:"):
             await converse(node, *map(int, what.split(":")[1:]))
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

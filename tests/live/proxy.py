@@ -68,6 +68,9 @@ class Proxy:
         while data := await reader.read(65536):
             if is_recorded:
                 self.recorded += data
+            if writer.transport.is_closing():
+                # It was cut while this was on its way.
+                break
             writer.write(data)
             await writer.drain()
         raise ConnectionResetError

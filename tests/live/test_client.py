@@ -89,7 +89,7 @@ def test_mistakes_of_a_client_are_told_to_it() -> None:
             with pytest.raises(UsageError):
                 client.publish("a..b", b"")
             with pytest.raises(TypeError):
-                client.publish("room", "text")  # type: ignore[arg-type]
+                client.publish("room", "text")  # type: ignore[call-overload]
             with pytest.raises(UsageError):
                 client.subscribe("room", policy="explode")
             replay = client.subscribe("room", "earliest")

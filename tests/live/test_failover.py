@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -169,8 +170,46 @@ def test_a_new_node_that_was_no_member_gets_what_its_client_lacks_from_others(tm
     running(test)
 
 
-def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(tmp_path: Path) -> None:
-    """The only other member began after the client, so nobody knows what the client was owed."""
+@asynccontextmanager
+async def nodes_with_a_doomed_one(fabric: str, tmp_path: Path) -> AsyncIterator[tuple[Child, list[Node]]]:
+    """One node is a process of its own, which can be killed; the others are here."""
+    async with AsyncExitStack() as stack:
+        if fabric == "tree":
+            yield await stack.enter_async_context(tree_with_a_doomed_broker(tmp_path))
+            return
+        nodes = await stack.enter_async_context(cluster(3, fabric=fabric))
+        doomed = await stack.enter_async_context(child("serve", f"fabric={fabric}", f"join={nodes[0].address}"))
+        yield doomed, nodes
+
+
+@pytest.mark.parametrize("fabric", ["cube", "tree", "gossip"])
+def test_nothing_is_told_as_missing_where_nothing_is(fabric: str, tmp_path: Path) -> None:
+    """The client of the node that is killed was the first to subscribe, so no other node was a member for as long."""
+    count = 400
+
+    async def test() -> None:
+        async with (
+            nodes_with_a_doomed_one(fabric, tmp_path) as (doomed, nodes),
+            antiphon.connect(doomed.address) as client,
+        ):
+            own = await client.subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            others = [await node.subscribe("room").ready() for node in nodes]
+            for number in range(count):
+                await nodes[number % 2].publish("room", b"%d" % number)
+                if number == count // 2:
+                    await doomed.kill()
+                await asyncio.sleep(0.002)
+            for subscription in (own, *others):
+                values = [message.value for message in await take_exactly(subscription, count)]
+                assert sorted(values, key=int) == [b"%d" % number for number in range(count)]
+            assert client.reconnects == 1 and own.gaps == 0
+
+    running(test)
+
+
+def test_a_client_lacks_nothing_that_nobody_has_shown(tmp_path: Path) -> None:
+    """Only the broker that is killed knew the topic: what it has not shown to its client nobody will ever see."""
 
     async def test() -> None:
         async with (
@@ -178,16 +217,75 @@ def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(tmp_path: Path) ->
             antiphon.connect(doomed.address) as client,
         ):
             own = await client.subscribe("room").ready()
+            await client.publish("room", b"first")
+            assert await take_values(own, 1) == [b"first"]
+            await doomed.kill()
+            await until(lambda: client.reconnects == 1)
+            await nodes[2].publish("room", b"end")
+            assert await take_values(own, 1) == [b"end"]
+            assert own.gaps == 0
+
+    running(test)
+
+
+def test_what_was_shown_elsewhere_before_its_node_was_a_member_comes_to_the_first_subscriber(tmp_path: Path) -> None:
+    """The publisher became a member after the client, and the node that the client comes to after that."""
+
+    async def test() -> None:
+        async with (
+            tree_with_a_doomed_broker(tmp_path) as (doomed, nodes),
+            antiphon.connect(doomed.address) as client,
+        ):
+            own = await client.subscribe("room").ready()
+            await asyncio.sleep(LONGER_SECONDS)
+            publisher = nodes[2]
+            await (await publisher.subscribe("room").ready()).close()
+            client._whereabouts.learn([nodes[0].address])
+            doomed.process.send_signal(signal.SIGSTOP)
+            for number in range(20):
+                await publisher.publish("room", b"%d" % number)
+                await asyncio.sleep(0)
+            await doomed.kill()
+            await until(lambda: client.reconnects == 1)
+            await publisher.publish("room", b"end")
+            assert client.address == nodes[0].address
+            assert await values_until(own, b"end") == [*(b"%d" % number for number in range(20)), b"end"]
+            assert own.gaps == 0
+
+    running(test)
+
+
+@pytest.mark.parametrize("fabric", ["cube", "tree"])
+def test_where_nobody_has_kept_what_a_client_lacks_it_is_told(
+    fabric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node stood still for so long that the others have shown more than they keep."""
+    monkeypatch.setattr("antiphon.live.recent.BATCHES_AT_MOST", 8)
+
+    async def test() -> None:
+        async with (
+            nodes_with_a_doomed_one(fabric, tmp_path) as (doomed, nodes),
+            antiphon.connect(doomed.address) as client,
+        ):
+            own = await client.subscribe("room").ready()
             told: list[str] = []
             pattern = await client.subscribe("*", when_missed=told.append).ready()
             await client.publish("room", b"first")
             assert await take_values(own, 1) == await take_values(pattern, 1) == [b"first"]
+            await asyncio.sleep(LONGER_SECONDS)
+            await (await nodes[2].subscribe("room").ready()).close()
+            await nodes[2].publish("room", b"second")
+            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"second"]
+            doomed.process.send_signal(signal.SIGSTOP)
+            for number in range(32):
+                await nodes[2].publish("room", b"%d" % number)
+                await asyncio.sleep(0)
             await doomed.kill()
             await until(lambda: client.reconnects == 1)
             await nodes[2].publish("room", b"end")
             with pytest.raises(MissedMessagesError, match=r"room.*may be missing"):
                 await take_values(own, 1)
-            assert await take_values(own, 1) == await take_values(pattern, 1) == [b"end"]
+            assert (await values_until(own, b"end"))[-1] == (await values_until(pattern, b"end"))[-1] == b"end"
             assert (own.gaps, pattern.gaps, told) == (1, 1, ["room"])
 
     running(test)

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+import antiphon
+from antiphon import Node
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import UsageError
 from antiphon.lab.live_packets import WITH_AND_WITHOUT, Counted, Packets, Task, measure_packets, median_of, summary
 from antiphon.live.settings import Settings
-from tests.live.support import cluster, running, take_values
+from tests.live.support import aggregating, cluster, running, take_values
 
 ROUNDS = 20
 
 
-@pytest.mark.parametrize("settings", [{"gather_seconds": 0.002}, {"aggregate": True}], ids=str)
-def test_an_answer_never_comes_before_its_question(settings: dict[str, Any]) -> None:
+@asynccontextmanager
+async def gathering(count: int, aggregates: bool) -> AsyncIterator[list[Node]]:
+    """Nodes that wait for more before they send, or forwarders that hold back what cannot be delivered yet."""
+    if not aggregates:
+        async with cluster(count, gather_seconds=0.002) as nodes:
+            yield nodes
+        return
+    async with AsyncExitStack() as stack:
+        nodes = []
+        for _ in range(count):
+            node = aggregating(join=[nodes[-1].address] if nodes else [], leave_seconds=5.0)
+            stack.push_async_callback(node.close)
+            nodes.append(await node.start())
+        yield nodes
+
+
+@pytest.mark.parametrize("aggregates", [False, True])
+def test_an_answer_never_comes_before_its_question(aggregates: bool) -> None:
     """Nobody loses anything, and whoever answers is heard after what it answers, whatever waits on the way."""
 
     async def test() -> None:
-        async with cluster(5, **settings) as nodes:
+        async with gathering(5, aggregates) as nodes:
             subscriptions = [await node.subscribe("room").ready() for node in nodes]
             for number in range(ROUNDS):
                 speaker = number % len(nodes)
@@ -30,7 +49,7 @@ def test_an_answer_never_comes_before_its_question(settings: dict[str, Any]) -> 
                 # Whoever speaks next has heard it.
                 heard = await asyncio.gather(*(take_values(one, 1) for one in subscriptions))
                 assert heard == [[f"{number}".encode()]] * len(nodes)
-            assert all(isinstance(node.process, AggregatingVCubePs) == ("aggregate" in settings) for node in nodes)
+            assert all(isinstance(node.process, AggregatingVCubePs) == aggregates for node in nodes)
 
     running(test)
 
@@ -54,6 +73,14 @@ def test_what_is_gathered_is_written_at_once() -> None:
             return link.writes - before
 
     assert running(lambda: test(0.2)) < ROUNDS / 2 < running(lambda: test(0.0))
+
+
+def test_live_nodes_do_not_aggregate() -> None:
+    """Publishing would stall when one of them fails, and nobody would be told."""
+    with pytest.raises(
+        UsageError, match="a cluster that aggregates stalls when one of its nodes fails; leave aggregate"
+    ):
+        antiphon.start(aggregate=True)
 
 
 def test_a_time_to_gather_that_cannot_be_is_refused() -> None:

@@ -390,7 +390,7 @@ def test_nobody_there_is_said() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"fabric": "gossip", "aggregate": True}, "aggregation is for the cube"),
+        ({"fabric": "gossip", "aggregate": True}, "leave aggregate out"),
         ({"gossip": {}}, "choose that fabric"),
         ({"fabric": "gossip", "gossip": {"active": 1, "expansion": 1.0}}, "chain or a ring"),
         ({"fabric": "gossip", "gossip": {"active": 9, "passive": 3}}, "cannot replace"),

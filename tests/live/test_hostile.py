@@ -15,7 +15,7 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live import gateway, listener, membership, subscription
+from antiphon.live import backlog, gateway, listener, membership, subscription
 from antiphon.live.client_messages import AskStatus, Publish, SubscribeTo, Taken
 from antiphon.live.columns import Author, Columns, check_payload, encode_columns
 from antiphon.live.controls import PROTOCOL_VERSION, Hello, RecentIs
@@ -233,7 +233,7 @@ def test_a_flood_of_topics_is_refused_and_leaves_nothing_behind() -> None:
 
 
 def test_a_client_that_publishes_more_than_can_be_taken_is_not_read_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "BACKLOG_BYTES_AT_MOST", 1 << 18)
+    monkeypatch.setattr(backlog, "CLIENT_BYTES_AT_MOST", 1 << 18)
     monkeypatch.setattr(Node, "_room", lambda *_: 0)
 
     async def test() -> None:
@@ -254,7 +254,7 @@ def held_bytes(node: Node) -> int:
     """What the only client has waiting."""
     (session,) = node.clients
     assert isinstance(session, gateway.ClientSession)
-    return session._backlog_bytes
+    return session.backlog.bytes
 
 
 def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ import antiphon
 from antiphon import JoinError, Node, UsageError
 from antiphon.fabrics.admission import Phase
 from antiphon.live.cluster import Cluster
-from antiphon.live.settings import Settings
-from tests.live.support import child, cluster, running, take, take_values, until
+from tests.live.support import aggregating, child, cluster, running, take, take_values, until
 
 
 def identifiers(node: Node) -> list[int]:
@@ -25,7 +24,8 @@ def identifiers(node: Node) -> list[int]:
 async def everybody_hears_everybody(nodes: list[Node]) -> None:
     """Whatever any of these publishes all of them get, and they agree on who is there."""
     expected = sorted(node.identifier for node in nodes)
-    assert [identifiers(node) for node in nodes] == [expected] * len(nodes)
+    # A newcomer is in as soon as one of the others has let it in; these tell each other.
+    await until(lambda: [identifiers(node) for node in nodes] == [expected] * len(nodes))
     subscriptions = [await node.subscribe("roll.call").ready() for node in nodes]
     for node in nodes:
         await node.publish("roll.call", b"here")
@@ -204,17 +204,13 @@ def test_the_registrar_dies_while_nodes_join(phase: Phase, count: int) -> None:
 
     async def test() -> None:
         async with child("serve", "aggregate=true") as registrar, AsyncExitStack() as stack:
-            stayers = [
-                await stack.enter_async_context(
-                    antiphon.start(join=[registrar.address], leave_seconds=1.0, aggregate=True)
-                )
-                for _ in range(2)
-            ]
+            stayers = [await aggregating(join=[registrar.address], leave_seconds=1.0).start() for _ in range(2)]
+            for node in stayers:
+                stack.push_async_callback(node.close)
             if phase is Phase.ASKING:
                 # It will be asked and never answer.
                 registrar.process.send_signal(signal.SIGSTOP)
-            settings = Settings(join=[stayers[0].address], leave_seconds=1.0, aggregate=True)
-            newcomers = [Node(settings.checked()) for _ in range(count)]
+            newcomers = [aggregating(join=[stayers[0].address], leave_seconds=1.0) for _ in range(count)]
             joining = [asyncio.create_task(node.start()) for node in newcomers]
             for node in newcomers:
                 stack.push_async_callback(node.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -239,6 +240,24 @@ def test_memory_before_a_commit_is_bounded(tmp_path: Path) -> None:
             log.append("room", 1, 0, b"x")
         log.commit()
         assert log.append("room", 1, 0, b"x") == 10
+
+
+def test_what_was_committed_is_not_kept_in_memory(tmp_path: Path) -> None:
+    """A prepared statement keeps what it wrote last, and there is one for each number of batches in a commit."""
+    with DurableLog.open(tmp_path / "log", sync=False) as log:
+        log.append("room", 1, 0, bytes(1 << 19))
+        log.commit()
+        before = resident_bytes()
+        for count in range(1, 21):
+            for _ in range(count):
+                log.append("room", 1, 0, bytes(1 << 19))
+            log.commit()
+        # 105 MiB were written; the last commits are kept, up to 4 MiB of each.
+        assert resident_bytes() - before < 60 << 20
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def test_appending_and_reading_do_not_wait_for_a_running_commit(

@@ -25,9 +25,20 @@ from tests.live.support import cluster, running, take_values
 SEED = 3
 
 
-def campaign(directory: Path, fabric: str, faults: tuple[str, ...], seconds: float, disks_lie: bool = False) -> Figures:
+def campaign(
+    directory: Path,
+    fabric: str,
+    faults: tuple[str, ...],
+    seconds: float,
+    has_logs: bool = True,
+    disks_lie: bool = False,
+    seed: int = SEED,
+) -> Figures:
     """A small one, judged."""
-    plan = CampaignPlan(fabric, 4, seconds, SEED, faults, FABRICS[fabric].orders, 10.0, directory, disks_lie)
+    orders = FABRICS[fabric].orders
+    plan = CampaignPlan(
+        fabric, 4, seconds, seed, faults, orders, 10.0, directory, has_logs, floods=(1,), disks_lie=disks_lie
+    )
 
     async def run() -> Campaign:
         begun = Campaign(plan, lambda _: None)
@@ -82,6 +93,26 @@ def test_nodes_whose_disks_only_say_that_they_sync_are_found_out(tmp_path: Path)
     figures = campaign(tmp_path, "cube", ("power",), 1.0, disks_lie=True)
     assert figures.violations["durability"] > 0
     assert any("durability" in example for example in figures.examples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fabric", "has_logs"), [("cube", False)])
+def test_subscribers_of_every_policy_that_come_lag_and_vanish_cost_nobody_anything(
+    tmp_path: Path, fabric: str, has_logs: bool
+) -> None:
+    """Without logs publishers wait for those that lag, and go on when these have ended."""
+    figures = campaign(tmp_path, fabric, ("crowd",), 0.1, has_logs)
+    check(figures)
+    assert figures.subscribers > 6 and figures.dropped > 0, "nobody has lagged"
+    assert figures.violations["drops"] == figures.violations["stalls"] == 0
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_nothing_accepted_is_lost_where_nodes_are_killed_while_their_disks_are_slow_or_full(tmp_path: Path) -> None:
+    figures = campaign(tmp_path, "tree", ("slow", "disk", "power"), 10.0)
+    check(figures)
+    assert sum(figures.faults.values()) >= 2
 
 
 @pytest.mark.slow

@@ -7,14 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from antiphon import OverloadedError, UsageError
+from antiphon import DeniedError, OverloadedError, PeerError, Receipt, UsageError
 from antiphon.live.batch import Batch
 from antiphon.live.columns import NEVER, encode_columns
 from antiphon.live.errors import ClosedError
 from antiphon.live.outbox import (
     BATCH_BYTES,
     BATCH_MESSAGES,
+    CLOSED_BYTES,
     OVERRUN,
+    OVERRUN_BYTES,
     WAITING_BYTES,
     WAITING_MESSAGES,
     Outbox,
@@ -22,6 +24,8 @@ from antiphon.live.outbox import (
     Segment,
 )
 from tests.live.support import running
+
+AUTHOR = 12
 
 
 class World(Publisher):
@@ -40,10 +44,22 @@ class World(Publisher):
 
     def open_outbox(self, topic: str) -> Outbox:
         outbox = Outbox(
-            topic, "causal", self.loop, self.accepted, self.room_now, self.send, lambda: self.now_us, self.blocked
+            topic,
+            "causal",
+            self.loop,
+            self.accepted,
+            self.room_now,
+            self.send,
+            lambda: self.now_us,
+            self.blocked,
+            self.author_number,
+            self.refusals,
         )
         self.outboxes[topic] = outbox
         return outbox
+
+    def author_number(self) -> int:
+        return AUTHOR
 
     def room_now(self) -> int:
         return self.room
@@ -85,7 +101,7 @@ def test_a_full_batch_leaves_before_the_turn_ends(size: int, per_batch: int) -> 
     async def test() -> None:
         world = World()
         for _ in range(per_batch - 1):
-            assert world.publish("room", bytes(size)) is world.accepted
+            assert world.publish("room", bytes(size)).done()
         assert world.sent == []
         turn = world.publish("room", bytes(size))
         assert [len(segment.columns.values) for segment in world.sent] == [per_batch]
@@ -142,7 +158,7 @@ def test_publishers_wait_at_the_bound_and_are_woken_when_all_has_left() -> None:
         for _ in range(WAITING_MESSAGES - 1):
             waiting = world.publish("room", b"")
         another = world.publish("room", b"")
-        assert waiting is not None and waiting is another and not waiting.done()
+        assert waiting is not None and not waiting.done() and not another.done()
         assert world.outbox.waits == 2
         world.room = 1
         world.outbox.flush()
@@ -161,18 +177,19 @@ def test_the_overrun_is_refused_and_gives_the_message_back(size: int) -> None:
             while count < 10_000_000:
                 world.publish("room", bytes(size), key=b"k", headers={"a": b""}, ttl_seconds=1)
                 count += 1
-        bound = min(WAITING_MESSAGES * OVERRUN, WAITING_BYTES * OVERRUN // (size + 2)) + 2
+        bound = min(WAITING_MESSAGES * OVERRUN, OVERRUN_BYTES // (size + 2)) + 2
         assert count <= bound and len(world.outbox) == count
         with pytest.raises(OverloadedError):
             world.publish("room", b"")
         assert len(world.outbox) == count
-        world.room = 1
+        world.room = 1000
         world.outbox.flush()
-        columns = world.sent[0].columns
-        assert columns.keys is not None and columns.headers is not None and columns.expires_us is not None
-        assert [len(column) for column in (columns.values, columns.keys, columns.headers, columns.expires_us)] == [
-            count
-        ] * 4
+        assert sum(len(segment.columns.values) for segment in world.sent) == count
+        for segment in world.sent:
+            columns = segment.columns
+            assert columns.keys is not None and columns.headers is not None and columns.expires_us is not None
+            assert len(columns.values) == len(columns.keys) == len(columns.headers) == len(columns.expires_us)
+            assert segment.size <= CLOSED_BYTES + size + 2
 
     running(test)
 
@@ -180,14 +197,17 @@ def test_the_overrun_is_refused_and_gives_the_message_back(size: int) -> None:
 def test_one_message_larger_than_all_that_may_wait_is_taken() -> None:
     async def test() -> None:
         world = World(room=0)
-        waiting = world.publish("room", bytes(WAITING_BYTES * OVERRUN * 2))
-        assert not waiting.done()
+        each = 10 << 20
+        count = OVERRUN_BYTES // each + 1
+        waiting = [world.publish("room", bytes(each)) for _ in range(count)]
+        assert not any(each.done() for each in waiting)
         with pytest.raises(OverloadedError):
             world.publish("room", b"one more")
-        world.room = 1
+        world.room = count
         world.outbox.flush()
-        await waiting
-        assert [len(segment.columns.values) for segment in world.sent] == [1]
+        await asyncio.gather(*waiting)
+        # Two of them would not fit a frame.
+        assert [len(segment.columns.values) for segment in world.sent] == [1] * count
 
     running(test)
 
@@ -223,10 +243,84 @@ def test_receipts_belong_to_batches() -> None:
         world.with_receipts = True
         first, second = world.publish("room", b"1"), world.publish("room", b"2")
         third = world.publish("room", b"3", order="none")
-        assert first is second and third is not first
         world.room = 2
         world.outbox.flush()
-        assert [segment.receipt for segment in world.sent] == [first, third]
+        world.sent[0].receipt.set_result(None)
+        assert first.done() and second.done() and not third.done()
+        assert await first == Receipt("room", AUTHOR, 1) and await second == Receipt("room", AUTHOR, 2)
+        world.sent[1].receipt.set_result(None)
+        assert await third == Receipt("room", AUTHOR, 3)
+
+    running(test)
+
+
+def answer(segment: Segment, error: Exception | None = None) -> None:
+    """What a node does with a batch."""
+    if error is None:
+        segment.receipt.set_result(None)
+    else:
+        segment.receipt.set_exception(error)
+
+
+def test_refusals_at_which_nobody_has_looked_are_counted() -> None:
+    async def test() -> None:
+        world = World()
+        world.with_receipts = True
+        asked = [world.publish("room", b"", order=order) for order in ("fifo", "fifo", "fifo", "none", "causal")]
+        await a_turn()
+        for segment, error in zip(world.sent, (DeniedError("not here"), None, DeniedError("not here")), strict=True):
+            answer(segment, error)
+        with pytest.raises(DeniedError, match="not here"):
+            await asked[0]
+        assert await asked[3] == Receipt("room", AUTHOR, 4)
+        await a_turn()
+        refused = world.refusals.take()
+        assert type(refused) is DeniedError
+        text = "3 of 5 messages published since the last flush were not accepted: not here"
+        assert str(refused) == text and isinstance(refused.__cause__, DeniedError)
+        assert world.refusals.take() is None, "each is told once"
+        with pytest.raises(DeniedError):
+            await asked[1]
+        assert world.refusals.take() is None
+
+    running(test)
+
+
+def test_different_refusals_are_told_in_one_error() -> None:
+    async def test() -> None:
+        world = World()
+        world.with_receipts = True
+        orders = ("fifo", "none") * 12
+        for order in orders:
+            world.publish("room", b"", order=order)
+        await a_turn()
+        for number, segment in enumerate(world.sent):
+            answer(segment, DeniedError("not here") if number % 2 else OverloadedError(f"too much, {number}"))
+        await a_turn()
+        refused = world.refusals.take()
+        assert type(refused) is PeerError
+        text = str(refused)
+        assert text.startswith("24 of 24 messages") and "12 of them: not here" in text and "other reasons" in text
+        assert len(text) < 500
+
+    running(test)
+
+
+def test_whoever_stops_waiting_takes_nothing_from_others() -> None:
+    async def test() -> None:
+        world = World()
+        world.with_receipts = True
+        asked = [world.publish("room", b"") for _ in range(4)]
+        await a_turn()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asked[0], 0.001)
+        gathered = asyncio.gather(*asked[1:3])
+        await a_turn()
+        answer(world.sent[0])
+        assert await gathered == [Receipt("room", AUTHOR, 2), Receipt("room", AUTHOR, 3)]
+        done, pending = await asyncio.wait([asked[3]])  # type: ignore[type-var]
+        assert not pending and [each.result() for each in done] == [Receipt("room", AUTHOR, 4)]
+        assert asked[0].cancelled() and world.refusals.take() is None
 
     running(test)
 
@@ -242,6 +336,14 @@ def test_a_failure_wakes_all_who_wait(with_receipts: bool) -> None:
             with pytest.raises(ClosedError, match="over"):
                 await each
         assert len(world.outbox) == 0
+        await a_turn()
+        assert world.refusals.take() is None, "who waited has seen it"
+        world.outbox.failure = None
+        world.publish("room", b"")
+        world.publish("room", b"")
+        world.outbox.fail(ClosedError("over"))
+        await a_turn()
+        assert str(world.refusals.take()).startswith("2 of 2 messages")
 
     running(test)
 
@@ -299,9 +401,24 @@ def test_a_batch_is_about_the_keys_of_its_messages_and_batches_keep_the_order_of
     running(test)
 
 
+def test_one_key_may_be_what_one_of_several_may_be() -> None:
+    async def test() -> None:
+        world = World()
+        for key in ("anna", b"anna", 7, "7"):
+            world.publish("room", b"", key=key)
+        await a_turn()
+        assert world.sent[0].columns.keys == [b"anna", b"anna", b"7", b"7"]
+        assert len(world.sent[0].about) == 2
+
+    running(test)
+
+
 def test_what_is_no_key_is_refused() -> None:
     async def test() -> None:
         world = World()
+        for key in (1.5, True, ["anna"], None.__class__, "\ud800"):
+            with pytest.raises(UsageError, match=r"a key is .* write for example key='anna'|give its bytes"):
+                world.publish("room", b"", key=key)  # type: ignore[arg-type]
         for keys in ("anna", [1.5], [True], ["anna"] * 1025):
             with pytest.raises(UsageError, match=r"keys are a list|a key is"):
                 world.publish("room", b"", keys=keys)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import ClosedError, Message, Node, UsageError
+from antiphon.live.errors import WrongTypeError
 from antiphon.live.outbox import BESIDE_BYTES_AT_MOST, VALUE_BYTES_AT_MOST
 from tests.live.support import cluster, outcome, running, take, take_values, until
 
@@ -226,15 +227,16 @@ def test_wrong_types_are_told_to_who_uses_them_and_reach_nobody_else() -> None:
                 {"value": "text"},
                 {"value": 7},
                 {"value": None},
-                {"value": b"", "key": "text"},
+                {"value": b"", "key": 1.5},
+                {"value": b"", "keys": 7},
                 {"value": b"", "headers": {"a": "text"}},
                 {"value": b"", "headers": {1: b""}},
                 {"value": b"", "headers": [b""]},
                 {"value": b"", "ttl_seconds": "4"},
             ]
             for arguments in wrong:
-                with pytest.raises(TypeError):
-                    here.publish("room", **arguments)  # type: ignore[arg-type]
+                with pytest.raises(WrongTypeError):
+                    here.publish("room", **arguments)  # type: ignore[call-overload]
             for ttl_seconds in (0, -1, float("nan"), float("inf")):
                 with pytest.raises(UsageError):
                     here.publish("room", b"", ttl_seconds=ttl_seconds)

@@ -329,7 +329,7 @@ def test_a_slow_subscriber_slows_publishers_elsewhere_and_loses_nothing() -> Non
         ({"fabric": "tree", "tree": {"brokers": ["127.0.0.1:1", "127.0.0.1:1"]}}, "address of its own"),
         ({"fabric": "tree", "tree": {"brokers": ["a:1", "b:1"], "parents": [1, 0]}}, "one root"),
         ({"fabric": "tree", "tree": {"quorum": False}, "join": ["b:1"]}, "nobody joins a tree without a quorum"),
-        ({"fabric": "tree", "aggregate": True}, "leave out aggregate"),
+        ({"fabric": "tree", "aggregate": True}, "leave aggregate out"),
         ({"fabric": "tree", "tree": {"brokers": ["a:1"], "depth": 3}}, "unknown field"),
         ({"fabric": "tree", "tree": "no such file.toml"}, "cannot read"),
     ],

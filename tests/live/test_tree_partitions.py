@@ -8,12 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import antiphon
 from antiphon import Node
+from antiphon.cli.audit import CLEAN, audit_files
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.live.errors import JoinError
+from antiphon.trace.store import read_trace
+from antiphon.trace.total_order import judge_total_order
 from tests.live.proxy import Proxy
 from tests.live.support import exact_values, free_addresses, outcome, running, subscribed, take_values, tree, until
 
@@ -34,9 +38,9 @@ def in_tree(nodes: list[Node]) -> bool:
 
 @asynccontextmanager
 async def behind_proxies(
-    count: int, logs: Path | None = None, **options: Any
+    count: int, logs: Path | None = None, traces: Path | None = None, **options: Any
 ) -> AsyncIterator[tuple[list[Node], list[Proxy]]]:
-    """Brokers that others reach through proxies only; with logs, if there is a place for them."""
+    """Brokers that others reach through proxies only; with logs and traces, if there is a place for them."""
     async with AsyncExitStack() as stack:
         places = free_addresses(count)
         proxies = [await Proxy(place).start() for place in places]
@@ -44,9 +48,10 @@ async def behind_proxies(
             stack.push_async_callback(proxy.close)
         table = {"brokers": [proxy.address for proxy in proxies], **QUICK, **options}
         data = [None if logs is None else str(logs / str(number)) for number in range(count)]
+        written = [None if traces is None else str(traces / f"{number}.parquet") for number in range(count)]
         begun = [
-            antiphon.start(fabric="tree", tree=table, listen=place, advertise=proxy.address, data=directory)
-            for place, proxy, directory in zip(places, proxies, data, strict=True)
+            antiphon.start(fabric="tree", tree=table, listen=place, advertise=proxy.address, data=directory, trace=file)
+            for place, proxy, directory, file in zip(places, proxies, data, written, strict=True)
         ]
         nodes = await asyncio.gather(*begun)
         for node in nodes:
@@ -73,9 +78,9 @@ def test_a_connection_that_breaks_is_mended() -> None:
 
 
 @pytest.mark.parametrize("alone", [0, 4], ids=["the root", "a leaf"])
-def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: int) -> None:
+def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: int, tmp_path: Path) -> None:
     async def test() -> None:
-        async with behind_proxies(5) as (nodes, proxies):
+        async with behind_proxies(5, traces=tmp_path) as (nodes, proxies):
             others = [node for node in nodes if node.identifier != alone]
             subscriptions = await subscribed(nodes)
             proxies[alone].cut()
@@ -95,6 +100,12 @@ def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: i
                 assert {b"there", b"too"} <= set(values)
 
     running(test)
+    # No majority had what was published behind the cut, so it may be on either side of a total message.
+    files = sorted(tmp_path.glob("*.parquet"))
+    found = audit_files(files)
+    assert (found.verdict, found.checks["total"].applies) == (CLEAN, True), found
+    judged_strictly, _ = judge_total_order(pa.concat_tables([read_trace(file) for file in files]))
+    assert judged_strictly == 1
 
 
 SAID = [b"%d" % number for number in range(20)]
@@ -248,5 +259,28 @@ def test_who_finds_nobody_to_join_says_whom_it_asked() -> None:
     async def test() -> None:
         failure = await outcome(antiphon.start(fabric="tree", join=[nobody], join_seconds=0.5))
         assert isinstance(failure, JoinError) and nobody in str(failure)
+
+    running(test)
+
+
+def test_on_a_topic_with_quorum_delivery_a_lost_majority_refuses_every_order() -> None:
+    """Two of three are gone: the third refuses every order there, and other topics go on."""
+
+    async def test() -> None:
+        async with tree(3, table={**QUICK, "quorum_delivery": ["room"]}) as nodes:
+            subscriptions = await subscribed(nodes)
+            for node in nodes:
+                await node.publish("room", b"weak", order="causal")
+            await nodes[2].publish("room", b"total", order="total")
+            values = [await exact_values(each, 4) for each in subscriptions]
+            assert all(each == values[0] for each in values)
+            await asyncio.gather(nodes[0].close(), nodes[1].close())
+            await until(lambda: not broker(nodes[2]).can_order)
+            with pytest.raises(antiphon.NoMajorityError, match="every message on this topic needs one"):
+                await nodes[2].publish("room", b"no", order="none")
+            free = nodes[2].subscribe("elsewhere")
+            await free.ready()
+            await nodes[2].publish("elsewhere", b"yes", order="none")
+            assert await take_values(free, 1) == [b"yes"]
 
     running(test)

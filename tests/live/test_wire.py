@@ -151,6 +151,9 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "publications": st.lists(ordered | keyed_ordered, min_size=1, max_size=3),
     "keys": integers,
     "origin": sources,
+    "incarnation": st.integers(0, (1 << 40) - 1),
+    "reserved": sequences,
+    "brokers": st.lists(sources, max_size=4),
     "number": sequences,
     "kind": st.integers(0, 2),
     "publication": keyed,
@@ -201,6 +204,7 @@ FIELD_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "is_answer": st.booleans(),
     "is_urgent": st.booleans(),
     "wants_pulse": st.booleans(),
+    "question": st.integers(0, MOST),
     "sent_at": st.integers(LEAST, MOST),
     "minima": st.lists(st.integers(0, MOST), min_size=64, max_size=64).map(array_of),
     "have": integers,
@@ -305,6 +309,9 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "KeyedOrdered", "Claim", "Granted", "Release", "KeyLock", "Closed", "KeeperIs", "Standing",
         "Compare", "Filling", "Gone", "Unlock", "Voters", "Placed",
         "Check", "Answer", "News",
+        "Standing", "Dismiss",
+        "LockItem",
+        "VoterIs",
     ]  # fmt: skip
     tags = {control.__name__: control.__struct_config__.tag for control in CONTROLS}
     assert tags == {
@@ -315,10 +322,10 @@ def test_numbers_of_kinds_stay_what_they_are() -> None:
         "BlockWanted": 126, "BlockIs": 127,
         "Publish": 150, "Accepted": 151, "SubscribeTo": 152, "SubscriptionReady": 153, "SubscriptionEnded": 154,
         "Delivery": 155, "Taken": 156, "Unsubscribe": 157, "AskStatus": 158, "StatusIs": 159, "Follow": 160,
-        "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165,
+        "Followed": 161, "Safe": 162, "Missed": 163, "NodesAre": 164, "Begins": 165, "Dropped": 166,
         "AskLogs": 170, "LogsAre": 171, "AskRange": 172, "RangeIs": 173, "AskMarks": 174,
         "MarksAre": 175,
-        "AskStandings": 180, "StandingsAre": 181,
+        "AskStandings": 180, "StandingsAre": 181, "DismissBrokers": 182, "Dismissed": 183,
     }  # fmt: skip
 
 

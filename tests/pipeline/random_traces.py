@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,9 +18,9 @@ from antiphon.trace.oracle import EVENTS
 class Row:
     event: str
     node: int
-    topic: int
-    source: int
-    sequence: int
+    topic: int | None
+    source: int | None
+    sequence: int | None
     order: str | None = None
 
 
@@ -128,6 +129,76 @@ def random_history(seed: int, orders: list[str | None], says_so: bool = True, as
     return [rows[place] for place in places]
 
 
+class MortalWorld(World):
+    """A topic whose nodes crash and return, with or without their memory, and say that something is lost."""
+
+    def begin(self, remembers: bool) -> None:
+        self.remembers = remembers
+        self.down: set[int] = set()
+        self.speechless: set[int] = set()
+
+    def crash(self, node: int) -> None:
+        """What the node was to deliver waits for its return, or is not owed any more."""
+        self.down.add(node)
+        self.rows.append(Row("crash", node, None, None, None))
+        if not self.remembers:
+            # Its numbers would begin again, so it publishes no more.
+            self.speechless.add(node)
+            self.waiting[node].clear()
+            self.knows[node] = set()
+            self.members.discard(node)
+
+    def restart(self, node: int) -> None:
+        self.down.discard(node)
+        self.rows.append(Row("restart", node, None, None, None))
+        if node in self.members:
+            self.add("subscribed", node, node, 0)
+        self.subscribe(node)
+
+    def lose(self, node: int) -> None:
+        """What waits for something that is lost need not wait for that."""
+        if self.waiting[node]:
+            chosen = self.random.choice(self.waiting[node])
+            self.waiting[node].remove(chosen)
+            self.add("lost", node, *chosen)
+
+    def act(self, node: int, loses: bool) -> None:
+        what = self.random.random()
+        if node in self.down:
+            if what < 0.1:
+                self.restart(node)
+        elif what < 0.2 and node not in self.speechless:
+            self.publish(node, says_so=True)
+        elif what < 0.24:
+            self.subscribe(node)
+        elif what < 0.26:
+            self.unsubscribe(node, asks=False)
+        elif what < 0.3:
+            self.crash(node)
+        elif what < 0.34 and loses:
+            self.lose(node)
+        else:
+            self.step(node)
+
+
+def history_with_lives(seed: int, orders: list[str | None], remembers: bool, loses: bool) -> list[Row]:
+    """A history in which nodes crash and return, and say that something is lost; all else is as promised.
+
+    It has one topic, because a node that fails does so in all of them.
+    """
+    chance = random.Random(seed)
+    world = MortalWorld(chance, chance.randint(3, 6), orders, 0)
+    world.begin(remembers)
+    for node in range(chance.randint(2, world.nodes)):
+        world.subscribe(node)
+    for _ in range(chance.randint(20, 140)):
+        world.act(chance.randrange(world.nodes), loses)
+    for node in range(world.nodes):
+        while world.waiting[node] and node not in world.down:
+            world.step(node)
+    return world.rows
+
+
 def damaged(rows: list[Row], seed: int, count: int) -> list[Row]:
     """The same with some deliveries dropped, doubled, moved, exchanged, or given to other publishers or nodes."""
     chance = random.Random(seed)
@@ -169,7 +240,7 @@ def as_table(rows: list[Row]) -> pa.Table:
 def as_rows(rows: list[Row]) -> Rows:
     """For the judge of parts."""
 
-    def column(values: list[int]) -> np.ndarray:
+    def column(values: Sequence[int | None]) -> np.ndarray:
         return np.array(values, np.int64)
 
     return Rows(

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.cli import main as command
-from antiphon.pipeline import campaigns
+from antiphon.pipeline import campaigns, jobs
 from antiphon.pipeline.campaigns import CampaignJob, Portion, PortionRecord, campaign_job, read_portion, run_portion
 from antiphon.pipeline.jobs import run_here, run_on_spark
 from antiphon.simulator import campaign
@@ -102,11 +102,40 @@ def called(arguments: list[object], monkeypatch: pytest.MonkeyPatch, capture: py
 def test_the_command_goes_on_where_it_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     seeds = ["--fabric", "cube", "--seed", 3, "--seeds", 6]
     shared = [*seeds, "--spark", "--out", tmp_path]
     alone, first, again = (called(each, monkeypatch, capfdbinary) for each in ([*seeds, "--jobs", 1], shared, shared))
     assert (first["seeds_before"], again["seeds_before"]) == (0, 6)
     for found in (alone, first, again):
-        for key in ("seconds", "seeds_per_hour", "seeds_before"):
+        for key in ("seconds", "seeds_per_hour", "seeds_before", "results"):
             found.pop(key)
     assert alone == first == again
+
+
+@pytest.mark.usefixtures("spark", "small_portions")
+def test_a_fresh_campaign_that_was_interrupted_goes_on_with_its_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    arguments = ["torture", "--json", "--fabric", "epto", "--seeds", "6", "--fresh", "--spark", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["antiphon", *arguments])
+
+    def interrupted(job: CampaignJob, options: object, watch: object) -> None:
+        run_portion(job.units[0], job.out)
+        raise KeyboardInterrupt
+
+    def ended() -> tuple[object, Any]:
+        with pytest.raises(SystemExit) as stopped:
+            command.main()
+        return stopped.value.code, json.loads(capfdbinary.readouterr().out)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(jobs, "run_job", interrupted)
+        code, first = ended()
+    assert (code, first["ended"], first["seeds"], first["fresh"]) == (130, "interrupted", 4, True)
+    code, again = ended()
+    assert (code, again["ended"], again["seeds"], again["seeds_before"]) == (0, "finished", 6, 4)
+    assert again["first_seed"] == first["first_seed"]
+    code, new = ended()
+    assert (code, new["seeds_before"]) == (0, 0)
+    assert new["first_seed"] != again["first_seed"]

@@ -38,7 +38,7 @@ def test_a_cell_leaves_its_trace_and_its_record_and_nothing_else(tmp_path: Path)
     record = run_cell(cell, tmp_path)
     assert read_record(cell, tmp_path) == record
     table = read_trace(trace_of(cell, tmp_path))
-    assert table.num_rows == record.result.trace_rows == 16 + record.result.deliveries
+    assert table.num_rows == record.result.trace_rows == 16 + record.result.deliveries + len(["end"])
     assert about_trace(table)["scenario"] == msgspec.to_builtins(cell.scenario)
     assert sorted(path.name for path in trace_of(cell, tmp_path).parent.iterdir()) == [RECORD, TRACE]
     assert list((tmp_path / ATTEMPTS).iterdir()) == []

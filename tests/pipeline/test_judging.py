@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from antiphon.kernel.message import CAUSAL, FIFO, publication_key
 from antiphon.pipeline import following
 from antiphon.pipeline.following import Followers
-from antiphon.pipeline.judging import Judgement, Rules, judge_interval, judge_part
+from antiphon.pipeline.judging import Judgement, Rules, judge_interval, judge_part, rules_for
 from antiphon.pipeline.lanes import DELIVER, PUBLISH, Lanes, Rows
+from antiphon.pipeline.lives import rows_in_lives, spans_in_table
+from antiphon.trace.contract import CUT, FINISHED, TOLD, Contract
+from antiphon.trace.judge import Verdict, judge_trace
 from antiphon.trace.oracle import KINDS, judge
-from tests.pipeline.random_traces import Row, as_rows, as_table, damaged, random_history
+from tests.pipeline.random_traces import Row, as_rows, as_table, damaged, history_with_lives, random_history
 
 ORDERS: list[list[str | None]] = [
     ["causal"],
@@ -199,3 +202,89 @@ def lead_of(rows: Rows, begin: int, end: int) -> tuple[int, list[int]]:
     lead = int(min(leads, default=begin))
     before = is_delivery & (rows.position < lead)
     return lead, [publication_key(*name) for name in zip(rows.source[before], rows.sequence[before], strict=True)]
+
+
+# Nodes that fail and return, and what they say to be lost.
+
+
+def contract_for(chance: random.Random, remembers: bool) -> Contract:
+    """What may be promised where nodes fail."""
+    return Contract(
+        "any",
+        "any",
+        nodes=6,
+        always=tuple(kind for kind in KINDS if kind != "completeness"),
+        at_end=("completeness",),
+        remembers=remembers,
+        told=chance.choice(TOLD),
+        holes_in=chance.choice([None, "total"]),
+        leavers=chance.random() < 0.3,
+    )
+
+
+def both_with_lives(rows: list[Row], contract: Contract, stopped: str) -> tuple[Verdict, Judgement]:
+    table = as_table(rows)
+    spans = spans_in_table(table, contract.remembers)
+    judged = judge_part(rows_in_lives(table, 0, spans), rules_for(contract, stopped, spans))
+    return judge_trace(table, contract, stopped), judged
+
+
+def starts_in_order(rows: list[Row]) -> bool:
+    """Whether every publisher delivers its own in the order of its numbers; otherwise there is no true causality."""
+    own = [(row.source, row.sequence or 0) for row in rows if row.event == "deliver" and row.node == row.source]
+    numbers: dict[int | None, list[int]] = {}
+    for source, number in own:
+        numbers.setdefault(source, []).append(number)
+    return all(found == sorted(set(found)) for found in numbers.values())
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("stopped", [FINISHED, CUT])
+def test_failures_and_losses_that_were_told_are_nobodys_fault(remembers: bool, stopped: str) -> None:
+    for seed in range(60):
+        rows = history_with_lives(seed, ORDERS[seed % len(ORDERS)], remembers, loses=seed % 2 > 0)
+        contract = replace(contract_for(random.Random(seed), remembers), told="always")
+        verdict, judgement = both_with_lives(rows, contract, stopped)
+        assert not verdict.broken(), (seed, verdict.examples)
+        assert not any(judgement.counts.values()), (seed, judgement.examples)
+
+
+def test_both_judges_find_the_same_where_nodes_fail_and_return() -> None:
+    """Hundreds of histories with crashes, returns and losses, as promised and damaged, under every promise."""
+    found = dict.fromkeys(KINDS, 0)
+    for seed in range(600):
+        chance = random.Random(seed)
+        remembers = chance.random() < 0.5
+        rows = history_with_lives(seed, chance.choice(ORDERS), remembers, chance.random() < 0.6)
+        rows = damaged(rows, seed, chance.choice([0, 1, 2]))
+        contract, stopped = contract_for(chance, remembers), chance.choice([FINISHED, CUT])
+        verdict, judgement = both_with_lives(rows, contract, stopped)
+        assert (verdict.publications, verdict.deliveries) == (judgement.publications, judgement.deliveries), seed
+        is_exact = verdict.counts["validity"] == 0 and starts_in_order(rows)
+        exact = [kind for kind in KINDS if is_exact or kind not in ("causal", "completeness", "validity")]
+        assert {kind: judgement.counts[kind] for kind in exact} == {kind: verdict.counts[kind] for kind in exact}, seed
+        assert bool(verdict.broken()) == any(judgement.counts.values()), seed
+        found = {kind: found[kind] + verdict.counts[kind] for kind in KINDS}
+    assert all(found.values()), found
+
+
+def test_a_loss_excuses_what_it_names_and_nothing_else() -> None:
+    """Node 1 says that publication 2 is lost, and lacks 1: as many were told as are missing, and not the same."""
+    members = [Row("subscribed", node, 0, node, 0) for node in range(2)]
+    published = [Row("deliver", 0, 0, 0, number, "none") for number in (1, 2)]
+    contract = replace(contract_for(random.Random(1), False), told="always", leavers=False)
+    for named, violations in ((1, 0), (2, 1)):
+        told = [Row("lost", 1, 0, 0, named), Row("deliver", 1, 0, 0, 2, "none")]
+        verdict, judgement = both_with_lives([*members, *published, *told], contract, FINISHED)
+        assert verdict.counts["completeness"] == judgement.counts["completeness"] == violations
+
+
+def test_what_a_limit_cut_off_is_not_missing_but_what_was_left_out_is() -> None:
+    """Node 1 has delivered 3 and not 2, which came before it; 4 was still on its way."""
+    rows = [Row("subscribed", node, 0, node, 0) for node in range(2)]
+    rows += [Row("deliver", 0, 0, 0, number, "fifo") for number in (1, 2, 3, 4)]
+    rows += [Row("deliver", 1, 0, 0, number, "fifo") for number in (1, 3)]
+    contract = replace(contract_for(random.Random(1), False), told="never", holes_in=None, leavers=False)
+    for stopped, violations in ((CUT, 1), (FINISHED, 2)):
+        verdict, judgement = both_with_lives(rows, contract, stopped)
+        assert verdict.counts["completeness"] == judgement.counts["completeness"] == violations

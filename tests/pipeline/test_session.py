@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -21,6 +23,7 @@ from antiphon.pipeline.session import (
     SessionOptions,
     addresses_of,
     chosen_memory,
+    is_no_stack_of_py4j,
     spark_session,
     start_session,
 )
@@ -50,6 +53,17 @@ def test_a_session_that_is_there_is_used_and_not_stopped(spark: SparkSession) ->
     with spark_session("another") as found:
         assert found is spark
     assert spark.range(3).count() == 3
+
+
+def test_a_cluster_that_is_named_is_not_passed_over_for_a_session_that_is_there(spark: SparkSession) -> None:
+    options = SessionOptions(master="spark://127.0.0.1:1")
+    with pytest.raises(PeerError, match=r"no Spark master answers at 127\.0\.0\.1:1"), spark_session("test", options):
+        pytest.fail("the session that is there was used")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        elsewhere = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        complaint = r"this process has a Spark session at local\[.*\] already; stop it, or leave out --master spark://"
+        with pytest.raises(UsageError, match=complaint), spark_session("test", SessionOptions(master=elsewhere)):
+            pytest.fail("the session that is there was used")
 
 
 @pytest.mark.parametrize(
@@ -216,3 +230,46 @@ def test_classes_are_archived_once_and_then_read(monkeypatch: pytest.MonkeyPatch
     assert not partial.exists()
     other = java.archive_options(tmp_path / "java", tmp_path / "spark", "4.3.1")[0]
     assert other.startswith("-XX:ArchiveClassesAtExit="), "another Spark has other classes"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_waits_until_spark_can_be_stopped(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Spark takes signals over when it starts; in the middle of a question to it they would end in its stack."""
+    happened: list[str] = []
+
+    class Session:
+        def stop(self) -> None:
+            signal.raise_signal(number)
+            happened.append("stopped")
+
+    def start(*_: object) -> Session:
+        signal.signal(signal.SIGINT, lambda *_: happened.append("asked Java"))
+        signal.raise_signal(signal.SIGTERM)
+        happened.append("started")
+        return Session()
+
+    def work() -> None:
+        with spark_session("test"):
+            happened.append("not to be reached")
+
+    monkeypatch.setattr("antiphon.pipeline.session.active_session", lambda: None)
+    monkeypatch.setattr("antiphon.pipeline.session.start_session", start)
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        assert happened == ["started", "stopped"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def test_stacks_that_the_connection_to_java_logs_are_for_nobody() -> None:
+    def record(path: str) -> logging.LogRecord:
+        return logging.LogRecord("root", logging.ERROR, path, 1, "Exception while sending command.", (), None)
+
+    assert not is_no_stack_of_py4j(record("/usr/lib/python3/site-packages/py4j/java_gateway.py"))
+    assert is_no_stack_of_py4j(record("/home/anna/my_py4j/work.py"))

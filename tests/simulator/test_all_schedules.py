@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from antiphon.simulator.all_schedules import DRAWN, WEIGHTS, draw_any_schedule, orders_of
 from antiphon.simulator.campaign import ALL, Outcome, Tally, fabric_of, run_campaign, run_seeds
-from antiphon.simulator.scenario import PartitionFault, Scenario
+from antiphon.simulator.scenario import CrashFault, PartitionFault, RestartFault, Scenario
 from antiphon.simulator.scenario_file import check_scenario, parse_scenario
 from antiphon.simulator.scenario_writer import scenario_text
-from antiphon.simulator.schedules import LONG_AFTER, PUBLISH, operations_of, with_operations
+from antiphon.simulator.schedules import LONG_AFTER, PAUSE, PUBLISH, operations_of, with_operations
 
 SEEDS = range(1, 121)
 
@@ -62,7 +63,7 @@ KINDS_OF_ROWS = {
 
 def test_each_fabric_meets_what_the_manual_says_and_nothing_else() -> None:
     tallies = {fabric: Tally() for fabric in DRAWN}
-    for seed in range(1, 400):
+    for seed in range(1, 800):
         scenario = draw_any_schedule(seed)
         tallies[fabric_of(scenario)].count(scenario, Outcome(seed=seed))
     manual = (Path(__file__).parents[2] / "docs" / "torture.md").read_text()
@@ -111,3 +112,37 @@ def test_the_same_seeds_find_the_same() -> None:
     for seeds in (range(1, 5), range(5, 13)):
         parts.add(run_seeds(seeds, None, ALL))
     assert parts == run_campaign(1, 12, fabric=ALL)
+
+
+def test_half_of_the_nodes_are_down_at_once_and_all_come_back() -> None:
+    """On the cube with logs, where that is promised."""
+    halved = 0
+    for seed in range(1, 500):
+        scenario = draw_any_schedule(seed)
+        if fabric_of(scenario) == "cube-faults":
+            crashes = Counter(fault.at for fault in scenario.faults if isinstance(fault, CrashFault))
+            at, count = max(crashes.items(), key=lambda item: item[1], default=(0, 0))
+            down = {fault.node for fault in scenario.faults if isinstance(fault, CrashFault) and fault.at == at}
+            back = {fault.node for fault in scenario.faults if isinstance(fault, RestartFault) and fault.at > at}
+            halved += 2 * count >= scenario.nodes > 2 and down <= back
+    assert halved > 5
+
+
+def test_nodes_stand_still_for_less_and_for_more_than_others_need_to_notice(drawn: list[Scenario]) -> None:
+    by_fabric: dict[str, set[bool]] = {}
+    for scenario in drawn:
+        for one in operations_of(scenario):
+            if one.kind == PAUSE:
+                is_noticed = one.until - one.at > scenario.network.detection
+                by_fabric.setdefault(fabric_of(scenario), set()).add(is_noticed)
+    assert by_fabric == {fabric: {True, False} for fabric in DRAWN}
+
+
+def test_nodes_crash_while_the_network_is_parted(drawn: list[Scenario]) -> None:
+    both: set[str] = set()
+    for scenario in drawn:
+        parts = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
+        crashes = [fault.at for fault in scenario.faults if isinstance(fault, CrashFault)]
+        if any(part.at <= at < (part.until or 0) for part in parts for at in crashes):
+            both.add(fabric_of(scenario))
+    assert both == {"cube-faults", "tree", "gossip", "epto"}

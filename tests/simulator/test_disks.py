@@ -6,11 +6,11 @@ import pytest
 
 from antiphon.kernel.errors import ScenarioError
 from antiphon.kernel.process import Process
-from antiphon.simulator import judgement
 from antiphon.simulator.disks import LastingDisks
 from antiphon.simulator.engine import Engine
 from antiphon.simulator.run import Result, Simulation, run_scenario
 from antiphon.simulator.scenario_file import parse_scenario
+from antiphon.trace import judge
 from antiphon.trace.store import MemoryTrace
 
 SYSTEM = """
@@ -70,7 +70,7 @@ def test_what_nobody_was_shown_is_not_held_against_it(monkeypatch: pytest.Monkey
     text = WORDS + CRASH + disk(1000, "torn")
     assert result(text).violations is not None
     assert sum((result(text).violations or {}).values()) == 0
-    monkeypatch.setattr(judgement, "without_unshown", lambda table, _: table)
+    monkeypatch.setattr(judge, "without_unshown", lambda table: table)
     assert (result(text).violations or {})["duplicates"] == 2
 
 

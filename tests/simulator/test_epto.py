@@ -128,6 +128,11 @@ def test_schedules_are_hard() -> None:
     assert draw_epto_schedule(7) == draw_epto_schedule(7) != draw_epto_schedule(8)
 
 
+def test_a_schedule_that_ends_late_is_not_taken_for_one_that_never_ends() -> None:
+    """Late copies are relayed again as published: this schedule comes to its end after 2,116,578 events."""
+    assert draw_epto_schedule(983537333872190).limits.events > 4 * 2_116_578
+
+
 def test_integrity_validity_and_total_order_hold_in_every_schedule() -> None:
     tally = run_campaign(1, 100, fabric="epto")
     assert [(outcome.seed, outcome.about) for outcome in tally.failing] == []

@@ -72,7 +72,7 @@ def test_what_was_lost_in_a_crash_stays_lost_after_a_restart() -> None:
          0 send 0 -> 1 Publication(0,1) [10]
          0 send 0 -> 1 Publication(0,1) [15]
          7 crash 0
-         8 restart 0
+         8 restart 0 [2]
          9 send 0 -> 1 Publication(0,1) [5]
         16 receive 1 <- 0 Publication(0,1)
         21 drop 1 <- 0 Publication(0,1) sender down
@@ -108,7 +108,7 @@ def test_a_restarted_node_gets_what_arrives_from_then_on() -> None:
     assert story.lines("restart", "receive", "drop") == text(
         """
         13 drop 1 <- 0 Publication(0,1) receiver down
-        14 restart 1
+        14 restart 1 [2]
         20 receive 1 <- 0 Publication(0,2)
         """
     )
@@ -129,7 +129,7 @@ def test_a_restarted_node_has_an_empty_memory_and_is_started_again() -> None:
         1 publish 0 (0,1) [0]
         1 publish 0 (0,2) [0]
         2 crash 0
-        9 restart 0
+        9 restart 0 [2]
         9 publish 0 (0,1) [0]
         """
     )
@@ -143,7 +143,7 @@ def test_a_crash_forgets_timers() -> None:
     assert story.lines("crash", "restart", "expire") == text(
         """
          5 crash 0
-        20 restart 0
+        20 restart 0 [2]
         25 expire 0 [3]
         """
     )
@@ -223,7 +223,7 @@ def test_what_waited_at_a_paused_node_is_lost_when_it_crashes() -> None:
         40 crash 1
         40 drop 1 <- 0 Publication(0,1) receiver down
         40 drop 1 <- 0 Publication(0,1) receiver down
-        50 restart 1
+        50 restart 1 [2]
         """
     )
     assert story.engine.dropped == 2
@@ -237,7 +237,7 @@ def test_an_absent_node_gets_nothing_until_it_joins() -> None:
     assert story.lines("join", "receive", "drop") == text(
         """
         12 drop 1 <- 0 Publication(0,1) receiver down
-        15 join 1
+        15 join 1 [1]
         32 receive 1 <- 0 Publication(0,2)
         """
     )
@@ -274,7 +274,7 @@ def test_a_node_that_comes_back_finds_its_output_server_as_busy_as_it_left_it() 
          0 send 0 -> 1 Publication(0,1) [10]
          0 send 0 -> 1 Publication(0,1) [15]
          1 leave 0
-         2 join 0
+         2 join 0 [2]
          3 send 0 -> 1 Publication(0,1) [17]
         16 receive 1 <- 0 Publication(0,1)
         17 crash 0
@@ -308,7 +308,7 @@ def test_a_node_that_left_gets_nothing() -> None:
 
 def test_leaving_forgets_timers() -> None:
     story = Run(1, build=Clockwork, can_fail=True).at(0, wind(0, 10, 1)).at(5, Leave(0)).at(7, Join(0))
-    assert story.lines("expire", "leave", "join") == text("5 leave 0\n7 join 0")
+    assert story.lines("expire", "leave", "join") == text("5 leave 0\n7 join 0 [2]")
 
 
 # Partitions.

@@ -24,7 +24,9 @@ class Watcher(Post):
         self.told.append((self.environment.now(), self.me, "found", peer))
 
 
-def story(nodes: int = 2, absent: set[int] | None = None) -> tuple[Run, list[tuple[int, int, str, int]]]:
+def story(
+    nodes: int = 2, absent: set[int] | None = None, notices_pauses: bool = False
+) -> tuple[Run, list[tuple[int, int, str, int]]]:
     told: list[tuple[int, int, str, int]] = []
 
     def build(environment: Environment) -> Watcher:
@@ -32,7 +34,7 @@ def story(nodes: int = 2, absent: set[int] | None = None) -> tuple[Run, list[tup
         process.told = told
         return process
 
-    network = Network(ConstantDelay(10), detection=30)
+    network = Network(ConstantDelay(10), detection=30, notices_pauses=notices_pauses)
     return Run(nodes, network, build, can_fail=True, absent=absent), told
 
 
@@ -94,3 +96,68 @@ def test_a_paused_node_is_told_when_it_goes_on() -> None:
     run, told = story()
     run.at(90, Pause(0)).at(100, Crash(1)).at(900, Resume(0)).lines()
     assert told == [(900, 0, "lost", 1)]
+
+
+class Mutual(Watcher):
+    """Watches everybody else."""
+
+    def start(self) -> None:
+        for peer in range(3):
+            if peer != self.me:
+                self.environment.watch(peer)
+
+
+def standstill(resume_at: int) -> tuple[list[tuple[int, int, str, int]], list[str]]:
+    """Node 1 is paused at 100; what was sent to it and what it sends around its resumption, and who is told what."""
+    told: list[tuple[int, int, str, int]] = []
+
+    def build(environment: Environment) -> Mutual:
+        process = Mutual(environment)
+        process.told = told
+        return process
+
+    network = Network(ConstantDelay(10), transmission=0, processing=0, detection=30, in_order=True, notices_pauses=True)
+    run = Run(3, network, build, can_fail=True)
+    run.at(95, Do(lambda engine: engine.publish(0, bytes([1])))).at(
+        115, Do(lambda engine: engine.publish(0, bytes([1])))
+    )
+    run.at(100, Pause(1)).at(125, Do(lambda engine: engine.publish(0, bytes([1])))).at(resume_at, Resume(1))
+    run.at(resume_at, Do(lambda engine: engine.publish(1, bytes([0]))))
+    run.at(resume_at + 100, Do(lambda engine: engine.publish(1, bytes([0]))))
+    lines = run.lines("deliver", "drop").splitlines()
+    return told, lines
+
+
+def test_a_short_pause_is_not_noticed() -> None:
+    told, happened = standstill(resume_at=129)
+    assert told == []
+    assert sum("deliver" in line for line in happened) == 5 and not any("drop" in line for line in happened)
+
+
+def test_who_stands_still_for_long_is_lost_and_found_when_it_goes_on() -> None:
+    """What had arrived before the others noticed is read; what was on its way then, or is said at once, is gone."""
+    told, happened = standstill(resume_at=300)
+    assert sorted(told) == [
+        (130, 0, "lost", 1),
+        (130, 2, "lost", 1),
+        (300, 1, "lost", 0),
+        (300, 1, "lost", 2),
+        (330, 0, "found", 1),
+        (330, 1, "found", 0),
+        (330, 1, "found", 2),
+        (330, 2, "found", 1),
+    ]
+    assert [line.split()[0] for line in happened if "deliver" in line] == ["300", "300", "410"]
+    assert [line.split()[0] for line in happened if "drop" in line] == ["300", "310"]
+
+
+def test_who_crashes_while_it_stands_still_is_lost_once() -> None:
+    run, told = story(notices_pauses=True)
+    run.at(100, Pause(1)).at(200, Crash(1)).at(300, Restart(1)).lines()
+    assert told == [(130, 0, "lost", 1), (330, 0, "found", 1)]
+
+
+def test_who_stands_still_again_is_not_found_in_between() -> None:
+    run, told = story(notices_pauses=True)
+    run.at(100, Pause(1)).at(200, Resume(1)).at(220, Pause(1)).at(240, Resume(1)).lines()
+    assert told == [(130, 0, "lost", 1), (270, 0, "found", 1)]

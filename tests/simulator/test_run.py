@@ -478,7 +478,7 @@ def test_a_trace_says_how_it_came_about(tmp_path: Path) -> None:
 def test_a_trace_of_deliveries_has_no_copies(tmp_path: Path) -> None:
     run_scenario(load_scenario(EXAMPLES["partition"]), tmp_path / "a.arrow")
     events = set(read_trace(tmp_path / "a.arrow").column("event").to_pylist())
-    assert events == {"publish", "deliver", "drop", "pause", "resume"}
+    assert events == {"publish", "deliver", "drop", "pause", "resume", "stuck", "end"}
 
 
 def test_a_wrong_scenario_or_place_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ WRONG = {
     "unknown key in a table": (
         ONCE + "[network]\ntransmission = 3\nlatency = 100",
         "a.toml, line 5: network.latency: there is no such key; the keys here are delay, transmission, processing, "
-        "charge_control, loss, duplication, reordering, reordering_window, detection, in_order",
+        "charge_control, loss, duplication, reordering, reordering_window, detection, in_order, "
+        "notices_pauses",
     ),
     "a key that another kind of fault has": (
         ONCE + '[[fault]]\nat = 1\nkind = "crash"\nnode = 3\nuntil = 9',

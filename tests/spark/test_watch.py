@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
+import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from antiphon.cli.main import app
-from antiphon.cli.watch import watch_topics
+from antiphon.cli.watch import Watched, count_rows, start_query, watch_topics
 from antiphon.kernel.message import CAUSAL
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.log import DurableLog
@@ -85,3 +90,52 @@ def test_a_live_topic_in_order_is_quiet(spark: SparkSession, nodes: Nodes, tmp_p
         nodes.publish(node, "room", [b"all agree"] * 5, order="total")
     found = watch_topics({"servers": some[1].address}, ["room"], "earliest", True, None, None, as_json=True)
     assert (found.logs, found.deliveries, found.violations) == (3, 3 * 3 * 55, {})
+
+
+def test_deliveries_on_a_quiet_topic_are_counted(spark: SparkSession, nodes: Nodes, tmp_path: Path) -> None:
+    """Between two messages Spark says several times that the next micro-batch is empty."""
+    some = nodes.cluster(2, tmp_path, ["room"])
+    nodes.publish(some[0], "room", [b"before"])
+    access = {"servers": some[0].address}
+    found = Watched(["room"], 2)
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
+    checkpoint = tmp_path / "checkpoint"
+    query = start_query(spark, access, find_all_logs(access, ["room"]), found, "latest", checkpoint, False, True)
+    counted = -1
+    try:
+        query.processAllAvailable()
+        for number in range(2):
+            told = len(query.recentProgress)
+            while len(query.recentProgress) == told:
+                time.sleep(0.05)
+            counted = count_rows(query, found, counted)
+            nodes.publish(some[number], "room", [b"quiet"])
+            query.processAllAvailable()
+        count_rows(query, found, counted)
+        assert found.deliveries == 4
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_stops_it_gets_the_result_and_no_stack(
+    spark: SparkSession, nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    some = nodes.cluster(2, tmp_path, ["room"])
+    nodes.publish(some[0], "room", [b"why?"])
+    before = signal.getsignal(number)
+
+    def stop() -> None:
+        # A query runs as soon as its signals are heard.
+        while signal.getsignal(number) is before or not spark.streams.active:
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    found = watch_topics({"servers": some[1].address}, ["room"], "earliest", False, None, None, as_json=True)
+    stopping.join()
+    assert found.verdict == "clean" and not spark.streams.active
+    assert signal.getsignal(number) is before
+    assert "Traceback" not in capfd.readouterr().err

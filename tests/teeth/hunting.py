@@ -50,15 +50,20 @@ def plant(bug: Bug | None, folder: Path) -> Path:
     for name in COPIED:
         shutil.copytree(SOURCES / name, package / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     if bug is not None:
-        path = package / bug.module
-        source = path.read_text(encoding="utf-8")
-        count = source.count(bug.old)
-        assert count == 1, (
-            f"{bug.name!r} cannot be planted: its place is {count} times in {bug.module}; "
-            f"look at how the module has changed, and change tests/teeth/planted.py"
-        )
-        path.write_text(source.replace(bug.old, bug.new), encoding="utf-8")
+        put_in(bug, package)
     return folder
+
+
+def put_in(bug: Bug, package: Path) -> None:
+    """Put a bug into a copy of the product."""
+    path = package / bug.module
+    source = path.read_text(encoding="utf-8")
+    count = source.count(bug.old)
+    assert count == 1, (
+        f"{bug.name!r} cannot be planted: its place is {count} times in {bug.module}; "
+        f"look at how the module has changed, and change tests/teeth/planted.py"
+    )
+    path.write_text(source.replace(bug.old, bug.new), encoding="utf-8")
 
 
 def hunt(

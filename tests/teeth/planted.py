@@ -244,6 +244,18 @@ TREE = (
         "            if self._sequencers is not None:\n",
     ),
     tree(
+        "what waits for a majority is delivered at once all the same",
+        "broker",
+        "        if publication.order != TOTAL and self.options.needs_quorum(topic.name, publication.order):\n",
+        "        if publication.order == NONE and self.options.needs_quorum(topic.name, publication.order):\n",
+    ),
+    tree(
+        "a root does not lock again what earlier ones have locked",
+        "totals",
+        "            for publication in sequencer.locked():\n                self._lock(topic, publication)\n",
+        "",
+    ),
+    tree(
         "what two roots have completed is delivered twice",
         "totals",
         "        if publication.sequence <= topic.completed.get(publication.source, 0):\n            # Two roots",
@@ -372,10 +384,15 @@ GOSSIP = (
     gossip(
         "the timer of a topic that was silent is not set again",
         "group",
-        "        if not self.is_ticking:\n            self.is_ticking = True\n"
-        "            self._environment.set_timer(1 +",
+        "        if not self.is_ticking:\n            self.is_ticking = True\n            self._reach.woke",
         "        if not self.is_ticking and not self.streams:\n            self.is_ticking = True\n"
-        "            self._environment.set_timer(1 +",
+        "            self._reach.woke",
+    ),
+    gossip(
+        "a node that has lost a neighbour forgets as others do",
+        "group",
+        "        if self._keep_all_for > 0 or self._pulses.is_in_doubt:\n",
+        "        if False:\n",
     ),
     gossip(
         "nobody is told of holes",
@@ -425,7 +442,28 @@ EPTO = (
     ),
 )
 
-BUGS: tuple[Bug, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *GOSSIP, *EPTO)
+RETURNS = (
+    tree(
+        "a broker votes before its vote is on disk",
+        "totals",
+        "            if self.journal.is_safe(VOTE, topic.name, name, lock.epoch):\n",
+        "            if True:\n",
+    ),
+    tree(
+        "the incarnation of a broker that returns does not rise",
+        "journal",
+        "0 if past is None else past.incarnation + 1\n",
+        "0 if past is None else past.incarnation\n",
+    ),
+    tree(
+        "a broker that returns counts its publications from the beginning",
+        "journal",
+        "0 if past is None else past.reserved\n",
+        "0\n",
+    ),
+)
+
+BUGS: tuple[Bug, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPTO)
 """Those that campaigns find."""
 
 HARMLESS: tuple[Bug, ...] = (

@@ -9,6 +9,7 @@ import pytest
 from tests.teeth.bugs import Bug
 from tests.teeth.hunting import SOURCES, hunt, plant
 from tests.teeth.planted import BUGS, HARMLESS
+from tests.teeth.planted_live import LIVE
 
 QUICK = {
     "a cluster that was refused is given to nobody else": (3, "completeness"),
@@ -16,13 +17,15 @@ QUICK = {
     "one number of a source may be missing": (2, "fifo"),
     "keys are granted to whoever is first in one of its lines": (1, "total"),
     "proposals that were lost with a root are not made again": (4, "stuck"),
-    "a node that has left still delivers": (1, "membership"),
+    "a broker votes before its vote is on disk": (1018, "total"),
+    "the incarnation of a broker that returns does not rise": (55, "stuck"),
+    "a node that has left still delivers": (3, "membership"),
     "events with equal stamps have no order": (4, "total"),
 }
 """Bugs of all fabrics, with a seed that finds each and how it shows."""
 
 
-@pytest.mark.parametrize("bug", [*BUGS, *HARMLESS], ids=lambda bug: f"{bug.fabric}: {bug.name}")
+@pytest.mark.parametrize("bug", [*BUGS, *HARMLESS, *LIVE], ids=lambda bug: f"{bug.fabric}: {bug.name}")
 def test_each_bug_has_its_place(bug: Bug) -> None:
     """A bug whose place is gone must be thought of anew; the campaigns would be praised for finding nothing."""
     source = (SOURCES / bug.module).read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def test_the_live_view_shows_what_is_defined() -> None:
 
 
 def test_the_audit_counts_what_is_defined() -> None:
-    checks = {f"violations-of-{name}" for name in (*audit.CHECKS, audit.DURABILITY)}
+    checks = {f"violations-of-{name}" for name in (*audit.CHECKS, *audit.MORE_CHECKS, *audit.CAMPAIGN_CHECKS)}
     assert checks | set(audit.COUNTS) == names_from(AUDIT)
     assert set(audit.COUNTS) <= set(audit.Audit.__struct_fields__)
     assert set(KINDS) < set(audit.CHECKS)

@@ -86,7 +86,8 @@ def test_the_run_of_these_tests_has_nearly_every_event_and_reason() -> None:
     """So that what holds for its trace means something."""
     table = in_memory()
     missing = set(EVENT_NAMES) - set(table["event"].to_pylist())
-    assert missing == {"", "expire", "subscribe", "unsubscribe", "subscribed", "unsubscribed"}
+    about_topics = {"subscribe", "unsubscribe", "subscribed", "unsubscribed", "lost", "unshown"}
+    assert missing == {"", "expire", "stuck", "end", "batch", "epoch"} | about_topics
     assert {"loss", "receiver down"} <= set(table["reason"].to_pylist())
     assert set(table["message"].to_pylist()) == {None, "Ordered", "Acknowledgement"}
 
@@ -136,7 +137,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, ending: str) -> None:
 def test_a_file_says_what_it_is_about(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"trace{ending}"
     write(path, "deliveries")
-    assert about_trace(read_trace(path)) == {"schema": 3, "level": "deliveries", **ABOUT}
+    assert about_trace(read_trace(path)) == {"schema": 4, "level": "deliveries", **ABOUT}
 
 
 @ENDINGS

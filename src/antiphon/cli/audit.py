@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -15,20 +14,34 @@ from rich.markup import escape
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.cli.audit_promises import (
+    check_judgeable,
+    contract_for,
+    is_live,
+    scenario_of,
+    stopped_of,
+    tells_lives_apart,
+)
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.trace.contract import HOLES, REQUESTS, STUCK, TOTAL_ORDER
 from antiphon.trace.quantities import quantity
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from antiphon.pipeline.traces import Survey
-    from antiphon.simulator.scenario import Scenario
+    from antiphon.pipeline.traces import Survey, Trace
+    from antiphon.trace.contract import Contract
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
+MORE_CHECKS = (HOLES, REQUESTS, STUCK)
+"""Judged where they were promised: in simulated runs."""
+
 DURABILITY = "durability"
 """Judged where what nodes had on their disks is known: in live campaigns."""
+
+CAMPAIGN_CHECKS = (DURABILITY, "content", "drops", "stalls")
+"""Judged of what live campaigns wrote down."""
 
 COUNTS = ("messages", "deliveries")
 """What is printed of an audit; each count and each violation of a check is among the quantities."""
@@ -39,6 +52,11 @@ VIOLATED = "violated"
 
 ROWS_FOR_SPARK = 1_500_000
 """The judge in this process needs about as long for this as Spark needs to start."""
+
+ONLY_TOTALS = (
+    "Spark has judged the order of total messages among each other. Whether messages of weaker orders stand on one "
+    "side of them everywhere is judged in memory: audit without --spark."
+)
 
 
 class Check(msgspec.Struct):
@@ -62,19 +80,10 @@ class Audit(msgspec.Struct):
     missing_nodes: list[int]
     judge: str
     """Who judged: ``memory``, or ``spark``."""
-
-
-@dataclass(frozen=True)
-class Promises:
-    """What the run was to keep, and how the oracle is to look at it."""
-
-    checks: frozenset[str]
-    node_count: int
-    everybody: bool = False
-    default: int = CAUSAL
-    leavers: bool = False
-    weaker_pass: bool = False
-    """Whether only total publications are in one order, and those of weaker orders pass them."""
+    losses: int = 0
+    """What nodes have said to be lost, each publication at each node."""
+    unjudged: list[str] = []
+    """What could not be judged, and why, in sentences."""
 
 
 def audit(
@@ -124,9 +133,12 @@ def judging(on_spark: bool, master: str | None = None) -> Iterator[Judge]:
             nonlocal session
             if session is None and not on_spark and not is_large(files):
                 return audit_files(files)
-            # Before Spark is started: a name that is wrong is found at once.
-            for file in files:
-                describe(file)
+            # Before Spark is started: a name that is wrong, or a run that cannot be judged, is found at once.
+            described = [describe(file)[0] for file in files if file.suffix in ENDINGS]
+            for about in described:
+                check_judgeable(about)
+            if any(tells_lives_apart(about) for about in described):
+                return audit_files(files)
             if session is None:
                 session = stack.enter_context(start_spark(master))
             return audit_in_session(session, files)
@@ -152,12 +164,19 @@ def audit_paths(paths: list[Path], judge: Judge) -> Audit:
 
 def files_in(paths: list[Path]) -> list[Path]:
     """The files that are meant: those given, and those in directories that are given."""
+    from antiphon.trace.store import PARTIAL
+
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(each for each in path.iterdir() if each.suffix in ENDINGS and not each.name.startswith("."))
+        # Nodes that were killed have left what they had written, under a name that begins with a dot.
+        inside = sorted(
+            each
+            for each in path.iterdir()
+            if (each.suffix in ENDINGS and not each.name.startswith(".")) or each.suffix == PARTIAL
+        )
         if not inside:
             raise UsageError(
                 f"there is no trace ({' or '.join(ENDINGS)}) in {path}; nodes write theirs when they leave"
@@ -175,34 +194,41 @@ def is_large(files: list[Path]) -> bool:
 
 def audit_files(files: list[Path]) -> Audit:
     """Read, merge and judge in this process."""
-    import pyarrow.compute as pc
-
-    from antiphon.trace.merging import merge_traces
-    from antiphon.trace.oracle import judge
-    from antiphon.trace.store import about_trace, read_trace
-    from antiphon.trace.total_order import judge_total_order
+    from antiphon.trace.evidence import read_evidence
+    from antiphon.trace.judge import judge_trace, stuck_in
+    from antiphon.trace.oracle import evidence
 
     started = time.perf_counter()
-    tables = [read_trace(file) for file in files]
-    about = about_trace(tables[0])
-    table = merge_traces(tables)
+    found = read_evidence(files)
+    table, about = found.table, found.about
     survey = survey_of(table)
-    promises = promises_for(about, survey)
-    complete = "completeness" in promises.checks
-    findings = judge(table, promises.node_count, promises.everybody, complete, promises.default, promises.leavers)
-    stories = {} if findings.clean else stories_of(table, promises)
+    contract = contract_for(about, survey)
+    stopped = stopped_of(about, survey)
+    verdict = judge_trace(table, contract, stopped, stuck_in(table))
+    if REQUESTS in verdict.checks:
+        from antiphon.simulator.judgement import judge_requests
+
+        judge_requests(verdict, scenario_of(about), evidence(table))
+    stories = stories_of(table, contract, stopped) if verdict.broken() else {}
     checks = {}
-    for name in CHECKS:
-        applies = name in promises.checks
-        count = findings.counts.get(name, 0) if applies else 0
-        example = findings.examples.get(name) if count else None
+    for name in (*CHECKS, *(name for name in MORE_CHECKS if name in verdict.checks)):
+        applies = name in verdict.checks
+        count = verdict.counts.get(name, 0) if applies else 0
+        example = verdict.examples.get(name) if count else None
         checks[name] = Check(applies, count, example, stories.get(name, []) if count else [])
-    if "total" in promises.checks:
-        passing = pc.unique(table["source"]).to_pylist() if promises.weaker_pass else ()
-        checks["total"] = Check(True, *judge_total_order(table, passing))
     seconds = time.perf_counter() - started
-    missing = survey.silent_publishers if about.get("host") == "live" else []
-    return Audit(findings.publications, findings.deliveries, seconds, checks, verdict_of(checks), missing, "memory")
+    missing = survey.silent_publishers if is_live(about) else []
+    return Audit(
+        verdict.publications,
+        verdict.deliveries,
+        seconds,
+        checks,
+        verdict_of(checks),
+        missing,
+        "memory",
+        verdict.losses,
+        found.unjudged,
+    )
 
 
 def verdict_of(checks: dict[str, Check]) -> str:
@@ -210,51 +236,73 @@ def verdict_of(checks: dict[str, Check]) -> str:
     return VIOLATED if any(check.violations for check in checks.values()) else CLEAN
 
 
-def stories_of(table: pa.Table, promises: Promises) -> dict[str, list[str]]:
+def stories_of(table: pa.Table, contract: Contract, stopped: str) -> dict[str, list[str]]:
     """What happened around the first violation of each kind, in a table."""
-    from antiphon.pipeline.judging import Rules, judge_part
-    from antiphon.pipeline.lanes import rows_of_table
+    from antiphon.pipeline.judging import judge_part, rules_for
+    from antiphon.pipeline.lives import rows_in_lives, spans_in_table
     from antiphon.pipeline.stories import tell_from_table
 
-    rules = Rules(promises.default, "completeness" in promises.checks, promises.leavers)
-    rows = rows_of_table(table, promises.node_count if promises.everybody else 0)
-    return tell_from_table(table, judge_part(rows, rules).examples)
+    spans = spans_in_table(table, contract.remembers)
+    rows = rows_in_lives(table, contract.nodes if contract.everybody else 0, spans)
+    return tell_from_table(table, judge_part(rows, rules_for(contract, stopped, spans)).examples)
 
 
 def audit_in_session(session: SparkSession, files: list[Path], rows_per_part: int | None = None) -> Audit:
     """Judge with a Spark that runs."""
-    from antiphon.pipeline.audit import ROWS_PER_PART, audit_frame
-    from antiphon.pipeline.judging import Rules
+    from antiphon.pipeline.audit import ROWS_PER_PART, audit_trace
     from antiphon.pipeline.stories import sentence, tell_from_frame
-    from antiphon.pipeline.total import judge_total_order
     from antiphon.pipeline.traces import merged_in_memory, open_trace, survey
 
     started = time.perf_counter()
     trace = open_trace(session, files)
     surveyed = survey(trace.frame)
-    promises = promises_for(trace.about, surveyed)
-    rules = Rules(promises.default, "completeness" in promises.checks, promises.leavers, "causal" in promises.checks)
-    everybody = promises.node_count if promises.everybody else 0
+    if surveyed.losses and trace.files > 1:
+        # Live nodes tell losses by the numbers of batches, and others say which messages these are.
+        trace = merged_in_memory(session, files)
+        surveyed = survey(trace.frame)
+    contract = contract_for(trace.about, surveyed)
+    stopped = stopped_of(trace.about, surveyed)
     size = rows_per_part or ROWS_PER_PART
-    found = audit_frame(trace.frame, trace.rows, rules, everybody, size)
-    if found.counts["validity"] and trace.files > 1 and "validity" in promises.checks:
+    found = audit_trace(trace, surveyed, contract, stopped, size)
+    applying = contract.checks(stopped)
+    if found.judgement.counts["validity"] and trace.files > 1 and "validity" in applying:
         # The clocks of machines may disagree: try an order in which nobody is earlier than the publisher.
         trace = merged_in_memory(session, files)
-        found = audit_frame(trace.frame, trace.rows, rules, everybody, size)
-    broken = {kind: example for kind, example in found.examples.items() if kind in promises.checks}
+        found = audit_trace(trace, surveyed, contract, stopped, size)
+    if REQUESTS in applying:
+        found.more[REQUESTS] = requests_in_frame(trace)
+    broken = {kind: example for kind, example in found.judgement.examples.items() if kind in applying}
     stories = tell_from_frame(trace.frame, broken) if broken else {}
     checks = {}
-    for name in CHECKS:
-        applies = name in promises.checks
+    for name in (*CHECKS, *(name for name in MORE_CHECKS if name in applying)):
+        if name in found.more:
+            checks[name] = Check(True, *found.more[name])
+            continue
+        applies = name in applying
         example = broken.get(name)
         text = None if example is None else sentence(example)
-        checks[name] = Check(applies, found.counts.get(name, 0) if applies else 0, text, stories.get(name, []))
-    if "total" in promises.checks:
-        judged = trace.frame.where("order = 'total'") if promises.weaker_pass else trace.frame
-        checks["total"] = Check(True, *judge_total_order(judged))
+        count = found.judgement.counts.get(name, 0) if applies else 0
+        checks[name] = Check(applies, count, text, stories.get(name, []))
     seconds = time.perf_counter() - started
-    missing = surveyed.silent_publishers if trace.about.get("host") == "live" else []
-    return Audit(found.publications, found.deliveries, seconds, checks, verdict_of(checks), missing, "spark")
+    missing = surveyed.silent_publishers if is_live(trace.about) else []
+    judged = (found.judgement.publications, found.judgement.deliveries)
+    verdict = verdict_of(checks)
+    unjudged = [*trace.unjudged]
+    if contract.secured and TOTAL_ORDER in applying and surveyed.orders != {TOTAL_ORDER}:
+        unjudged.append(ONLY_TOTALS)
+    return Audit(*judged, seconds, checks, verdict, missing, "spark", surveyed.losses, unjudged)
+
+
+def requests_in_frame(trace: Trace) -> tuple[int, str | None]:
+    """What the application asked for and did not get."""
+    from antiphon.pipeline.traces import changes_in, counts_in
+    from antiphon.simulator.judgement import Requests, unmet_requests
+
+    counts = counts_in(trace.frame)
+    passed_over = sum(counts["lost"].values())
+    requests = Requests(counts["publish"], counts["deliver"], passed_over, changes_in(trace.frame))
+    complaints = unmet_requests(scenario_of(trace.about), requests)
+    return len(complaints), complaints[0] if complaints else None
 
 
 def survey_of(table: pa.Table) -> Survey:
@@ -262,59 +310,22 @@ def survey_of(table: pa.Table) -> Survey:
     import pyarrow.compute as pc
 
     from antiphon.pipeline.traces import Survey
+    from antiphon.trace.judge import ending_of, stuck_in
 
-    deliveries = table.filter(pc.equal(table["event"].cast("string"), "deliver"))
+    events = table["event"].cast("string")
+    deliveries = table.filter(pc.equal(events, "deliver"))
     sources = set(pc.unique(deliveries["source"]).to_pylist())
     orders = set(pc.unique(table["order"].cast("string")).to_pylist()) if "order" in table.column_names else set()
     silent = sorted(sources - set(pc.unique(table["node"]).to_pylist()))
-    return Survey(frozenset(orders - {None}), silent, pc.max(table["time"]).as_py() or 0)
-
-
-def promises_for(about: dict[str, Any], survey: Survey) -> Promises:
-    """What the run of a trace was to keep."""
-    if about.get("host") == "live":
-        return live_promises(survey, about.get("fabric") == "gossip")
-    return simulated_promises(about, survey)
-
-
-def live_promises(survey: Survey, weaker_pass: bool = False) -> Promises:
-    """Every message is judged by its own order. Without its publisher's trace nobody knows when it was published."""
-    orders = survey.orders
-    checks = {"completeness", "duplicates", "membership"}
-    checks |= {"fifo"} if orders & {"fifo", "causal"} else set()
-    checks |= {"causal"} if "causal" in orders else set()
-    checks |= {"total"} if "total" in orders else set()
-    checks |= set() if survey.silent_publishers else {"validity"}
-    # All nodes leave in the end, and every row has its order.
-    return Promises(frozenset(checks), 0, leavers=True, weaker_pass=weaker_pass)
-
-
-def simulated_promises(about: dict[str, Any], survey: Survey) -> Promises:
-    """What the scenario promises."""
-    from antiphon.simulator.judgement import has_holes, promises_of, why_not_judged
-    from antiphon.simulator.protocols import PROTOCOLS
-    from antiphon.simulator.scenario import LimitsTable, Scenario
-
-    try:
-        scenario = msgspec.convert(about.get("scenario"), Scenario)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the trace does not say of which scenario it is ({error}); write it again") from error
-    reason = why_not_judged(scenario)
-    if reason is not None:
-        raise UsageError(f"this run cannot be judged: {reason}")
-    # A trace does not say how its run ended. One that could have been cut short is not blamed for what is missing.
-    is_whole = scenario.limits == LimitsTable() and survey.last_time < scenario.limits.time
-    checks = frozenset(promises_of(scenario, "finished" if is_whole else "limit")) & set(CHECKS)
-    has_topics = PROTOCOLS[scenario.protocol].has_topics
-    if has_holes(scenario):
-        # A trace does not say which holes the application was told of.
-        checks -= {"completeness"}
-    return Promises(checks, scenario.nodes, not has_topics, default_order(scenario), weaker_pass=has_holes(scenario))
-
-
-def default_order(scenario: Scenario) -> int:
-    """How publications are judged that name no order."""
-    return ORDER_NAMES.index(scenario.order) if scenario.mixes_orders() else CAUSAL
+    return Survey(
+        frozenset(orders - {None}),
+        silent,
+        ending_of(table),
+        stuck_in(table),
+        int(pc.sum(pc.equal(events, "lost")).as_py() or 0),
+        bool(pc.any(pc.equal(events, "unshown")).as_py()),
+        pc.max(table["time"]).as_py() or 0,
+    )
 
 
 def show(found: Audit) -> None:
@@ -336,6 +347,10 @@ def show(found: Audit) -> None:
             output.console.print(f"{name}: {quantity(f'violations-of-{name}').definition}")
             for line in check.story:
                 output.console.print(f"  {escape(line)}")
+    if found.losses:
+        output.console.print(f"Nodes have said {found.losses:,} times that something is lost to them.")
+    for sentence in found.unjudged:
+        output.console.print(escape(sentence))
     if found.missing_nodes:
         nodes = ", ".join(map(str, found.missing_nodes))
         output.console.print(f"There is no trace of the publishers {nodes}; their publications were judged in part.")

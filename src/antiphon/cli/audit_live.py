@@ -11,8 +11,12 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from antiphon.cli.audit import DURABILITY, Audit, Check, Judge, verdict_of
+
+if TYPE_CHECKING:
+    from antiphon.lab.live_judging import Verdict
 
 
 def is_campaign(path: Path) -> bool:
@@ -22,7 +26,7 @@ def is_campaign(path: Path) -> bool:
 
 def audit_campaign(directory: Path, judge: Judge) -> Audit:
     """Judge it again, from what was written down."""
-    from antiphon.lab.live_judging import ASKED_CHECKS, SHOWN_CHECKS, judge_journals, read_circumstances
+    from antiphon.lab.live_judging import CHECKS, judge_journals, read_circumstances
 
     started = time.perf_counter()
     audits: list[Audit] = []
@@ -34,12 +38,18 @@ def audit_campaign(directory: Path, judge: Judge) -> Audit:
     circumstances = read_circumstances(directory)
     with tempfile.TemporaryDirectory(prefix="antiphon-audit-") as traces:
         found = judge_journals(directory, circumstances, audit, Path(traces))
-    asked, shown = audits
-    checks = {name: asked.checks[name] for name in ASKED_CHECKS} | {name: shown.checks[name] for name in SHOWN_CHECKS}
-    checks[DURABILITY] = Check(any((directory / "remains").glob("*.txt")))
+    # Besides what the audit of a trace judges there is what only a campaign knows.
+    checks = {name: check_of(found.verdicts[name]) if name in found.verdicts else Check(True) for name in CHECKS}
+    checks[DURABILITY].applies = any((directory / "remains").glob("*.txt"))
     for name, check in checks.items():
         check.violations = found.violations[name]
         examples = [example.removeprefix(f"{name}: ") for example in found.examples if example.startswith(f"{name}: ")]
         check.example = examples[0] if examples else None
     seconds = time.perf_counter() - started
-    return Audit(found.accepted, found.deliveries, seconds, checks, verdict_of(checks), [], asked.judge)
+    return Audit(found.accepted, found.deliveries, seconds, checks, verdict_of(checks), [], audits[0].judge)
+
+
+def check_of(verdict: Verdict) -> Check:
+    """What the audit of one trace says, to be changed: other evidence may say more."""
+    assert isinstance(verdict, Check), "the judge of this command gives these"
+    return verdict

@@ -16,6 +16,7 @@ from antiphon.cli import (
     bench,
     certs,
     demo,
+    dismiss,
     explore,
     maelstrom,
     metrics,
@@ -74,6 +75,7 @@ app.command("sub")(sub.sub)
 app.command("top")(top.top)
 app.command("audit")(audit.audit)
 app.command("watch")(watch.watch)
+app.command("dismiss")(dismiss.dismiss)
 app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)

@@ -45,6 +45,8 @@ def metrics(
 ) -> None:
     """Measure a run: latencies, messages and bytes by kind, queues, duplicates, order, load by node and topic.
 
+    Times are in ticks in simulated runs, and in milliseconds or seconds in those of live nodes.
+
     Example: antiphon simulate examples/scenarios/topics.toml --trace t.parquet --level everything
 
     and then: antiphon metrics t.parquet --metric delivery-latency
@@ -61,10 +63,14 @@ def metrics(
     from antiphon.pipeline.session import SessionOptions, spark_session
     from antiphon.pipeline.traces import describe
 
-    levels = {describe(file)[0].get("level", "deliveries") for file in files}
+    abouts = [describe(file)[0] for file in files]
+    levels = {about.get("level", "deliveries") for about in abouts}
     chosen = measurable(chosen, levels == {"everything"}, metric is not None)
     with spark_session("antiphon metrics", SessionOptions(master=master, memory="2g")) as session:
         found = measure(session, files, chosen)
+    if all(about.get("unit") == "microseconds" for about in abouts):
+        names = {int(number): name for about in abouts for number, name in about.get("topics", {}).items()}
+        found = [for_live(each, names) for each in found]
     if json:
         output.print_json({"metrics": found})
     else:
@@ -92,6 +98,34 @@ def measure(session: SparkSession, files: list[Path], chosen: list[Metric]) -> l
             found.append(Measured(each.name, each.unit, each.definition, rows))
             steps.step(each.name)
     return found
+
+
+def for_live(measured: Measured, names: dict[int, str]) -> Measured:
+    """A metric of live nodes: times in milliseconds or seconds and not in ticks, and topics by their names."""
+    unit, rows = measured.unit, measured.rows
+    if unit == "ticks":
+        unit = "milliseconds"
+        rows = [{name: in_milliseconds(name, value) for name, value in row.items()} for row in rows]
+    elif measured.name == "throughput" and rows:
+        first = rows[0]["from"]
+        rows = [
+            {
+                "from_seconds": (row.pop("from") - first) / 1_000_000,
+                "seconds": row.pop("ticks") / 1_000_000,
+                **row,
+            }
+            for row in map(dict, rows)
+        ]
+    rows = [{**row, "topic": names.get(row["topic"], str(row["topic"]))} if "topic" in row else row for row in rows]
+    return Measured(measured.name, unit, measured.definition, rows)
+
+
+def in_milliseconds(name: str, value: Any) -> Any:
+    """A value of a row about times, which also has names and counts."""
+    from antiphon.pipeline.measures import PERCENTILES
+
+    is_time = name in ("mean", "minimum", "maximum", "from", "to", *PERCENTILES)
+    return value / 1000 if is_time and value is not None else value
 
 
 def show_list(json: bool) -> None:

@@ -60,9 +60,16 @@ def node(
         setting("TOPIC", "A topic or pattern of which the node is a member from the start; repeatable."),
     ] = None,
     window: Annotated[Number, setting("N", "Batches under way per topic before publishers wait; 64.")] = None,
+    window_bytes: Annotated[Number, setting("BYTES", "The same in bytes; 16 MiB.")] = None,
+    pending_bytes: Annotated[
+        Number, setting("BYTES", "Bytes that wait for the disk before publishers wait; 64 MiB.")
+    ] = None,
+    backlog_bytes: Annotated[
+        Number, setting("BYTES", "Bytes of all clients that wait before they do; 256 MiB.")
+    ] = None,
     gather_seconds: Annotated[Seconds, setting("S", "How long what is sent waits for more; 0, not at all.")] = None,
     aggregate: Annotated[
-        bool | None, setting("", "Hold back what nobody further on could deliver yet, to send it with what it lacks.")
+        bool | None, setting("", "Refused for live nodes: a cluster that aggregates stalls when a node fails.")
     ] = None,
     maximum_nodes: Annotated[Number, setting("N", "No more than these are in the cluster; 1024.")] = None,
     maximum_clients: Annotated[Number, setting("N", "No more clients are served; 1024.")] = None,
@@ -71,7 +78,7 @@ def node(
     join_seconds: Annotated[Seconds, setting("S", "How long to look for a place in the cluster; 15.")] = None,
     leave_seconds: Annotated[Seconds, setting("S", "How long to wait for an orderly leave; 10.")] = None,
     lost_seconds: Annotated[
-        Seconds, setting("S", "How long a broker's machine may be silent before the broker counts as failed; 5.")
+        Seconds, setting("S", "How long another node may give no sign of life before it counts as lost; 5.")
     ] = None,
     forget_seconds: Annotated[
         Seconds, setting("S", "How long a node of a cube that is out of reach is expected back; 600.")
@@ -94,6 +101,10 @@ def node(
     until_input_ends: Annotated[
         bool, typer.Option("--until-input-ends", help="Leave when standard input ends, as under a supervisor.")
     ] = False,
+    join_when_told: Annotated[
+        bool,
+        typer.Option("--join-when-told", help="Join the cluster when a line comes on standard input.", hidden=True),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Say that the node is ready as one line of JSON.")] = False,
 ) -> None:
     """Run one node until it is told to stop (SIGTERM or Ctrl-C); it then leaves the cluster in an orderly way.
@@ -111,7 +122,7 @@ def node(
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}
     settings = settings_from(flags, "antiphon node") if config is None else read_settings(config, **flags)
     write_logs(log_level, log_json)
-    antiphon.run(serve(settings, json, until_input_ends))
+    antiphon.run(serve(settings, json, until_input_ends, join_when_told))
 
 
 async def begin(settings: Settings) -> Node:
@@ -121,11 +132,14 @@ async def begin(settings: Settings) -> Node:
     return await antiphon.start(settings)
 
 
-async def serve(settings: Settings, as_json: bool, until_input_ends: bool) -> None:
+async def serve(settings: Settings, as_json: bool, until_input_ends: bool, join_when_told: bool = False) -> None:
     """From start to leave."""
     stop = running.until_signal()
-    if until_input_ends:
-        watching = asyncio.ensure_future(running.StandardInput().ended())
+    standard_input = running.StandardInput() if until_input_ends or join_when_told else None
+    if standard_input is not None and join_when_told and not await running.first_of(standard_input.told(), stop):
+        return
+    if standard_input is not None and until_input_ends:
+        watching = asyncio.ensure_future(standard_input.ended())
         watching.add_done_callback(lambda _: stop.set())
     started = await running.first_of(begin(settings), stop)
     if started is None:

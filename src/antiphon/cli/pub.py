@@ -17,9 +17,10 @@ from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.live.client import Client
+    from antiphon.live.receipts import Publishing
 
-BATCHES_IN_FLIGHT = 48
-"""Fewer than a client lets be under way, so that what waits in it stays short."""
+GROUPS_IN_FLIGHT = 48
+"""Fewer than a client lets batches be under way, so that what waits in it stays short."""
 
 LOAD_GROUP = 256
 PACE_SECONDS = 0.005
@@ -80,6 +81,8 @@ def pub(
 ) -> None:
     """Publish messages; returns when all are accepted. What accepted means is described in docs/guarantees.md.
 
+    If some are not accepted it says how many and why, and ends with 1.
+
     Examples: antiphon pub room "why?"    seq 1000 | antiphon pub numbers    antiphon pub load --count 100000
     """
     import antiphon
@@ -94,7 +97,7 @@ def pub(
     if key and len(key) > 1:
         options["keys"] = key
     elif key:
-        options["key"] = key[0].encode()
+        options["key"] = key[0]
     if count is not None:
         source = load(count, size or DEFAULT_SIZE, rate)
     else:
@@ -111,34 +114,34 @@ class Sent:
     node: str = ""
     accepted: int = 0
     seconds: float = 0.0
-    # What was sent and is not accepted yet: what to wait for, and for how many messages it stands.
-    _pending: deque[list[Any]] = field(default_factory=deque)
+    # What was sent and is not known to be accepted yet, in the groups in which it was sent.
+    _pending: deque[list[Publishing]] = field(default_factory=deque)
 
     @property
     def messages_per_second(self) -> float:
         """From the first publication to the last acceptance."""
         return self.accepted / self.seconds if self.seconds > 0 else 0.0
 
-    def add(self, receipt: Any) -> None:
-        """One more message; those of one batch share their receipt."""
-        if not self._pending or self._pending[-1][0] is not receipt:
-            self._pending.append([receipt, 0])
-        self._pending[-1][1] += 1
+    def add(self, group: list[Publishing]) -> None:
+        """Some more messages."""
+        self._pending.append(group)
 
-    async def settle(self, batches_left: int) -> None:
-        """Wait until no more than so many batches are under way; count those that are accepted already."""
-        while self._pending and (len(self._pending) > batches_left or self._pending[0][0].done()):
-            receipt, messages = self._pending[0]
-            await receipt
+    async def settle(self, client: Client, groups_left: int) -> None:
+        """Wait until no more than so many groups are under way; raises if something was not accepted."""
+        while self._pending and (len(self._pending) > groups_left or self._pending[0][-1].done()):
+            group = self._pending[0]
+            for publishing in group:
+                await publishing.settled()
+            if not all(publishing.is_accepted for publishing in group):
+                # It also says how many there were.
+                await client.flush()
             self._pending.popleft()
-            self.accepted += messages
+            self.accepted += len(group)
 
     def forget(self) -> None:
-        """Nobody waits for the rest: count what was accepted; errors in it are not news."""
+        """Nobody waits for the rest: count what was accepted."""
         while self._pending:
-            receipt, messages = self._pending.popleft()
-            if not receipt.cancel() and not receipt.cancelled() and receipt.exception() is None:
-                self.accepted += messages
+            self.accepted += sum(publishing.is_accepted for publishing in self._pending.popleft())
 
 
 async def publish_all(
@@ -173,10 +176,10 @@ async def publish_from(
     try:
         async for values in source:
             started = started or time.perf_counter()
-            for value in values:
-                sent.add(client.publish(topic, value, **options))
-            await sent.settle(BATCHES_IN_FLIGHT)
-        await sent.settle(0)
+            sent.add([client.publish(topic, value, **options) for value in values])
+            await sent.settle(client, GROUPS_IN_FLIGHT)
+        await sent.settle(client, 0)
+        await client.flush()
     finally:
         sent.seconds = time.perf_counter() - started if started else 0.0
 

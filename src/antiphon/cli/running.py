@@ -199,6 +199,10 @@ class StandardInput:
         if rest:
             yield [rest]
 
+    async def told(self) -> bool:
+        """Wait for something to come; false if it has ended instead."""
+        return bool(await self._pieces.get())
+
     async def ended(self) -> None:
         """Wait for the end; whatever comes before it is ignored."""
         async for _ in self.pieces():

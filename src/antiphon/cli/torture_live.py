@@ -16,15 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import typer
 from rich.markup import escape
 from rich.table import Table
 
-from antiphon.cli import output, running
+from antiphon.cli import output
+from antiphon.cli.interrupts import first_request, requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.lab.live_campaign import Campaign, CampaignPlan, Figures
     from antiphon.lab.live_rounds import RoundFigures
+
+FINISHED, INTERRUPTED = "finished", "interrupted"
+"""How a campaign ends."""
+
+INTERRUPTED_CODE = 130
 
 LOSS = "loss"
 """The fault of rounds: nodes are killed, and do not come back."""
@@ -47,6 +54,10 @@ class Wishes:
     """Whether what was written down stays also if nothing is wrong."""
     spark: bool = False
     """Whether Spark judges, however little there is."""
+    has_logs: bool = True
+    """Whether nodes have logs."""
+    fresh: bool = False
+    """Whether the seed was drawn, so that nobody has run it."""
 
 
 def torture_live(wishes: Wishes) -> None:
@@ -55,56 +66,91 @@ def torture_live(wishes: Wishes) -> None:
         torture_in_rounds(wishes)
         return
     from antiphon.lab.live_campaign import FABRICS, CampaignPlan
-    from antiphon.lab.live_faults import check_kinds
+    from antiphon.lab.live_faults import NEEDS_LOGS, check_kinds
 
     if wishes.fabric not in FABRICS:
         raise UsageError(f"there are no live nodes of a fabric {wishes.fabric!r}; choose from {', '.join(FABRICS)}")
     fabric = FABRICS[wishes.fabric]
-    faults = fabric.faults if wishes.faults is None else tuple(word.strip() for word in wishes.faults.split(","))
+    survived = tuple(kind for kind in fabric.faults if wishes.has_logs or kind not in NEEDS_LOGS)
+    faults = survived if wishes.faults is None else tuple(word.strip() for word in wishes.faults.split(","))
     check_kinds(faults)
+    impossible = [kind for kind in faults if not wishes.has_logs and kind in NEEDS_LOGS]
+    if impossible:
+        raise UsageError(f"nodes without logs do not survive {', '.join(impossible)}; leave out --without-logs")
     orders = fabric.orders if wishes.order in (None, "mixed") else (str(wishes.order),)
     wishes.out.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"torture-live-{wishes.fabric}-{wishes.seed}-", dir=wishes.out))
     plan = CampaignPlan(
-        wishes.fabric, wishes.nodes, wishes.seconds, wishes.seed, faults, orders, wishes.rate, directory
+        wishes.fabric,
+        wishes.nodes,
+        wishes.seconds,
+        wishes.seed,
+        faults,
+        orders,
+        wishes.rate,
+        directory,
+        wishes.has_logs,
     )
-    figures = run_campaign(plan, wishes)
-    found = {"fabric": wishes.fabric, "nodes": wishes.nodes, "seed": wishes.seed, **figures.as_json()}
+    figures, how = run_campaign(plan, wishes)
+    found = {
+        "fabric": wishes.fabric,
+        "nodes": wishes.nodes,
+        "seed": wishes.seed,
+        "fresh": wishes.fresh,
+        "ended": how,
+        **figures.as_json(),
+    }
     for name in ("data", "unsynced"):
         shutil.rmtree(directory / name, ignore_errors=True)
-    if figures.has_failed or wishes.keep:
+    if figures.has_failed or wishes.keep or not figures.judge:
         (directory / "result.json").write_bytes(msgspec.json.encode(found))
         found["kept"] = str(directory)
     else:
         shutil.rmtree(directory)
     output.end_with(found, wishes.as_json, show_campaign, figures.has_failed)
+    if how == INTERRUPTED:
+        raise typer.Exit(INTERRUPTED_CODE)
 
 
-def run_campaign(plan: CampaignPlan, wishes: Wishes) -> Figures:
-    """Run it until the time is over or somebody says stop, and judge it."""
+def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
+    """Run it until the time is over or somebody says stop, and judge it; what was found so far, and how it ended.
+
+    Whoever says stop waits until everything is healed and judged; whoever says it again does not, and gets figures
+    that nobody has judged. What was written down until then is kept.
+    """
     import antiphon
     from antiphon.cli.audit import judging
     from antiphon.lab.live_campaign import Campaign
+
+    begun: list[Campaign] = []
+    stopped: list[bool] = []
 
     def tell(so_far: Figures) -> None:
         if not wishes.as_json:
             output.errors.print(f"torture: {progress_of(so_far)}", highlight=False, soft_wrap=True)
 
-    async def run() -> Campaign:
+    async def run() -> None:
         campaign = Campaign(plan, tell)
-        stop = running.until_signal()
+        begun.append(campaign)
+        stop = first_request()
         watching = asyncio.ensure_future(stop.wait())
         watching.add_done_callback(lambda _: campaign.stop())
         try:
             await campaign.run()
         finally:
+            stopped.append(stop.is_set())
             watching.cancel()
-        return campaign
 
-    campaign = antiphon.run(run())
-    with judging(wishes.spark) as judge:
-        campaign.judge(judge)
-    return campaign.figures
+    try:
+        antiphon.run(run())
+        with judging(wishes.spark) as judge:
+            begun[0].judge(judge)
+    except KeyboardInterrupt:
+        if not begun:
+            raise
+        stopped.append(True)
+        output.complain(f"interrupted before anybody has judged; antiphon audit {plan.directory} does that")
+    return begun[0].figures, INTERRUPTED if any(stopped) else FINISHED
 
 
 def progress_of(figures: Figures) -> str:
@@ -131,6 +177,10 @@ def show_campaign(found: dict[str, Any]) -> None:
         "accepted", f"{found['accepted']:,} messages; {found['refused']:,} others were refused, and that was said"
     )
     table.add_row("deliveries", f"{found['deliveries']:,}")
+    table.add_row("bytes", f"{found['published_bytes']:,} asked for in all, by messages of 1 byte to 10 MiB")
+    if found["subscribers"]:
+        dropped = f"for which {found['dropped']:,} messages were dropped, as they were told"
+        table.add_row("crowds", f"{found['subscribers']:,} subscribers that came and went, {dropped}")
     table.add_row("clients", f"changed their node {found['moves']:,} times; told of {found['gaps']:,} gaps")
     if found["gone_with_node"]:
         table.add_row("gone", f"{found['gone_with_node']:,} messages with the node that had accepted them")
@@ -143,7 +193,8 @@ def show_campaign(found: dict[str, Any]) -> None:
             table.add_row(f"recovery: {kind}", f"median {median:.2f} s, longest {longest:.2f} s, of {times['count']}")
     violated = ", ".join(f"{name} {count:,}" for name, count in found["violations"].items() if count)
     judge = " by Spark" if found["judge"] == "spark" else ""
-    table.add_row("violations", violated or f"none; checked{judge}: {', '.join(found['violations'])}")
+    checked = f"none; checked{judge}: {', '.join(found['violations'])}" if found["judge"] else "not judged"
+    table.add_row("violations", violated or checked)
     table.add_row("lost", f"{found['lost']:,}")
     table.add_row("doubled", f"{found['doubled']:,}")
     table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")
@@ -176,16 +227,23 @@ def torture_in_rounds(wishes: Wishes) -> None:
     figures = RoundFigures()
     begun = time.perf_counter()
     chance = random.Random(wishes.seed)
-    while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < wishes.seconds):
-        with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
-            holes_before = figures.holes
-            begin = rounds[wishes.fabric](figures, chance, wishes.nodes, Path(directory), output.complain)
-            stable = antiphon.run(begin.run())
-            judge(figures, Path(directory) / "traces", stable, audit_files, figures.holes > holes_before)
-        if not wishes.as_json:
-            output.errors.print(f"torture: {summary(figures)}", highlight=False)
-    found = {"seconds": time.perf_counter() - begun, "nodes": wishes.nodes, **vars(figures)}
+    how = FINISHED
+    try:
+        with requests_to_stop():
+            while not figures.has_failed and (figures.rounds == 0 or time.perf_counter() - begun < wishes.seconds):
+                with tempfile.TemporaryDirectory(prefix="antiphon-torture-") as directory:
+                    holes_before = figures.holes
+                    begin = rounds[wishes.fabric](figures, chance, wishes.nodes, Path(directory), output.complain)
+                    stable = antiphon.run(begin.run())
+                    judge(figures, Path(directory) / "traces", stable, audit_files, figures.holes > holes_before)
+                if not wishes.as_json:
+                    output.errors.print(f"torture: {summary(figures)}", highlight=False)
+    except KeyboardInterrupt:
+        how = INTERRUPTED
+    found = {"seconds": time.perf_counter() - begun, "nodes": wishes.nodes, "ended": how, **vars(figures)}
     output.end_with(found, wishes.as_json, show_rounds, figures.has_failed)
+    if how == INTERRUPTED:
+        raise typer.Exit(INTERRUPTED_CODE)
 
 
 def summary(figures: RoundFigures) -> str:

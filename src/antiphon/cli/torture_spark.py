@@ -8,39 +8,57 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from antiphon.cli import output
 from antiphon.cli.jobs import run_with_progress
 
 if TYPE_CHECKING:
+    from antiphon.cli.output import Steps
+    from antiphon.cli.torture_simulated import Course
     from antiphon.pipeline.campaigns import CampaignJob
-    from antiphon.simulator.campaign import Tally
+    from antiphon.simulator.campaign_results import Journal
 
 PLACE = "torture-campaign"
 """The directory for what was found so far, in the one that ``--out`` names."""
 
 
-def tally_by_spark(
-    first_seed: int, count: int, order: str | None, fabric: str, out: Path, master: str | None, cores: int | None
-) -> tuple[Tally, int]:
+def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int | None) -> Course:
     """Run a campaign on Spark; what came of it, and how many of its seeds were run before."""
+    from antiphon.cli.torture_simulated import Course, note_progress
     from antiphon.pipeline.attempts import directory_held
     from antiphon.pipeline.campaigns import campaign_job
     from antiphon.pipeline.jobs import run_job
     from antiphon.pipeline.session import SessionOptions
+    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, STOPPED
 
     place = out / PLACE
-    job = campaign_job(first_seed, count, order, fabric, place)
-    before = job.tally().seeds
+    plan = journal.plan
+    job = campaign_job(plan.first_seed, plan.seeds, plan.order, plan.fabric, place, journal)
+    before = job.tally()
+    course = Course(before, STOPPED, before.seeds)
     options = SessionOptions(master=master, cores=cores, brief=True)
+
+    def write_down(_: Steps) -> None:
+        if journal.is_due():
+            note_progress(journal, job.tally())
+
     with directory_held(place):
-        run_with_progress(job, "torture", partial(run_job, job, options), lambda _: None)
-    complain_of_failures(job)
-    return job.tally(), before
-
-
-def complain_of_failures(job: CampaignJob) -> None:
-    """A portion that could not be run is no finding, but a campaign without it is no campaign."""
-    for number, reason in sorted(job.failures.items()):
-        output.complain(f"seeds from {job.units[number].first_seed} on could not be run: {reason}")
+        try:
+            run_with_progress(job, "torture", partial(run_job, job, options), write_down)
+            course.how = FINISHED
+        except (typer.Exit, KeyboardInterrupt):
+            course.how = INTERRUPTED
+        except Exception as error:  # what is finished is kept, and counts
+            course.complaints.append(f"the campaign could not go on: {error}")
+        job.look()
+    course.tally = job.tally()
+    course.complaints += failures_of(job)
     if job.failures:
-        raise typer.Exit(1)
+        course.how = STOPPED
+    return course
+
+
+def failures_of(job: CampaignJob) -> list[str]:
+    """A portion that could not be run is no finding, but a campaign without it is no campaign."""
+    return [
+        f"seeds from {job.units[number].first_seed} on could not be run: {reason}"
+        for number, reason in sorted(job.failures.items())
+    ]

@@ -18,7 +18,6 @@ from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 
 ALL_GONE = "all nodes have ended"
-WAIT_IN_VAIN = "publishers of its topics wait for it in vain: restart the cluster"
 
 
 def up(
@@ -34,8 +33,8 @@ def up(
     fabric: Annotated[
         Literal["cube", "tree", "gossip"],
         typer.Option(
-            help="How they are connected: as a cube; as a binary tree of brokers, or by gossip, both of which survive "
-            "crashes."
+            help="How they are connected: as a cube, as a binary tree of brokers, or by gossip. All survive crashes of "
+            "nodes."
         ),
     ] = "cube",
     order: Annotated[
@@ -67,6 +66,9 @@ def up(
     json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when all are up.")] = False,
 ) -> None:
     """Run a cluster of local processes until Ctrl-C or SIGTERM; all nodes then leave in an orderly way.
+
+    Nodes are numbered from 0: in the table, in the names of directories and before the lines that they log. If one
+    ends, the others go on without it.
 
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
@@ -100,8 +102,8 @@ async def keep_up(plan: Plan, as_json: bool, log_json: bool) -> None:
 
     def ended(member: Member) -> None:
         output.complain(
-            f"node {member.about['node']} at {member.address} ended with exit code {member.process.returncode}; "
-            + ("the others go on without it" if plan.survives_crashes else WAIT_IN_VAIN)
+            f"node {member.index} at {member.address} ended with exit code {member.process.returncode}; "
+            "the others go on without it"
         )
         if not cluster.alive:
             gone.set()
@@ -131,12 +133,17 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("node", "address", "process"):
         table.add_column(heading)
+    # A node that comes back with its data may have got another identifier, by which the others speak of it.
+    has_others = any(member.about["node"] != member.index for member in members)
+    if has_others:
+        table.add_column("identifier")
     has_metrics = any("metrics" in member.about for member in members)
     if has_metrics:
         table.add_column("metrics")
     for member in members:
         served = [f"http://{member.about['metrics']}/metrics"] if has_metrics else []
-        table.add_row(str(member.about["node"]), member.address, str(member.process.pid), *served)
+        identifier = [str(member.about["node"])] if has_others else []
+        table.add_row(str(member.index), member.address, str(member.process.pid), *identifier, *served)
     output.console.print(table)
     if members[0].address == running.DEFAULT_SERVERS:
         print("antiphon pub, sub and top find it without more; Ctrl-C ends it.", flush=True)
@@ -146,7 +153,7 @@ def announce(cluster: ProcessCluster, as_json: bool) -> None:
 
 
 def relay_text(index: int, line: str) -> None:
-    """What a node logs, with the number of its process."""
+    """What a node logs, with its number."""
     print(f"{index} | {line}", file=sys.stderr, flush=True)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TRIGGER = "200 milliseconds"
+SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Watched(msgspec.Struct):
@@ -50,7 +55,7 @@ def watch(
         bool, typer.Option("--json", help="Print one JSON object per violation and line, and one at the end.")
     ] = False,
 ) -> None:
-    """Watch live topics and report violations of their order as they happen, until Ctrl-C.
+    """Watch live topics and report violations of their order as they happen, until Ctrl-C or SIGTERM.
 
     The durable logs of all nodes are read by Spark and compared: is anything delivered twice, before something that it
     follows, or, in total order, in different orders by different nodes? Any violation is exit code 1.
@@ -97,10 +102,11 @@ def watch_topics(
         tempfile.TemporaryDirectory(prefix="antiphon-watch-") as scratch,
     ):
         antiphon.spark.register(session)
-        query = start_query(session, access, logs, found, start, checkpoint or Path(scratch), once, as_json)
-        if not as_json:
-            output.console.print(f"watching {escape(', '.join(topics))} in the logs of {found.logs} nodes")
-        follow(query, found)
+        with stopped_by_signals() as stop:
+            query = start_query(session, access, logs, found, start, checkpoint or Path(scratch), once, as_json)
+            if not as_json:
+                output.console.print(f"watching {escape(', '.join(topics))} in the logs of {found.logs} nodes")
+            follow(query, found, stop)
     found.verdict = "violated" if any(found.violations.values()) else "clean"
     return found
 
@@ -131,30 +137,58 @@ def start_query(
     return (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TRIGGER)).start()
 
 
-def follow(query: StreamingQuery, found: Watched) -> None:
+def follow(query: StreamingQuery, found: Watched, stop: threading.Event) -> None:
     """Wait for the end, and count what was read."""
     counted = -1
     try:
-        while not query.awaitTermination(1):
+        # The wait is here and not in Spark: a request to stop must not come in the middle of a question to Java.
+        while query.isActive and not stop.wait(SECONDS_BETWEEN_LOOKS):
             counted = count_rows(query, found, counted)
-    except KeyboardInterrupt:
-        # Who watches long enough stops it so.
-        query.stop()
-    except Exception as error:
-        if not type(error).__module__.startswith("pyspark."):
-            raise
-        raise PeerError(f"watching has ended: {reason_in(str(error))}") from error
-    finally:
+        if stop.is_set():
+            query.stop()
+        else:
+            query.awaitTermination()
         count_rows(query, found, counted)
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        if not stop.is_set():
+            raise PeerError(f"watching has ended: {reason_in(str(error))}") from error
+        # Whoever stops this may have stopped Java at the same moment; what was seen until then counts.
 
 
 def count_rows(query: StreamingQuery, found: Watched, counted: int) -> int:
-    """Add the rows of micro-batches that were not counted; the last one that is."""
+    """Add the rows of micro-batches that were not counted; the last one that is.
+
+    While nothing comes Spark tells now and then of the next micro-batch that it is empty, before there is one.
+    """
     for progress in query.recentProgress:
-        if progress["batchId"] > counted:
+        if progress["batchId"] > counted and progress["numInputRows"] > 0:
             counted = progress["batchId"]
             found.deliveries += progress["numInputRows"]
     return counted
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, once this command can end well; a second time they end it at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before: dict[int, Any] = {}
+
+    def ask(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        for asked, handler in before.items():
+            signal.signal(asked, handler)
 
 
 def reason_in(text: str) -> str:

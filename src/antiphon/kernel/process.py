@@ -87,6 +87,24 @@ class Environment:
         """
         return None
 
+    def journal(self) -> list[Message] | None:
+        """All that earlier lives of this process have written down, in that order; None where nothing is kept."""
+        return None
+
+    def write(self, record: Message) -> None:
+        """Write something down for the next life of this process, behind all that was written before."""
+
+    def rewrite(self, records: list[Message]) -> None:
+        """Replace all that was written down by these records."""
+
+    def sync(self) -> bool:
+        """Whether all that was written down, and delivered, is on disk. If not, ``synced`` is called when it is.
+
+        It is called once for each question, in the order of the questions. What was written and is not on disk when the
+        node crashes was never written, from some record on.
+        """
+        return True
+
     def unwanted(self, message: Message) -> None:
         """A copy of a publication has come to this node, which is no member of its topic; hosts may count them."""
 
@@ -95,6 +113,12 @@ class Environment:
 
     def unsubscribed(self, topic: i64) -> None:
         """The subscription has ended: nothing more of this topic will be delivered here."""
+
+    def ordering_epoch(self, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
+        """This node has begun an epoch in which total publications are ordered; it means nothing to the process.
+
+        Who orders says who the members are and whose majorities they hold; from others both lists are empty.
+        """
 
     def keeps_up(self, topic: i64) -> bool:
         """Whether the application here takes what is delivered on a topic; if not, publishers are to be slowed."""
@@ -145,8 +169,8 @@ class Process:
         """Publish about some keys of a topic: what is ordered per key waits for these keys only."""
         raise UsageError("this fabric knows no keys; publish without naming any, or use the fabric cube or tree")
 
-    def refusal(self, order: i64) -> str | None:
-        """Why a publication in some order cannot be accepted now, and what to do; nothing if it can.
+    def refusal(self, order: i64, topic: i64 = 0) -> str | None:
+        """Why a publication in some order on a topic cannot be accepted now, and what to do; nothing if it can.
 
         Hosts ask before they publish. What was accepted is delivered, however long that takes.
         """
@@ -197,6 +221,9 @@ class Process:
 
     def expire(self, name: i64) -> None:
         """A timer set under this name has run out."""
+
+    def synced(self) -> None:
+        """All is on disk that was written when the process first asked ``Environment.sync`` without an answer."""
 
     def peer_lost(self, peer: i64) -> None:
         """The link to a peer that this process watches is broken: the peer has failed, gone, or is out of reach.

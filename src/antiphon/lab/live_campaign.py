@@ -1,10 +1,10 @@
 """A live campaign: a cluster of real processes under load, to which faults are done, and which must recover from each.
 
 Nodes are processes behind doors (:mod:`antiphon.lab.live_proxies`), applications are clients in processes of their own
-(:mod:`antiphon.lab.live_load`). In each cycle faults are drawn, happen and heal (:mod:`antiphon.lab.live_faults`).
-Then all applications publish probes on all topics, again and again, until one round of probes has come to everybody;
-the time from the beginning of the healing until then is the recovery. At the end what the applications wrote down is
-judged (:mod:`antiphon.lab.live_judging`).
+(:mod:`antiphon.lab.live_load`), and so are crowds of other subscribers (:mod:`antiphon.lab.live_crowds`). In each cycle
+faults are drawn, happen and heal (:mod:`antiphon.lab.live_faults`). Then all applications publish probes on all topics,
+again and again, until one round of probes has come to everybody; the time from the beginning of the healing until then
+is the recovery. At the end what the applications wrote down is judged (:mod:`antiphon.lab.live_judging`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -24,9 +22,12 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon.lab.live_faults import Fault, Happening, Nemesis
+from antiphon.lab.live_crowd import COME_SECONDS
+from antiphon.lab.live_crowds import Crowds
+from antiphon.lab.live_faults import LOST_SECONDS, SECONDS, Fault, Happening, Nemesis
 from antiphon.lab.live_judging import CHECKS, Audit, Circumstances, judge_journals
-from antiphon.lab.live_load import Orders, Work
+from antiphon.lab.live_load import FLOODS, Orders, Work
+from antiphon.lab.live_loads import LoadProcess
 from antiphon.lab.live_power import Disk, compile_library
 from antiphon.lab.live_proxies import Network
 from antiphon.lab.live_remains import Remains
@@ -50,10 +51,25 @@ SETTLE_SECONDS: Final = 3.0
 STUCK_SECONDS: Final = 120.0
 """Who has not recovered by then never will."""
 
+BURST_MESSAGES: Final = 3000
+"""More than the fabrics keep in memory of one publisher for those who are away, and more than may be under way."""
+
+PROGRESS_NAME: Final = "progress.jsonl"
+"""The figures after each cycle, one line for each."""
+
+WAIT_SECONDS: Final = LOST_SECONDS + 1.0
+"""So long publishers wait at most, whatever happens to other nodes, and for subscribers not even that."""
+
+FLOOD_REST: Final = 0.15
+"""When no more of a flood than this is left, nodes have sent as much ahead of each subscriber as they do."""
+
+FLOOD_SECONDS: Final = 15.0
+
+NEVER_US: Final = 1 << 62
 CALM_SECONDS: Final = (0.1, 1.0)
 """How long nothing happens between two cycles."""
 
-SPLITS: Final = frozenset({"cut", "oneway", "flap", "hold", "pause", "stall"})
+SPLITS: Final = frozenset({"cut", "oneway", "flap", "hold", "burst", "pause", "stall"})
 """After these a part of a tree may have gone on without a majority."""
 
 
@@ -70,21 +86,16 @@ class Fabric:
 
 
 EVERYTHING: Final = (
-    "kill", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "delay", "disk",
+    "kill", "half", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "burst", "delay",
+    "disk", "slow", "crowd",
 )  # fmt: skip
 """All faults but those that take long and are asked for."""
 
-ORDERED: Final = Fabric(
-    EVERYTHING, ("none", "fifo", "causal", "total"), False, goes_on_when_refused=True, has_keys=True
-)
+ORDERS: Final = ("none", "fifo", "causal", "total")
 FABRICS: Final = {
-    "cube": ORDERED,
-    "tree": ORDERED,
-    "gossip": Fabric(
-        EVERYTHING,
-        ("none", "fifo", "causal", "total"),
-        True,
-    ),
+    "cube": Fabric(EVERYTHING, ORDERS, False, goes_on_when_refused=True, has_keys=True),
+    "tree": Fabric(EVERYTHING, ORDERS, False, goes_on_when_refused=True, has_keys=True),
+    "gossip": Fabric(EVERYTHING, ORDERS, True),
 }
 
 
@@ -101,6 +112,10 @@ class CampaignPlan:
     messages_per_second: float
     """Of each application; there is one for each node."""
     directory: Path
+    has_logs: bool = True
+    """Whether nodes have logs. Without them slow subscribers with the policy ``block`` slow their publishers."""
+    floods: tuple[int, ...] = (0, 1, 1, 1)
+    """Which floods of messages are drawn for crowds; each of many small ones is as much to judge as minutes of load."""
     disks_lie: bool = False
     """Whether disks say that they have synced and have not: to see whether the judge finds what is lost then."""
 
@@ -117,6 +132,12 @@ class Figures:
     moves: int = 0
     gaps: int = 0
     gone_with_node: int = 0
+    published_bytes: int = 0
+    """What applications wanted to publish, in all."""
+    subscribers: int = 0
+    """How many came in crowds."""
+    dropped: int = 0
+    """Messages that these were told to have been dropped for them, by their own policies."""
     unsynced_changes: int = 0
     """Changes of files that were not synced when nodes lost power."""
     unsynced_bytes_lost: int = 0
@@ -152,68 +173,6 @@ def summary_of(times: list[float]) -> dict[str, float]:
     return {"count": len(times), "median_seconds": statistics.median(times), "longest_seconds": max(times)}
 
 
-class LoadProcess:
-    """A process with applications."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._last = 0
-        self._reading = asyncio.ensure_future(self._read())
-
-    @classmethod
-    async def start(cls, work: Work) -> LoadProcess:
-        """Start it; its applications may take a while to begin."""
-        command = [sys.executable, "-m", "antiphon.lab.live_load"]
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
-        assert process.stdin is not None, "it was made with a pipe"
-        process.stdin.write(msgspec.json.encode(work) + b"\n")
-        started = cls(process)
-        started._answers[0] = asyncio.get_running_loop().create_future()
-        return started
-
-    async def until_begun(self) -> None:
-        """Wait until all applications publish."""
-        await self._answers[0]
-
-    async def ask(self, command: str, probe: int = 0) -> dict[str, Any]:
-        """Give a command; the answer, which has its figures."""
-        self._last += 1
-        number = self._last
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers[number] = answer
-        assert self._process.stdin is not None, "it was made with a pipe"
-        line = msgspec.json.encode({"number": number, "command": command, "probe": probe})
-        self._process.stdin.write(line + b"\n")
-        try:
-            return await answer
-        finally:
-            self._answers.pop(number, None)
-
-    async def _read(self) -> None:
-        assert self._process.stdout is not None, "it was made with a pipe"
-        async for line in self._process.stdout:
-            said = msgspec.json.decode(line)
-            answer = self._answers.get(said["number"])
-            if answer is not None and not answer.done():
-                answer.set_result(said)
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(PeerError("a process with applications has ended; see what it said"))
-
-    async def end(self) -> None:
-        """End it; it goes when nobody has commands for it any more."""
-        assert self._process.stdin is not None, "it was made with a pipe"
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(5.0):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        await self._reading
-
-
 class Campaign:
     """One campaign, from the start of the cluster to the judgement."""
 
@@ -224,6 +183,9 @@ class Campaign:
         self._chance = random.Random(plan.seed)
         self._begun = time.monotonic()
         self._loads: list[LoadProcess] = []
+        # From when to when something was done to nodes or had not been recovered from, in microseconds.
+        self._disturbed: list[tuple[int, int]] = []
+        self._flood_messages = 0
         self._probe = 0
         self._is_stopped = asyncio.Event()
         (plan.directory / "journals").mkdir(parents=True)
@@ -231,9 +193,10 @@ class Campaign:
         self._listening = [f"{HOST}:{port + place}" for place in range(plan.nodes)]
         doors = [f"{HOST}:{port + plan.nodes + place}" for place in range(plan.nodes)]
         self._network = Network(doors, self._listening)
+        self._crowds = Crowds(doors, TOPICS, plan.seed, plan.directory)
         self._log = (plan.directory / "nodes.log").open("w")
         data = plan.directory / "data"
-        self._disks = self._new_disks(data) if "power" in plan.faults else []
+        self._disks = self._new_disks(data) if {"power", "slow"} & set(plan.faults) else []
         self._remains = Remains(data, plan.directory / "remains", TOPICS)
         self._cluster = ProcessCluster(self._cluster_plan(port, doors), self._write_log, self._ended)
         self._nemesis = Nemesis(
@@ -260,7 +223,7 @@ class Campaign:
         tree = None
         if plan.fabric == "tree":
             tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
-        data = plan.directory / "data"
+        data = plan.directory / "data" if plan.has_logs else None
         environment = (lambda place: self._disks[place].environment()) if self._disks else None
         return Plan(
             plan.nodes,
@@ -288,6 +251,7 @@ class Campaign:
             self._fail(f"the campaign could not go on: {error}")
         finally:
             self.figures.seconds = time.monotonic() - self._begun
+            await self._crowds.go()
             for load in self._loads:
                 await load.end()
             await self._cluster.kill()
@@ -333,19 +297,67 @@ class Campaign:
         figures = self.figures
         await self._wait(self._chance.uniform(*CALM_SECONDS))
         faults = self._nemesis.draw()
+        begun_us = monotonic_us()
         for fault in faults:
+            await self._wait(fault.after_seconds)
             figures.faults[fault.kind] += 1
             self._note("happens", fault)
-            await self._nemesis.inject(fault, monotonic_us())
+            await self._happen(fault)
         await self._wait(max(fault.seconds for fault in faults))
+        await self._until_flooded()
         healing = time.monotonic()
         for fault in faults:
             self._note("heals", fault)
+        await self._crowds.settle()
         await self._nemesis.heal(faults)
         await self._recover(faults, healing)
+        if figures.stuck or any(fault.kind != "crowd" for fault in faults):
+            self._disturbed.append((begun_us, NEVER_US if figures.stuck else monotonic_us()))
         await asyncio.gather(*(load.ask("home") for load in self._loads))
         figures.cycles += 1
+        await self._write_down()
         self._progress(figures)
+
+    async def _happen(self, fault: Fault) -> None:
+        if fault.kind == "crowd":
+            await self._let_crowd_come(fault.seconds)
+            return
+        await self._nemesis.inject(fault, monotonic_us())
+        if fault.kind == "burst":
+            await asyncio.gather(*(load.ask("burst", BURST_MESSAGES, fault.victims) for load in self._loads))
+
+    async def _let_crowd_come(self, seconds: float) -> None:
+        """Let subscribers come of which one half vanishes some time, and an application publish much meanwhile."""
+        await self._crowds.come(self._chance.uniform(seconds / 2, seconds))
+        place = self._chance.randrange(self._plan.nodes)
+        flood = self._chance.choice(self._plan.floods)
+        self._flood_messages, _ = FLOODS[flood]
+        await asyncio.gather(*(load.ask("flood", flood, [place]) for load in self._loads if place in load.places))
+
+    async def _until_flooded(self) -> None:
+        """Wait until subscribers of a crowd that take nothing must have met their limits, but not for ever."""
+        until = time.monotonic() + FLOOD_SECONDS
+        while time.monotonic() < until and not self._is_stopped.is_set():
+            answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
+            if sum(answer["flood_left"] for answer in answers) <= FLOOD_REST * self._flood_messages:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _write_down(self) -> None:
+        """Leave on disk what an audit needs, should this process end before it can judge."""
+        await asyncio.gather(*(load.ask("figures") for load in self._loads))
+        self.figures.seconds = time.monotonic() - self._begun
+        self._circumstances(is_whole=False).write(self._plan.directory)
+        with (self._plan.directory / PROGRESS_NAME).open("ab") as file:
+            file.write(msgspec.json.encode(self.figures.as_json()) + b"\n")
+
+    def _circumstances(self, is_whole: bool) -> Circumstances:
+        plan = self._plan
+        may_lose = FABRICS[plan.fabric].may_lose_with_node
+        # Without logs publishers wait for slow subscribers, of which one may follow the other while a crowd is there.
+        wait_seconds = WAIT_SECONDS + (0.0 if plan.has_logs else COME_SECONDS + SECONDS["crowd"][1] + FLOOD_SECONDS)
+        killed = list(self._nemesis.killed)
+        return Circumstances(plan.fabric, killed, may_lose, is_whole, self._disturbed, wait_seconds)
 
     async def _recover(self, faults: list[Fault], since: float, comes_to_rest: bool = False) -> None:
         """Let all publish probes until those of one round have come to everybody.
@@ -364,27 +376,33 @@ class Campaign:
             if now >= next_at:
                 self._probe += 1
                 next_at, pause_seconds = now + pause_seconds, min(2 * pause_seconds, LONGEST_PROBE_SECONDS)
-                answers = await asyncio.gather(*(load.ask("probe", self._probe) for load in self._loads))
+                command = "last" if comes_to_rest else "probe"
+                answers = await asyncio.gather(*(load.ask(command, self._probe) for load in self._loads))
             else:
                 answers = await asyncio.gather(*(load.ask("look") for load in self._loads))
             self._count(answers)
             complete = set.intersection(*(set(answer["probes"]) for answer in answers))
-            if any(probe >= (self._probe if comes_to_rest else first) for probe in complete):
+            wanted = self._probe if comes_to_rest else first
+            if any(probe >= wanted for probe in complete) and await self._crowds.are_served(first):
                 break
             await asyncio.sleep(LOOK_SECONDS)
         recovery = time.monotonic() - since
+        await self._crowds.go()
         for fault in faults:
             self.figures.recoveries.setdefault(fault.kind, []).append(recovery)
             self._note("recovered", fault, f"after {recovery:.3f} s")
 
     def _count(self, answers: list[dict[str, Any]]) -> None:
         figures = self.figures
-        figures.accepted, figures.refused, figures.deliveries, figures.gaps, figures.moves = (
-            sum(answer[name] for answer in answers) for name in ("accepted", "refused", "seen", "gaps", "moves")
-        )
+        figures.deliveries = sum(answer["seen"] for answer in answers)
+        for name in ("accepted", "refused", "gaps", "moves", "published_bytes"):
+            setattr(figures, name, sum(answer[name] for answer in answers))
 
     async def _end(self) -> None:
-        """Let all finish; whatever was published has come when probes have that follow all of it."""
+        """Let all finish, and then publish last words, each on every topic in every order.
+
+        Everybody must get them; and since they follow all that was published before, all of that has come then.
+        """
         try:
             async with asyncio.timeout(0.0 if self.figures.stuck else STUCK_SECONDS):
                 await asyncio.gather(*(load.ask("quiet") for load in self._loads))
@@ -405,12 +423,12 @@ class Campaign:
         figures.unsynced_changes = sum(loss.changes for loss in self._nemesis.losses)
         figures.unsynced_bytes_lost = sum(loss.bytes for loss in self._nemesis.losses)
         if figures.accepted:
-            may_lose = FABRICS[plan.fabric].may_lose_with_node
-            circumstances = Circumstances(plan.fabric, self._nemesis.killed, may_lose, not figures.stuck)
+            circumstances = self._circumstances(is_whole=not figures.stuck)
             circumstances.write(plan.directory)
             found = judge_journals(plan.directory, circumstances, audit, plan.directory)
             figures.violations, figures.gone_with_node = found.violations, found.gone_with_node
             figures.accepted, figures.deliveries, figures.judge = found.accepted, found.deliveries, found.judge
+            figures.subscribers, figures.dropped = found.subscribers, found.dropped
             figures.examples += found.examples
 
     def _note(self, what: str, fault: Fault, details: str = "") -> None:

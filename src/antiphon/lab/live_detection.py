@@ -2,12 +2,12 @@
 
 The nodes are those of a live cube, with real connections between all of them. In the place of topics each runs the
 diagnosis (:mod:`antiphon.fabrics.cube.diagnosis`), the same class as in the simulator, over the same links. Beside it
-every node does what all nodes of a cube do (:mod:`antiphon.live.companions`): it notices when a connection ends, and
-says four times in ``lost_seconds`` that it goes on. So both are measured in the same runs, at the same moment.
+every live node does what all do: it notices when a connection ends, and asks those who are silent for signs of life
+(:mod:`antiphon.live.signs`). So both are measured in the same runs, at the same moment.
 
 One node is a process of its own, which is killed (SIGKILL: its connections end) or stopped (SIGSTOP: they do not). The
 others share this process, so that one clock says when each of them has noticed. What is sent while nothing happens is
-counted on the links: all frames but those of the diagnosis are signs of life.
+counted on the links: all frames but those of the diagnosis ask for a sign of life, and each is answered by another.
 
 ``python -m antiphon.lab.live_detection`` is the process that fails: it is told what to do on its standard input.
 """
@@ -37,13 +37,13 @@ from antiphon.lab.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, si
 from antiphon.lab.live_packets import heard, say
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import check_payload
-from antiphon.live.companions import SIGNS
 from antiphon.live.controls import PEER_CONTROLS
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.logs import write_logs
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
+from antiphon.live.signs import Vigil
 from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES, Codec
 
 DEFAULT: Final = "connections and signs"
@@ -151,7 +151,8 @@ class DetectionNode(Node):
         """What this node has sent so far."""
         links = self.cluster.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
-        return Traffic(self.tests_sent, self.test_bytes_sent, frames - self.tests_sent, size - self.test_bytes_sent)
+        questions, question_bytes = frames - self.tests_sent, size - self.test_bytes_sent
+        return Traffic(self.tests_sent, self.test_bytes_sent, 2 * questions, 2 * question_bytes)
 
 
 @dataclass(frozen=True)
@@ -312,8 +313,8 @@ def diagnosis_row(task: Task, system: str, fault: str, several: list[Run], seed:
 
 
 def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) -> Detection:
-    """What connections and signs did. A sign is looked for as often as one is given."""
-    period = settings.lost_seconds / SIGNS
+    """What connections and signs did. Two who have nothing to say ask and answer once in three looks of one of them."""
+    look_seconds = Vigil(settings.lost_seconds, 0.0).look_seconds
     return Detection(
         DEFAULT,
         fault,
@@ -321,9 +322,9 @@ def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) 
         len(several),
         *summary([run.by_default for run in several]),
         simulated_seconds=None,
-        expected_seconds=0.0 if fault == "kill" else settings.lost_seconds + period / 2,
+        expected_seconds=0.0 if fault == "kill" else settings.lost_seconds + look_seconds / 2,
         messages=statistics.median(run.traffic.signs for run in several),
-        expected_messages=(nodes - 1) / period,
+        expected_messages=(nodes - 1) / (3 * look_seconds),
         bytes_sent=statistics.median(run.traffic.sign_bytes for run in several),
         false_alarms=sum(run.false_alarms for run in several),
     )

@@ -2,19 +2,21 @@
 
 A line is what happened, when (microseconds of the clock that all processes of a machine share) and what it was about:
 
-=========  =======================================  ===================================================================
-line       fields                                   meaning
-=========  =======================================  ===================================================================
-``begin``  identity                                 an application has begun; it has this number, and nobody else
-``node``   address                                  its client talks to the node there from now on
-``ready``  topic                                    its subscription is effective
-``ask``    topic, number, order, keys               it publishes: its how many-th message on the topic, about these keys
-``yes``    topic, number                            that message was accepted
-``no``     topic, number                            the application was told that it was not, or may not have been
-``see``    topic, identity, number, order           a message of an application has come
-``gap``    topic                                    the application was told that messages may be missing here
-``end``    topic                                    it does not want to hear more of the topic
-=========  =======================================  ===================================================================
+===========  =====================================  ==================================================================
+line         fields                                 meaning
+===========  =====================================  ==================================================================
+``begin``    identity                               an application has begun; it has this number, and nobody else
+``node``     address                                its client talks to the node there from now on
+``ready``    topic                                  its subscription is effective
+``ask``      topic, number, order, keys             it publishes: its how many-th message on the topic, about these keys
+``yes``      topic, number                          that message was accepted
+``no``       topic, number                          the application was told that it was not, or may not have been
+``see``      topic, identity, number, order         a message of an application has come
+``torn``     topic, identity, number                and it was not as it had been published
+``dropped``  topic, count                           so many messages were dropped so far, as its subscription says
+``gap``      topic                                  the application was told that messages may be missing here
+``end``      topic                                  it does not want to hear more of the topic
+===========  =====================================  ==================================================================
 
 One file holds what happened at one place, where an application may follow another.
 """
@@ -67,9 +69,15 @@ class Journal:
         """A message was accepted, or was not."""
         self._write("yes" if is_accepted else "no", topic, number)
 
-    def see(self, topic: int, identity: int, number: int, order: str) -> None:
-        """A message has come."""
+    def see(self, topic: int, identity: int, number: int, order: str, is_whole: bool = True) -> None:
+        """A message has come, as it was published or not."""
         self._write("see", topic, identity, number, order)
+        if not is_whole:
+            self._write("torn", topic, identity, number)
+
+    def dropped(self, topic: int, count: int) -> None:
+        """So many messages were dropped so far."""
+        self._write("dropped", topic, count)
 
     def gap(self, topic: int) -> None:
         """Messages may be missing."""

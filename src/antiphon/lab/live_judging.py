@@ -8,6 +8,10 @@ made of the same journals, because an application asks at one moment and sees it
 * *shown*: everybody sees everything when it was shown to it. The order of what is shown is judged here: once, in the
   order of its publisher, and in one total order.
 
+Subscribers whose policy lets messages be dropped are in traces of their own, in which everything is judged but
+completeness; how much they missed is counted (:mod:`antiphon.lab.live_dropping`). The largest time that publishers
+waited while nothing was done to nodes is judged too.
+
 What was not accepted and nobody has seen was not published. Where an application was told that messages may be missing,
 its subscription ends and begins again there: nothing that was under way is owed.
 """
@@ -27,17 +31,29 @@ from mypy_extensions import i64
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
+from antiphon.lab.live_crowd import DROPPING_NAME, FIRST_IDENTITY
+from antiphon.lab.live_dropping import Droppings, Name, Published, visits_in
 from antiphon.lab.live_journal import NO_KEYS, Entry, read_journal
 from antiphon.live.names import key_number
 from antiphon.trace.recorder import DELIVER, PUBLISH, SUBSCRIBED, UNSUBSCRIBE, UNSUBSCRIBED, Recorder
 from antiphon.trace.store import TraceWriter
 
-ASKED_CHECKS: Final = ("completeness", "causal", "validity", "membership")
+COMPLETENESS: Final = "completeness"
+ASKED_CHECKS: Final = (COMPLETENESS, "causal", "validity", "membership")
 SHOWN_CHECKS: Final = ("duplicates", "fifo", "total")
 DURABILITY: Final = "durability"
 """What a node has accepted is on its disk when it is killed, as far as the disk has kept what was synced."""
 
-CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY)
+CONTENT: Final = "content"
+"""What comes is what was published, from its first byte to its last."""
+
+DROPS: Final = "drops"
+"""Who misses messages by its own policy is told how many."""
+
+STALLS: Final = "stalls"
+"""Publishers are answered soon, as long as nothing but slow subscribers could keep them."""
+
+CHECKS: Final = (*ASKED_CHECKS, *SHOWN_CHECKS, DURABILITY, CONTENT, DROPS, STALLS)
 
 DIES_SOON_US: Final = 60_000_000
 """What a node has accepted or shown may be lost with it for so long; what it carried before must be known elsewhere."""
@@ -47,9 +63,6 @@ INVENTED: Final = 1 << 30
 
 ABOUT_NAME: Final = "campaign.json"
 """The file that says what must be known of a campaign to judge it."""
-
-Name = tuple[int, int, int]
-"""Identity, topic and number of a message."""
 
 
 class Verdict(Protocol):
@@ -98,6 +111,10 @@ class Circumstances(msgspec.Struct, frozen=True):
     """Whether what a node has accepted may be lost with it."""
     is_whole: bool = True
     """Whether the cluster came to rest; otherwise what is missing may have been on its way."""
+    disturbed: list[tuple[int, int]] = []
+    """From when to when something was done to nodes, or had been and they had not recovered, in microseconds."""
+    wait_seconds: float | None = None
+    """So long publishers may wait at other times; for ever if that is not known."""
 
     def write(self, directory: Path) -> None:
         """Keep it beside what was written down."""
@@ -121,6 +138,7 @@ class Asked:
 
     order: str
     keys: list[int]
+    asked_us: int = 0
     is_accepted: bool = False
     is_seen: bool = False
     is_seen_by_itself: bool = False
@@ -145,6 +163,12 @@ class Judgement:
     deliveries: int = 0
     gone_with_node: int = 0
     judge: str = ""
+    subscribers: int = 0
+    """How many came in crowds."""
+    dropped: int = 0
+    """Messages that these were told to have been dropped."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    """What the audit says of each promise that it judges."""
     violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHECKS, 0))
     examples: list[str] = field(default_factory=list)
 
@@ -157,13 +181,18 @@ class Judgement:
 class Evidence:
     """All journals of a campaign."""
 
-    def __init__(self, journals: Sequence[Path], circumstances: Circumstances) -> None:
+    def __init__(self, journals: Sequence[Path], circumstances: Circumstances, dropping: Sequence[Path] = ()) -> None:
         self._journals = list(journals)
+        self._dropping = list(dropping)
         self._fabric = circumstances.fabric
         self._kills: defaultdict[str, list[int]] = defaultdict(list)
         for door, time_us in circumstances.killed:
             self._kills[door].append(time_us)
         self._may_lose = circumstances.may_lose_with_node
+        self._calm = Calm(circumstances.disturbed, circumstances.wait_seconds)
+        self.stalls: list[str] = []
+        self.torn: list[str] = []
+        self.subscribers = 0
         self.messages: dict[Name, Asked] = {}
         self.deliveries = 0
         self.gone_with_node = 0
@@ -171,7 +200,7 @@ class Evidence:
         self._excused: set[tuple[int, int]] = set()
         for journal in self._journals:
             self._read_asked(journal)
-        for journal in self._journals:
+        for journal in (*self._journals, *self._dropping):
             self._read_seen(journal)
         self._number()
 
@@ -186,9 +215,16 @@ class Evidence:
                 topic, number, order, keys = entry.fields
                 names = [] if keys == NO_KEYS else keys.split(",")
                 numbers = sorted(key_number(name.encode()) for name in names)
-                self.messages[identity, int(topic), int(number)] = Asked(order, numbers)
-            elif entry.what == "yes":
-                message = self.messages[identity, int(entry.fields[0]), int(entry.fields[1])]
+                self.messages[identity, int(topic), int(number)] = Asked(order, numbers, entry.time_us)
+            elif entry.what in ("yes", "no"):
+                name = (identity, int(entry.fields[0]), int(entry.fields[1]))
+                message = self.messages[name]
+                if self._calm.is_too_long(message.asked_us, entry.time_us):
+                    seconds = (entry.time_us - message.asked_us) / 1e6
+                    who = f"{identity} waited {seconds:.1f} s for an answer about its message {name[2]}"
+                    self.stalls.append(f"{who} on topic {name[1]}, and nothing had happened to nodes")
+                if entry.what == "no":
+                    continue
                 message.is_accepted = True
                 message.dies_with_node = self._dies_soon(door, entry.time_us)
                 message.door, message.accepted_us, message.connected_us = door, entry.time_us, connected_us
@@ -197,7 +233,12 @@ class Evidence:
 
     def _read_seen(self, journal: Path) -> None:
         for identity, door, _, entry in attributed(journal):
-            if entry.what == "see":
+            if entry.what == "begin":
+                self.subscribers += identity >= FIRST_IDENTITY
+            elif entry.what == "torn":
+                topic, source, number = map(int, entry.fields[:3])
+                self.torn.append(f"message {number} of {source} on topic {topic} came to {identity} and was changed")
+            elif entry.what == "see":
                 self.deliveries += 1
                 topic, source, number = map(int, entry.fields[:3])
                 message = self.messages.get((source, topic, number))
@@ -257,11 +298,25 @@ class Evidence:
             ]
         return found
 
-    def write(self, directory: Path, as_asked: bool) -> list[Path]:
-        """Write one of the two traces, a file for each place."""
+    def droppings(self) -> tuple[int, list[str]]:
+        """How many messages were told to be dropped, and what is wrong with that, a line for each."""
+        published = {
+            name: Published(message.order, message.asked_us)
+            for name, message in self.messages.items()
+            if message.number
+        }
+        judge, dropped, found = Droppings(published), 0, []
+        for journal in self._dropping:
+            for visit in visits_in(read_journal(journal)):
+                dropped += visit.dropped
+                found += judge.complaints(visit)
+        return dropped, found
+
+    def write(self, directory: Path, as_asked: bool, with_dropping: bool) -> list[Path]:
+        """Write a trace, a file for each place; with those or without whose messages may be dropped."""
         directory.mkdir(parents=True)
         paths = []
-        for journal in self._journals:
+        for journal in (*self._journals, *(self._dropping if with_dropping else ())):
             paths.append(directory / f"{journal.stem}.parquet")
             about = {"host": "live", "unit": "microseconds", "fabric": self._fabric}
             with TraceWriter(paths[-1], "deliveries", about) as writer:
@@ -270,6 +325,23 @@ class Evidence:
                     rows.add(entry)
                     writer.recorder.flush_if_full()
         return paths
+
+
+class Calm:
+    """When nothing was done to nodes, and how long publishers may wait then."""
+
+    def __init__(self, disturbed: Sequence[tuple[int, int]], wait_seconds: float | None) -> None:
+        self._wait_us = float("inf") if wait_seconds is None else wait_seconds * 1e6
+        # They do not overlap: one cycle of a campaign comes after the other.
+        self._disturbed = sorted(disturbed)
+        self._ends = [end_us for _, end_us in self._disturbed]
+
+    def is_too_long(self, asked_us: int, answered_us: int) -> bool:
+        """Whether somebody waited for too long, and for no reason."""
+        if answered_us - asked_us <= self._wait_us:
+            return False
+        place = bisect_left(self._ends, asked_us)
+        return place == len(self._disturbed) or self._disturbed[place][0] > answered_us
 
 
 def numbers_of(lines: Iterable[Entry], what: str) -> Iterator[list[int]]:
@@ -305,7 +377,7 @@ class Rows:
             self._identity = int(entry.fields[0])
             self._members.clear()
             return
-        if entry.what in ("node", "yes", "no"):
+        if entry.what in ("node", "yes", "no", "torn", "dropped"):
             return
         topic = int(entry.fields[0])
         if entry.what == "ready":
@@ -357,26 +429,45 @@ class Rows:
 
 
 def judge_journals(directory: Path, circumstances: Circumstances, audit: Audit, traces: Path) -> Judgement:
-    """Judge what is in ``directory/journals`` and ``directory/remains``; both traces are written below ``traces``."""
-    evidence = Evidence(sorted((directory / "journals").glob("*.txt")), circumstances)
+    """Judge what applications and others wrote down in ``directory``; traces are written below ``traces``."""
+    journals, dropping = (sorted((directory / name).glob("*.txt")) for name in ("journals", DROPPING_NAME))
+    evidence = Evidence(journals, circumstances, dropping)
     found = Judgement(
         asked=len(evidence.messages),
         accepted=sum(message.is_accepted for message in evidence.messages.values()),
         deliveries=evidence.deliveries,
         gone_with_node=evidence.gone_with_node,
+        subscribers=evidence.subscribers,
     )
-    for title, checks in (("asked", ASKED_CHECKS), ("shown", SHOWN_CHECKS)):
-        audited = audit(evidence.write(traces / title, title == "asked"))
-        found.judge = audited.judge
-        for name in checks:
-            verdict = audited.checks[name]
-            if verdict.violations and (name != "completeness" or circumstances.is_whole):
-                found.add(name, verdict.violations, str(verdict.example))
+    audited = audit(evidence.write(traces / "asked", True, False))
+    found.judge = audited.judge
+    found.verdicts.update({name: audited.checks[name] for name in ASKED_CHECKS})
+    if dropping:
+        # Those who drop are owed nothing, and what comes to them is in order all the same.
+        with_dropping = audit(evidence.write(traces / "with-dropping", True, True))
+        found.verdicts.update({name: with_dropping.checks[name] for name in ASKED_CHECKS if name != COMPLETENESS})
+    shown = audit(evidence.write(traces / "shown", False, True))
+    found.verdicts.update({name: shown.checks[name] for name in SHOWN_CHECKS})
+    for name, verdict in found.verdicts.items():
+        if verdict.violations and (name != COMPLETENESS or circumstances.is_whole):
+            found.add(name, verdict.violations, str(verdict.example))
+    judge_journals_besides(found, evidence, directory, circumstances)
+    return found
+
+
+def judge_journals_besides(found: Judgement, evidence: Evidence, directory: Path, circumstances: Circumstances) -> None:
+    """Judge what no audit of traces knows."""
+    found.dropped, drops = evidence.droppings()
     missing = evidence.missing_on_disks(sorted((directory / "remains").glob("*.txt")))
-    if missing:
-        found.add(DURABILITY, len(missing), missing[0])
+    for name, complaints in (
+        (DURABILITY, missing),
+        (CONTENT, evidence.torn),
+        (DROPS, drops),
+        (STALLS, evidence.stalls),
+    ):
+        if complaints:
+            found.add(name, len(complaints), complaints[0])
     lost = evidence.lost_to_itself() if circumstances.is_whole else []
     if lost:
         identity, topic, number = lost[0]
-        found.add("completeness", len(lost), f"{identity} never saw its own message {number} on topic {topic}")
-    return found
+        found.add(COMPLETENESS, len(lost), f"{identity} never saw its own message {number} on topic {topic}")

@@ -22,6 +22,7 @@ import msgspec
 import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_journal import Journal
+from antiphon.lab.live_values import Name, Sizes, name_in
 from antiphon.live.errors import OverloadedError
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ FAREWELL_SECONDS: Final = 20.0
 
 PROBES_REMEMBERED: Final = 64
 BURST_AT_MOST: Final = 4
+TOGETHER_IN_BURST: Final = 100
+TOGETHER_IN_FLOOD: Final = 300
+FLOODS: Final = ((20_100, 0), (1_200, 20 << 10))
+"""Messages and their size in bytes, 0 for small ones: more than nodes send ahead of an application, in messages or in
+bytes."""
+
 READ_BYTES: Final = 1 << 20
 
 
@@ -90,6 +97,7 @@ class Application:
         self.journal = Journal(Path(work.journals) / f"application-{place}.txt")
         self._client: Client | None = None
         self._numbers: list[int] = []
+        self._sizes = Sizes(random.Random(f"{work.seed} {place} sizes"))
         self._publishing: list[asyncio.Task[None]] = []
         self._is_quiet = False
         self._has_begun = asyncio.Event()
@@ -101,6 +109,9 @@ class Application:
         self.refused = 0
         self.seen = 0
         self.gaps = 0
+        self.published_bytes = 0
+        self.flood_left = 0
+        """How much of a flood is not accepted yet."""
 
     # Lives.
 
@@ -179,13 +190,22 @@ class Application:
     def _ask(
         self, client: Client, topic: int, chance: random.Random, probe: int = 0, order: str | None = None
     ) -> tuple[int, Any]:
-        order, keys = self._work.orders.draw(chance, order)
+        # Probes tell how soon all goes on, so they are all alike.
+        size = self._sizes.small() if probe else self._sizes.next()
+        return self._ask_about(client, topic, *self._work.orders.draw(chance, order), probe, size)
+
+    def _ask_about(
+        self, client: Client, topic: int, order: str, keys: list[str], probe: int, size: int
+    ) -> tuple[int, Any]:
         self._numbers[topic] += 1
         number = self._numbers[topic]
         self.journal.ask(topic, number, order, keys)
-        value = b"%d %d %d" % (self._identity, number, probe)
+        name = Name(self._identity, number, probe, size)
+        self.published_bytes += name.size
         try:
-            receipt = client.publish(self._work.topics[topic], value, order=order, keys=keys or None)
+            receipt = client.publish(
+                self._work.topics[topic], name.value(), order=order, keys=keys or None, headers=name.header()
+            )
         except (PeerError, OverloadedError):
             return number, None
         # Written down at once, while the client is still at the node that has answered.
@@ -210,17 +230,57 @@ class Application:
                     asyncio.get_running_loop().create_task(self.begin_again(client))
 
     def _see(self, topic: int, message: Message) -> None:
-        identity, number, probe = map(int, message.value.split())
+        name = name_in(message.headers)
         self.seen += 1
-        self.journal.see(topic, identity, number, message.order)
-        if probe:
-            self.probes.setdefault(probe, set()).add((identity % len(self._work.doors), topic, message.order))
-            self.probes.pop(probe - PROBES_REMEMBERED, None)
+        self.journal.see(topic, name.identity, name.number, message.order, message.value == name.value())
+        if name.probe:
+            place = name.identity % len(self._work.doors)
+            self.probes.setdefault(name.probe, set()).add((place, topic, message.order))
+            self.probes.pop(name.probe - PROBES_REMEMBERED, None)
 
     # What the campaign asks for.
 
-    async def probe(self, number: int) -> None:
-        """Publish on each topic, once there is somebody to do so."""
+    def publish_more(self, command: str, number: int) -> None:
+        """Publish much on the first topic beside everything else, if that is the command."""
+        client = self._client
+        if client is None or self._is_quiet:
+            return
+        if command == "burst":
+            self._publishing.append(asyncio.create_task(self._burst(client, number)))
+        elif command == "flood":
+            self._publishing.append(asyncio.create_task(self._flood(client, *FLOODS[number])))
+
+    async def _burst(self, client: Client, count: int) -> None:
+        """So many messages as fast as they are accepted, in any order but total."""
+        weaker = [order for order in self._work.orders.names if order != "total"] or ["causal"]
+        for _ in range(0, count, TOGETHER_IN_BURST):
+            asked = [
+                self._ask(client, 0, self._chance, order=self._chance.choice(weaker)) for _ in range(TOGETHER_IN_BURST)
+            ]
+            for number, receipt in asked:
+                await self._answer(client, 0, number, receipt)
+
+    async def _flood(self, client: Client, count: int, size: int) -> None:
+        """So many messages of one size, or small ones."""
+        orders = self._work.orders
+        self.flood_left = count
+        weaker = [order for order in orders.names if order != "total"] or ["causal"]
+        try:
+            for _ in range(0, count, TOGETHER_IN_FLOOD):
+                # What is published in one order and about the same keys travels together.
+                order, keys = orders.draw(self._chance, self._chance.choice(weaker))
+                asked = [
+                    self._ask_about(client, 0, order, keys, 0, size or self._sizes.small())
+                    for _ in range(TOGETHER_IN_FLOOD)
+                ]
+                for number, receipt in asked:
+                    await self._answer(client, 0, number, receipt)
+                    self.flood_left -= 1
+        finally:
+            self.flood_left = 0
+
+    async def probe(self, number: int, orders: list[str]) -> None:
+        """Publish on each topic in each of these orders, once there is somebody to do so."""
         await self._has_begun.wait()
         client = self._client
         if client is None:
@@ -228,7 +288,7 @@ class Application:
         asked = [
             (topic, *self._ask(client, topic, self._chance, number, order))
             for topic in range(len(self._work.topics))
-            for order in self._work.orders.of_probes
+            for order in orders
         ]
         for topic, message, receipt in asked:
             await self._answer(client, topic, message, receipt)
@@ -256,19 +316,26 @@ class Load:
         self._work = work
         self._applications = [Application(work, place) for place in work.places]
         self._tasks: set[asyncio.Task[None]] = set()
+        # By probe, in how many orders it is published.
+        self._orders_of: dict[int, int] = {}
 
     async def begin(self) -> None:
         """All begin."""
         await asyncio.gather(*(each.begin() for each in self._applications))
 
-    async def obey(self, command: str, number: int) -> dict[str, Any]:
-        """Do what the campaign asks for; the answer."""
-        applications = self._applications
+    async def obey(self, command: str, number: int, places: list[int]) -> dict[str, Any]:
+        """Do what the campaign asks for, at some places; the answer."""
+        applications = [each for each in self._applications if not places or each.place in places]
+        for each in applications:
+            each.publish_more(command, number)
         if command == "home":
             await asyncio.gather(*(each.begin_again(at_home=True) for each in applications))
-        elif command == "probe":
+        elif command in ("probe", "last"):
+            # Last words are in every order that there is.
+            orders = self._work.orders.of_probes if command == "probe" else self._work.orders.names
+            self._orders_of[number] = len(orders)
             for each in applications:
-                task = asyncio.create_task(each.probe(number))
+                task = asyncio.create_task(each.probe(number, orders))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         elif command == "quiet":
@@ -281,11 +348,12 @@ class Load:
         return self._figures()
 
     def _figures(self) -> dict[str, Any]:
-        names = ("accepted", "refused", "seen", "gaps", "moves")
+        names = ("accepted", "refused", "seen", "gaps", "moves", "published_bytes", "flood_left")
         figures: dict[str, Any] = {name: sum(getattr(each, name) for each in self._applications) for name in names}
-        wanted = len(self._work.doors) * len(self._work.topics) * len(self._work.orders.of_probes)
+        places = len(self._work.doors) * len(self._work.topics)
         complete = [
-            {probe for probe, come in each.probes.items() if len(come) == wanted} for each in self._applications
+            {probe for probe, come in each.probes.items() if len(come) == places * self._orders_of.get(probe, 0)}
+            for each in self._applications
         ]
         figures["probes"] = sorted(set.intersection(*complete))
         return figures
@@ -309,7 +377,7 @@ async def serve() -> None:
 
 async def answer(load: Load, command: dict[str, Any]) -> None:
     """Carry out one command."""
-    figures = await load.obey(command["command"], command.get("probe", 0))
+    figures = await load.obey(command["command"], command.get("probe", 0), command.get("places", []))
     say({"number": command["number"], **figures})
 
 

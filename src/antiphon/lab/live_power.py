@@ -9,6 +9,8 @@ When one of them has been killed, :meth:`Disk.lose` takes changes back, as far a
 
 What is taken back is drawn: everything; all behind some moment, where the last write is torn; or each sector by itself.
 Neither root nor a file system of its own is needed, but a C compiler is.
+
+The same library makes disks slow (:meth:`Disk.slow_down`): it waits before it syncs.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def compile_library(directory: Path) -> Path:
     found = compiler()
     if found is None or sys.platform != "linux":
         raise UsageError(
-            f"losses of power need Linux and a C compiler ({', '.join(COMPILERS)}); install one, or name other faults"
+            f"losses of power and slow disks need Linux and a C compiler ({', '.join(COMPILERS)}); install one, or "
+            "name other faults"
         )
     path = directory / "unsynced.so"
     command = [found, "-shared", "-fPIC", "-O2", "-o", str(path), str(SOURCE), "-ldl", "-lpthread"]
@@ -104,13 +107,22 @@ class Disk:
         self._root = root
         self._journal = journal
         self._lies = lies
+        self._slowness = journal.with_name(f"{journal.name}-slow")
         journal.mkdir(parents=True)
 
     def environment(self) -> dict[str, str]:
         """What the process is to be started with."""
         lies = {"UNSYNCED_LIES": "1"} if self._lies else {}
         root, journal = str(self._root.resolve()), str(self._journal.resolve())
-        return {"LD_PRELOAD": str(self._library.resolve()), "UNSYNCED_ROOT": root, "UNSYNCED_JOURNAL": journal, **lies}
+        slow = str(self._slowness.resolve())
+        unsynced = {"UNSYNCED_ROOT": root, "UNSYNCED_JOURNAL": journal, "UNSYNCED_SLOW": slow}
+        return {"LD_PRELOAD": str(self._library.resolve()), **unsynced, **lies}
+
+    def slow_down(self, seconds_per_sync: float) -> None:
+        """Let each sync take so much longer from now on, also for the process that runs; 0 for a disk that is well."""
+        partial = self._slowness.with_suffix(".partial")
+        partial.write_text(str(round(seconds_per_sync * 1e6)))
+        partial.replace(self._slowness)
 
     def forget(self) -> None:
         """Nothing of what was written is there any more, or all of it is there to stay."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.kernel.errors import PeerError
+from antiphon.lab.live_values import name_in
 from antiphon.live.columns import decode_columns
 from antiphon.live.log import DurableLog
 from antiphon.live.wire import Codec
@@ -73,6 +74,7 @@ def messages_in(directory: Path, topics: Sequence[str]) -> Iterator[tuple[int, i
             while entries := log.read(name, offset, READ_BYTES):
                 offset = entries[-1].next_offset
                 for entry in entries:
-                    for value in decode_columns(codec.decode_publication(entry.batch).payload).values:
-                        identity, number, _ = map(int, value.split())
-                        yield topic, identity, number
+                    columns = decode_columns(codec.decode_publication(entry.batch).payload)
+                    for headers in columns.headers or ():
+                        found = name_in(headers or {})
+                        yield topic, found.identity, found.number

@@ -8,7 +8,8 @@
  * A note is a mapped file of a fixed size: it survives the process, and no limit on the size of files stops it. When it
  * is full it is emptied, as systems write back by themselves what nobody has synced.
  *
- * With UNSYNCED_LIES=1 syncs are said to be done, and are not: a broken disk, to see whether anybody notices.
+ * With UNSYNCED_LIES=1 syncs are said to be done, and are not: a broken disk, to see whether anybody notices. If there is
+ * a file UNSYNCED_SLOW, each sync takes as many microseconds longer as it says.
  *
  * Seen are open, write, pwrite, writev, pwritev and its kin, ftruncate, fsync, fdatasync, unlink, rename and mkdir: what
  * SQLite and Python use. Not seen are mapped memory (the index of SQLite's log, which is made anew after a crash) and
@@ -29,6 +30,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NOTE_BYTES ((uint64_t)1 << 26)
@@ -59,6 +61,7 @@ static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static char root[PATH_MAX], journal[PATH_MAX - 64];
 static size_t root_length;
 static int lies;
+static char slowness[PATH_MAX];
 static struct note notes[NOTES_AT_MOST];
 static int note_count;
 
@@ -88,6 +91,8 @@ __attribute__((constructor)) static void begin(void) {
     snprintf(journal, sizeof journal, "%s", said_journal);
     root_length = strlen(root);
     lies = getenv("UNSYNCED_LIES") != NULL;
+    const char *said_slowness = getenv("UNSYNCED_SLOW");
+    if (said_slowness != NULL) snprintf(slowness, sizeof slowness, "%s", said_slowness);
 }
 
 /* Notes. */
@@ -354,8 +359,26 @@ int ftruncate(int file, off_t length) { CHANGING(file, TRUNCATED, length, 0, REA
 
 int ftruncate64(int file, off64_t length) { CHANGING(file, TRUNCATED, length, 0, REAL(ftruncate64)(file, length)); }
 
+/* A slow disk: a file says how many microseconds each sync takes more. Nobody else waits, so no guard is held. */
+static void wait_for_disk(void) {
+    char text[32];
+    int said = slowness[0] != '\0' ? REAL(open)(slowness, O_RDONLY | O_CLOEXEC) : -1;
+    if (said < 0) return;
+    ssize_t length = read(said, text, sizeof text - 1);
+    close(said);
+    text[length > 0 ? length : 0] = '\0';
+    long micros = atol(text);
+    struct timespec left = {micros / 1000000, micros % 1000000 * 1000};
+    while (micros > 0 && nanosleep(&left, &left) != 0 && errno == EINTR) continue;
+}
+
 static int sync_watched(int file, int (*call)(int)) {
     struct note *note = watched(file);
+    if (note != NULL) {
+        pthread_mutex_unlock(&guard);
+        wait_for_disk();
+        note = watched(file);
+    }
     if (note == NULL) return call(file);
     int result = lies ? 0 : call(file);
     int reason = errno;

@@ -375,6 +375,27 @@ class Acquaintances(Membership):
         lost_seconds = self._node.settings.lost_seconds
         return self.new_link(address, instance, self._link_lost, self._link_refused, silent_seconds=lost_seconds)
 
+    def heard(self) -> dict[int, int]:
+        """Of those to whom links are kept, on whichever connection they speak."""
+        spoken: dict[str, int] = {}
+        for connection in self._incoming:
+            if connection.address:
+                spoken[connection.instance] = spoken.get(connection.instance, 0) + connection.bytes_received
+        kept = ((identifier, self.links.get(identifier)) for identifier in self._watched)
+        return {
+            identifier: link.bytes_heard + spoken.get(link.instance, 0)
+            for identifier, link in kept
+            if link is not None and link.is_connected
+        }
+
+    def silent(self, identifier: int) -> None:
+        link = self.links[identifier]
+        # When it goes on it is to know that it was lost.
+        for connection in tuple(self._incoming):
+            if connection.instance == link.instance:
+                connection.abort()
+        link.abort()
+
     def _greet(self, link: OutgoingLink) -> None:
         """Say who this is, and what everybody is to know."""
         codec = self._node.codec

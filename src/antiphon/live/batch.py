@@ -64,6 +64,21 @@ class Message:
         return self._batch.columns.first_sequence + self._index
 
     @property
+    def author(self) -> int:
+        """The number of the client that published it, or the identifier of the node, if its own application did.
+
+        A client has another number each time that it connects, and keeps it when it changes its node.
+        """
+        return self._batch.author
+
+    @property
+    def author_sequence(self) -> int:
+        """Its number among the messages of its author on this topic; it only grows, and is the same at every node."""
+        columns = self._batch.columns
+        first = columns.author_sequence
+        return (columns.first_sequence if first is None else first) + self._index
+
+    @property
     def order(self) -> str:
         """How it was ordered: ``none``, ``fifo``, ``causal`` or ``total``."""
         return self._batch.order

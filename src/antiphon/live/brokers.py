@@ -5,8 +5,9 @@ directions are open. When one breaks, whatever was on it may be lost; so both en
 the other is lost, and each tries to open them again. When both are open the process is told that the other is found.
 What comes over a connection belongs to one time of being together: nothing of an earlier one comes later.
 
-Founders know each other from a table, and a founder may be used when it has heard from all others. Who comes later,
-because it asks to join or because an earlier life of it was a founder, is a newcomer: some broker gives it an
+Founders know each other from a table, and a founder may be used when it has heard from all others. A broker that
+returns with its log is who it was (:mod:`antiphon.live.identities`): it takes the place of its earlier life. Who comes
+later, because it asks to join or because it was a founder and has lost its log, is a newcomer: some broker gives it an
 identifier that nobody has had (:mod:`antiphon.live.roster`), and its process looks for a place in the tree. Everybody
 tells everybody who newcomers are, and a newcomer who others are, also those who are out of reach: these are told of
 newcomers when they are back, by everybody, and look for each other even if whoever took a newcomer in is gone by then.
@@ -19,15 +20,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import PeerError, ProtocolError
+from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import NO_NODE
 from antiphon.live.blocks import BlockClaims
-from antiphon.live.controls import Acquaint, BlockIs, BlockWanted, Control, Hello, PlaceGiven, PlaceWanted
+from antiphon.live.controls import (
+    PROTOCOL_VERSION,
+    Acquaint,
+    BlockIs,
+    BlockWanted,
+    Control,
+    Hello,
+    PlaceGiven,
+    PlaceWanted,
+)
 from antiphon.live.errors import JoinError
+from antiphon.live.identities import Identity, keep_identity, kept_identity, place_of
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
 from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
@@ -45,6 +57,9 @@ LAST_WORDS_SECONDS: Final = 1.0
 
 ASK_SECONDS: Final = 0.3
 """How long a newcomer waits before it asks the next broker for an identifier."""
+
+RETURN_SECONDS: Final = 1.0
+"""How long a broker that returns tries to reach another one before that one counts as lost."""
 
 HOPS: Final = 8
 """So often its question is handed on by those who have none to give."""
@@ -86,6 +101,9 @@ class Brokers(Membership):
         self._known_before: list[tuple[str, Peer]] = []
         # Newcomers of whom those who were lost at that time may not have heard.
         self._missed: dict[int, list[Peer]] = {}
+        # Where those are whom a broker that returns knew, and the latest incarnation of each that anybody has heard of.
+        self._addresses: dict[int, str] = {}
+        self._incarnations: dict[int, int] = {}
         self._is_in: asyncio.Future[None] = node.loop.create_future()
         self._refusals: dict[str, str] = {}
         self._asking: asyncio.TimerHandle | None = None
@@ -97,7 +115,10 @@ class Brokers(Membership):
     async def join(self, contacts: Sequence[str]) -> None:
         """Begin as a founder and wait for the others, or ask for a place and wait for a parent."""
         settings = self._node.settings
-        if contacts:
+        identity = kept_identity(self._node)
+        if identity is not None:
+            self._return(identity)
+        elif contacts:
             self._ask(0)
         else:
             self._begin_as_founder()
@@ -148,6 +169,129 @@ class Brokers(Membership):
         # Others may be further and speak to the process before this broker has heard from all.
         self._node.placed(place, others)
         self._look_who_is_there()
+
+    # The council.
+
+    def figures(self) -> dict[str, Any]:
+        process = self._node.process
+        if not self._table.quorum or not isinstance(process, TreeBroker):
+            return {}
+        council = sorted({broker for body in process.council.bodies for broker in body})
+        return {
+            "council": council,
+            "missing": [broker for broker in council if broker not in process.current.parents],
+            "orders_totally": process.refusal(TOTAL) is None,
+        }
+
+    def dismiss(self, brokers: Sequence[int]) -> str:
+        process = self._node.process
+        if not self._table.quorum or not isinstance(process, TreeBroker):
+            return super().dismiss(brokers)
+        present = [broker for broker in brokers if broker in process.current.parents]
+        if present:
+            return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
+        log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        process.dismiss([int(broker) for broker in brokers])
+        return ""
+
+    # Returning.
+
+    def _return(self, identity: Identity) -> None:
+        """Go on as who this broker was in an earlier life, with whoever of the others is there."""
+        log.info("returning with the log of an earlier life", node=identity.identifier)
+        self.is_returning = True
+        self.roster.take(place_of(identity, int(self._node.fact("highest identifier", "-1"))))
+        founders = dict(enumerate(self._table.brokers))
+        self._addresses = {**founders, **identity.addresses}
+        self._addresses.pop(identity.identifier, None)
+        self._is_in.set_result(None)
+        self._node.placed(identity.identifier, sorted(self._addresses))
+        for other, address in self._addresses.items():
+            self._connect(other, address, "", RETURN_SECONDS)
+
+    def _keep_identity(self) -> None:
+        """Write down who this broker is and where the others are, once it has its place for good."""
+        me = self.roster.me.identifier
+        if me is None or not self._is_in.done():
+            return
+        others = self._named(set(self.links) | (self._lost - self._over) - {me})
+        known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
+        unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
+        keep_identity(self._node, Identity(me, {**unheard, **known}))
+
+    @property
+    def incarnation(self) -> int:
+        process = self._node.process
+        return int(process.journal.incarnation) if isinstance(process, TreeBroker) else 0
+
+    def hello(self, target: str = "") -> bytes:
+        me = self.roster.me.identifier
+        settings = self._node.settings
+        is_broker = isinstance(self._node.process, TreeBroker)
+        if me is None or not self._is_in.done() or not is_broker or not self._table.quorum:
+            return super().hello(target)
+        lives = self.incarnation
+        hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target, "", me, lives)
+        return self._node.codec.encode_control(hello)
+
+    def _claimed(self, connection: IncomingConnection, hello: Hello) -> int | None:
+        """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
+        identifier = hello.identifier
+        if not self.roster.is_placed or not self._table.quorum:
+            return None
+        if not self._is_in.done():
+            if hello.incarnation > 0 and not self._contacts:
+                # The tree is older than this broker, which has lost its log if it ever was in it.
+                self._become_newcomer()
+            return None
+        known = self.roster.peer(identifier)
+        if hello.incarnation == 0 and (known is not None or identifier not in self._addresses):
+            # It has never been away; who is new is introduced.
+            return None
+        if identifier == self.roster.me.identifier or hello.incarnation < self._incarnations.get(identifier, 0):
+            raise ProtocolError(f"broker {identifier} has a later life than this one, or it is another broker")
+        self._check_name(connection, identifier, known)
+        self._incarnations[identifier] = hello.incarnation
+        self._take_in(Peer(hello.instance, hello.address, identifier))
+        return identifier
+
+    def _check_name(self, connection: IncomingConnection, identifier: int, known: Peer | None) -> None:
+        """With certificates, nobody returns as somebody else."""
+        if connection.identity is None:
+            return
+        named = self._table.name_of(identifier) or (known.instance.partition("/")[0] if known is not None else "")
+        if named and connection.identity.name != named:
+            raise ProtocolError(f"the identifier {identifier} is that of {named!r}")
+
+    def _take_in(self, peer: Peer) -> None:
+        """A broker is back: whatever was known of its earlier life is over."""
+        identifier = peer.identifier
+        assert identifier is not None, "who returns says who it is"
+        if self.roster.peer(identifier) is not None:
+            self._lose(identifier)
+            self.roster.forget(identifier)
+            self._lost.add(identifier)
+        self._over.discard(identifier)
+        self._let_go_of_former(peer)
+        timer = self._retries.pop(identifier, None)
+        if timer is not None:
+            timer.cancel()
+        link = self.links.get(identifier)
+        if link is not None and (link.instance or link.address != peer.address):
+            del self.links[identifier]
+            link.close()
+            link = None
+        self.roster.learn([peer])
+        if link is None:
+            self._connect(identifier, peer.address, peer.instance)
+        away = self._lost - self._over - {identifier}
+        self.tell(identifier, Acquaint(self._named((set(self.links) | away) - {identifier})))
+        self._keep_identity()
+
+    def _become_newcomer(self) -> None:
+        if not self._is_in.done() and not self._contacts:
+            self._contacts = [address for address in self._table.brokers if address != self._address]
+            self._node.loop.call_soon(self._start_again)
 
     def _is_searching(self) -> bool:
         process = self._node.process
@@ -232,6 +376,7 @@ class Brokers(Membership):
         self._known_before.clear()
         self._node.placed(place.identifier, contacts)
         self._is_in.set_result(None)
+        self._keep_identity()
 
     def _trusted(self, giver: str) -> list[Peer]:
         """Of whom to take the word that they exist: of those of whom whoever gives a place speaks, and of newcomers.
@@ -295,10 +440,23 @@ class Brokers(Membership):
         for peer in peers:
             if peer.instance == connection.instance:
                 self._take_back(peer)
+                self._let_go_of_former(peer)
             self._meet(peer)
         sender = self.roster.identifier_of(connection.instance)
         if sender is not None and self._heard_on.get(sender) is None:
             self._hears(sender, connection)
+
+    def _let_go_of_former(self, peer: Peer) -> None:
+        """A broker says where it lives: another one that lived there has lost its log, and does not come back.
+
+        A broker that returns knows others by their addresses alone. With two connections to one of them it would count
+        there as two lives, of which each ends the other.
+        """
+        for other, address in tuple(self._addresses.items()):
+            if address == peer.address and other != peer.identifier and self.roster.peer(other) is None:
+                del self._addresses[other]
+                self._lose(other)
+                self._never_again(other)
 
     def _take_back(self, newcomer: Peer) -> None:
         """Let go of the identifier that this broker has given to a newcomer, if it has taken another one."""
@@ -334,15 +492,19 @@ class Brokers(Membership):
         """Keep a connection to somebody that was not known, and tell the others."""
         if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
             return
-        if self._is_outdated(peer):
+        if self._is_outdated(peer) or peer.identifier in self._addresses:
+            # Those whom a broker that returns knew say themselves who they are now.
             return
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)
         self.spread(Acquaint([peer]), peer.identifier)
         self._note_missed(peer)
+        self._keep_identity()
 
     def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
         identifier = self.roster.identifier_of(hello.instance)
+        if identifier is None and hello.identifier >= 0:
+            identifier = self._claimed(connection, hello)
         if identifier is None and hello.address in self._table.brokers:
             if not self._contacts:
                 identifier = self._founder_greeted(connection, hello)
@@ -470,9 +632,7 @@ class Brokers(Membership):
         if not is_final or self._is_closed:
             return
         if reason == ANOTHER_LIFE and self._table.quorum:
-            if not self._is_in.done() and not self._contacts:
-                self._contacts = [address for address in self._table.brokers if address != self._address]
-                self._node.loop.call_soon(self._start_again)
+            self._become_newcomer()
             return
         error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")
         if self._is_in.done():
@@ -510,6 +670,24 @@ class Brokers(Membership):
             self._node.link_lost(identifier)
         self._look_who_is_there()
 
+    # Signs of life.
+
+    def heard(self) -> dict[int, int]:
+        return {
+            identifier: connection.bytes_received
+            + (0 if (link := self.links.get(identifier)) is None else link.bytes_heard)
+            for identifier, connection in self._heard_on.items()
+            if identifier not in self._lost
+        }
+
+    def silent(self, identifier: int) -> None:
+        connection, link = self._heard_on.get(identifier), self.links.get(identifier)
+        self._lose(identifier)
+        # Whatever has not been read there is not to wait here until somebody does.
+        if self._table.quorum and connection is not None and link is not None:
+            connection.abort()
+            link.abort()
+
     # Finding each other again.
 
     def _retry_later(self, identifier: int, seconds: float = RETRY_SECONDS[0]) -> None:
@@ -522,10 +700,11 @@ class Brokers(Membership):
         if timer is not None:
             timer.cancel()
         peer = self.roster.peer(identifier)
-        if identifier not in self._lost or peer is None or self._is_closed:
+        if identifier not in self._lost or (peer is None and identifier not in self._addresses) or self._is_closed:
             return
         if identifier not in self.links:
-            self._connect(identifier, peer.address, peer.instance)
+            address, instance = (peer.address, peer.instance) if peer else (self._addresses[identifier], "")
+            self._connect(identifier, address, instance)
         self._retry_later(identifier, following)
 
     def _never_again(self, identifier: int) -> None:
@@ -546,6 +725,7 @@ class Brokers(Membership):
         is_founder = self.roster.is_placed and not self._contacts
         if is_founder and not self._is_in.done() and not any(self._is_missing(place) for place in founders):
             self._is_in.set_result(None)
+            self._keep_identity()
 
     def watch(self, identifier: int) -> None:
         self._watched.add(identifier)

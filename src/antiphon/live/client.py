@@ -23,6 +23,8 @@ from antiphon.live.client_messages import (
     AskStatus,
     Begins,
     Delivery,
+    Dismissed,
+    Dropped,
     Follow,
     Followed,
     LogsAre,
@@ -38,6 +40,7 @@ from antiphon.live.client_messages import (
     SubscriptionReady,
 )
 from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.closing import close_after
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError, DeniedError, error_from
@@ -193,6 +196,8 @@ class Client(Publisher):
             raise
         self.address = address
         self.mixes_keys = status.get("fabric") != "tree"
+        # Where clients have names, the node knows better than the client under which number its messages are published.
+        self._author = int(status.get("author", self._author))
         self._whereabouts.learn(peer["address"] for peer in status.get("peers", []))
 
     def _check_node(self, transport: asyncio.BaseTransport, host: str) -> None:
@@ -316,14 +321,15 @@ class Client(Publisher):
         await self._until_ended()
 
     async def close(self) -> None:
-        """Wait for what is in flight and end the connection."""
+        """Wait for what is in flight and end the connection; raises, as :meth:`flush` does, what was not accepted."""
         if self._failure is None:
-            await self.flush()
+            await self._until_accepted()
             give_up_at = self._loop.time() + SAFE_SECONDS
             while len(self._kept) and self._loop.time() < give_up_at:
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
         await self._until_ended()
+        self._raise_refusals()
 
     async def __aenter__(self) -> Client:
         return self
@@ -331,7 +337,7 @@ class Client(Publisher):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        await self.close()
+        await close_after(self, error)
 
     async def status(self) -> dict[str, Any]:
         """How the node is: its figures."""
@@ -360,12 +366,41 @@ class Client(Publisher):
         self.refuse_if_closed()
         name = checked_name(topic)
         room, send = partial(self._room, name), partial(self._send_segment, name)
-        outbox = Outbox(name, self.default_order, self._loop, None, room, send, wall_clock_us, self._blocked)
+        outbox = Outbox(
+            name,
+            self.default_order,
+            self._loop,
+            None,
+            room,
+            send,
+            wall_clock_us,
+            self._blocked,
+            self.author_number,
+            self.refusals,
+        )
         self.outboxes[name] = outbox
         return outbox
 
+    def author_number(self) -> int:
+        return self._author
+
     async def flush(self) -> None:
-        """Wait until everything published so far is accepted."""
+        """Wait until everything published so far is accepted.
+
+        Raises what messages met that were published since the last flush and were not accepted, unless the application
+        has awaited them itself: one error, which says how many there were and why.
+        """
+        await self._until_accepted()
+        self._raise_refusals()
+
+    def _raise_refusals(self) -> None:
+        refused = self.refusals.take()
+        if refused is not None:
+            raise refused
+
+    async def _until_accepted(self) -> None:
+        # What was refused in this turn of the loop is counted in the next one.
+        await asyncio.sleep(0)
         while self._kept.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
                 outbox.flush()
@@ -409,7 +444,7 @@ class Client(Publisher):
         self._following.discard(message.topic)
         self._follows.add(message.topic)
         if message.error:
-            error = error_from(message.error, message.is_denied)
+            error = error_from(message.error, message.is_denied, message.kind)
             given_up = self._kept.give_up(message.topic)
             for kept in given_up:
                 set_exception(kept.receipt, error)
@@ -467,7 +502,7 @@ class Client(Publisher):
             self._accepted_batch(message)
         elif isinstance(message, Safe):
             self._kept.safe(message.topic, message.serial)
-        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins)):
+        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins, Dropped)):
             self._subscriptions.told(message)
             self._leave_former()
         elif isinstance(message, Followed):
@@ -488,7 +523,7 @@ class Client(Publisher):
                 set_exception(answer, DeniedError(message.denied))
             elif answer is not None and not answer.done():
                 answer.set_result(message.status)
-        elif isinstance(message, (LogsAre, RangeIs, MarksAre, StandingsAre)):
+        elif isinstance(message, (LogsAre, RangeIs, MarksAre, StandingsAre, Dismissed)):
             asked = self._requests.get(message.number)
             if asked is not None and not asked.done():
                 asked.set_result(message)
@@ -528,7 +563,7 @@ class Client(Publisher):
             self._kept.remove(kept)
             if kept.is_accepted:
                 log.error("what had been accepted was refused later", topic=kept.topic, reason=message.error)
-            set_exception(kept.receipt, error_from(message.error, message.is_denied))
+            set_exception(kept.receipt, error_from(message.error, message.is_denied, message.kind))
         else:
             self._kept.accepted(kept)
             if message.is_known:
@@ -541,7 +576,7 @@ class Client(Publisher):
         """What a lane has written, if somebody still waits for it."""
         answer = self._requests.get(message.number)
         if message.error:
-            set_exception(answer, error_from(message.error, message.is_denied))
+            set_exception(answer, error_from(message.error, message.is_denied, message.kind))
         elif answer is not None and not answer.done():
             answer.set_result(message)
 

@@ -45,13 +45,14 @@ class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     """The batch with this number, or the reason why it was not taken.
 
     ``is_known`` if it had been published before: nothing had to be done, and it need not be kept. ``is_denied`` if the
-    client has no right to publish there.
+    client has no right to publish there; ``kind`` names the error, if it is one that clients raise as the same.
     """
 
     number: Number
     error: str = ""
     is_known: bool = False
     is_denied: bool = False
+    kind: str = ""
 
 
 Ranges = Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1 + 2 * GAPS_AT_MOST)]
@@ -90,12 +91,13 @@ class SubscriptionReady(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_
 
 
 class SubscriptionEnded(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 4):
-    """Nothing more will come, for this reason; ``is_denied`` if the client has no right to it."""
+    """Nothing more will come, for this reason; ``is_denied`` if the client has no right to it, ``kind`` as before."""
 
     number: Number
     error: str
     dropped: int
     is_denied: bool = False
+    kind: str = ""
 
 
 class Delivery(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 5):
@@ -155,12 +157,13 @@ class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
 
 
 class Followed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 11):
-    """The answer: from now on it does; or why not."""
+    """The answer: from now on it does; or why not, and which error that is, if it is a particular one."""
 
     number: Number
     topic: Name
     error: str = ""
     is_denied: bool = False
+    kind: Name = ""
 
 
 class Safe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 12):
@@ -190,6 +193,18 @@ class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
     number: Number
     topic: Name
     seen: SeenOnTopic
+
+
+class Dropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 16):
+    """Batches of a topic were dropped as the subscription's policy says, and how many messages of it were so far.
+
+    A client must know which: at its next node they would be among what it has not seen, behind what follows them.
+    """
+
+    number: Number
+    topic: Name
+    count: Number
+    batches: SeenOnTopic
 
 
 FIRST_LOG_CONTROL: Final = FIRST_CLIENT_CONTROL + 20
@@ -317,8 +332,23 @@ class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTR
     nodes: list[NodeStandings]
 
 
+class DismissBrokers(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 32):
+    """An operator says that brokers of a tree are gone for good."""
+
+    number: Number
+    brokers: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1024)]
+
+
+class Dismissed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 33):
+    """The answer: the tree has been told; or why not."""
+
+    number: Number
+    error: str = ""
+    is_denied: bool = False
+
+
 CLIENT_CONTROLS: Final = (
     Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, *LOG_QUESTIONS, *LOG_ANSWERS,
-    AskStandings, StandingsAre,
+    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, Dropped, *LOG_QUESTIONS, *LOG_ANSWERS,
+    AskStandings, StandingsAre, DismissBrokers, Dismissed,
 )  # fmt: skip

@@ -24,7 +24,8 @@ NEVER: Final = 0
 class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """The content of a batch as it is written; a column that no message uses is missing.
 
-    ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``.
+    ``about`` is no column: the keys that all messages of the batch were published about with ``keys=``. Neither is
+    ``author_sequence``: the number of the first message among those of the client that published them.
     """
 
     first_sequence: Number
@@ -34,6 +35,19 @@ class Columns(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     headers: list[dict[str, bytes] | None] | None = None
     expires_us: list[Number] | None = None
     about: list[bytes] | None = None
+    author_sequence: Number | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Of a message that was accepted: its author, and the author's own number for it on its topic, from 1.
+
+    The author is the client that published it, or the node, if its own application did. Subscribers at every node see
+    the same two numbers (``Message.author`` and ``Message.author_sequence``), also if the client has changed its node.
+    """
+
+    topic: str
+    author: int
+    sequence: int
 
 
 COUNT_BYTES: Final = 4

@@ -1,11 +1,9 @@
 """The nodes of a cube as one of them sees them: each keeps a connection to every other, and they come and go.
 
 Connections are those of brokers (:mod:`antiphon.live.brokers`): two nodes are together while both directions are open,
-and nothing of an earlier time of being together comes later. Each says to each that it goes on, four times in
-``lost_seconds``; who was not heard for so long, because its process stands still, is lost until it is heard again. Who
-finds that it has stood still itself does not take others for lost. The process is told of everybody with whom this
-node is together, newcomers too, and of everybody with whom it is not any more; it does the rest
-(:mod:`antiphon.fabrics.cube.lasting`).
+and nothing of an earlier time of being together comes later. A node whose process stands still is lost too, until it
+goes on (:mod:`antiphon.live.signs`). The process is told of everybody with whom this node is together, newcomers too,
+and of everybody with whom it is not any more; it does the rest (:mod:`antiphon.fabrics.cube.lasting`).
 
 Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
 the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
@@ -18,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
+from antiphon.fabrics.cube.voting import Voting
 from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import TOTAL
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
-from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted, StillHere
+from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted
 from antiphon.live.logs import logger
 from antiphon.live.membership import IncomingConnection
 from antiphon.live.roster import BLOCKS_FIRST
@@ -40,9 +40,6 @@ MEET_SECONDS: Final = 1.0
 
 SEARCH_SECONDS: Final = 2.0
 """How long a node that is to found a cluster looks for those of its earlier life."""
-
-SIGNS: Final = 4
-"""How often a node says that it goes on in the time after which it counts as lost."""
 
 ADDRESSES_AT_MOST: Final = 64
 """So many of the others are remembered."""
@@ -63,9 +60,8 @@ class Companions(Brokers):
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
         self._lost_since: dict[int, float] = {}
-        self._heard_at: dict[int, float] = {}
-        self._sign: asyncio.TimerHandle | None = None
-        self._signed_at = node.loop.time()
+        # With its log a node is the voter that it was, unless it comes into another cluster.
+        self.is_returning = node.journal is not None
 
     # Beginning.
 
@@ -78,8 +74,6 @@ class Companions(Brokers):
         while self._lost - self._over and self._node.loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         self._remember()
-        self._signed_at = self._node.loop.time()
-        self._give_sign()
 
     async def _search(self) -> None:
         """Look for those of an earlier life; if nobody is there, they are to find this node."""
@@ -110,7 +104,36 @@ class Companions(Brokers):
         if not self.roster.is_placed and place.founding != self._node.fact(FOUNDING, place.founding):
             log.warning("this cluster is not that of an earlier life; its log is not continued")
             self._node.forget_past()
+            self.is_returning = False
         super()._place_given(place, giver)
+
+    def _keep_identity(self) -> None:
+        """Every life has an identifier of its own; which voter it is the process writes down."""
+
+    # Those who count.
+
+    def figures(self) -> dict[str, Any]:
+        process = self._node.process
+        if not isinstance(process, Voting):
+            return {}
+        return {
+            "council": process.voters(),
+            "missing": process.missing_voters(),
+            "orders_totally": process.refusal(TOTAL) is None,
+        }
+
+    def dismiss(self, brokers: Sequence[int]) -> str:
+        process = self._node.process
+        if not isinstance(process, Voting):
+            return super().dismiss(brokers)
+        present = [node for node in brokers if node not in process.missing_voters()]
+        if present:
+            return f"node {present[0]} is there, or does not count; only nodes that are gone for good can be dismissed"
+        log.warning("an operator says that nodes are gone for good", nodes=", ".join(map(str, brokers)))
+        process.dismiss([int(node) for node in brokers])
+        return ""
+
+    # Leaving.
 
     async def leave(self) -> None:
         """Tell all that this node goes, so that nobody looks for it."""
@@ -125,12 +148,10 @@ class Companions(Brokers):
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, (StillHere, Leaves)):
+        if isinstance(message, Leaves):
             sender = self.roster.identifier_of(connection.instance)
-            if sender is not None and isinstance(message, Leaves):
+            if sender is not None:
                 self.departing.add(sender)
-            elif sender is not None:
-                self._heard_at[sender] = self._node.loop.time()
             return
         if isinstance(message, Acquaint):
             self._check_names(connection, message.peers)
@@ -181,30 +202,7 @@ class Companions(Brokers):
             self._watched.add(identifier)
         super()._connect(identifier, address, instance, connect_seconds)
 
-    def _give_sign(self) -> None:
-        """Say that this node goes on, and look who did not."""
-        now, period = self._node.loop.time(), self._node.settings.lost_seconds / SIGNS
-        stood_still = now - self._signed_at > 2 * period
-        self._signed_at = now
-        for identifier in list(self._heard_on):
-            if identifier in self._lost:
-                continue
-            self.tell(identifier, StillHere())
-            heard_at = self._heard_at.setdefault(identifier, now)
-            if stood_still:
-                self._heard_at[identifier] = now
-            elif now - heard_at > self._node.settings.lost_seconds:
-                self._lose(identifier)
-        self._node.settle()
-        self._sign = self._node.loop.call_later(period, self._give_sign)
-
-    def close(self) -> None:
-        if self._sign is not None:
-            self._sign.cancel()
-        super().close()
-
     def came_together(self, identifier: int) -> None:
-        self._heard_at[identifier] = self._node.loop.time()
         self._lost_since.pop(identifier, None)
         super().came_together(identifier)
         self._node.sessions.tell_nodes()

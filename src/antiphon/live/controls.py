@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from antiphon.fabrics.admission_messages import AdmissionMessage, Identifier, Peer
-from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL
+from antiphon.fabrics.admission_messages import MAXIMUM_IDENTIFIER, AdmissionMessage, Identifier, Peer
+from antiphon.live.wire import EXPELLED_TAG, FIRST_CONTROL, STILL_HERE_TAG
 
-PROTOCOL_VERSION: Final = 6
+PROTOCOL_VERSION: Final = 8
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -27,7 +27,8 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     """The first frame of a connection, from the one who opened it.
 
     ``target`` is the instance that is meant, or nothing if whoever listens will do. A client has no address, and may
-    have a token that says who it is.
+    have a token that says who it is. A broker that is in its tree says its permanent identifier, and which of its
+    incarnations it is.
     """
 
     version: int
@@ -36,6 +37,8 @@ class Hello(Control, frozen=True, array_like=True, tag=FIRST_CONTROL):
     address: Name
     target: Name = ""
     token: Name = ""
+    identifier: Annotated[int, msgspec.Meta(ge=-1, le=MAXIMUM_IDENTIFIER)] = -1
+    incarnation: Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)] = 0
 
     def __repr__(self) -> str:
         # The token is nobody's business.
@@ -102,7 +105,7 @@ class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
 
     To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
-    ``past``.
+    ``past``. With ``wants_batches`` the receiver sends them also if it was a member for a shorter time.
     """
 
     number: Count
@@ -112,14 +115,22 @@ class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     client: Count
     age_us: Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
     seen: dict[Count, list[Count]]
+    wants_batches: bool = False
 
 
 class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
-    """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch."""
+    """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch.
+
+    Otherwise ``unseen`` names the batches by author and number. ``is_whole`` if the receiver has kept everything that
+    it has shown and the client has not seen; ``member_us`` says for how long it is a member.
+    """
 
     number: Count
     is_complete: bool
     batches: list[tuple[Count, Count, Name, bytes]]
+    is_whole: bool = False
+    member_us: Count = 0
+    unseen: list[tuple[Count, Count]] = []
 
 
 class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
@@ -205,8 +216,11 @@ class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
     peers: list[Peer]
 
 
-class StillHere(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 22):
-    """The sender's process goes on, whatever its machine says."""
+class StillHere(Control, frozen=True, array_like=True, tag=STILL_HERE_TAG):
+    """The sender's process goes on; the other end says the same on this connection, at once, if its process does too.
+
+    The answer is the same frame in the other direction, and is not answered.
+    """
 
 
 class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):

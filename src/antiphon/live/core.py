@@ -39,6 +39,7 @@ from antiphon.live.wire import FABRIC_KINDS, Codec
 from antiphon.live.writers import Writers
 
 if TYPE_CHECKING:
+    from antiphon.live.journals import LiveJournal
     from antiphon.live.sessions import Sessions
     from antiphon.live.tracing import LiveTrace
 
@@ -74,12 +75,15 @@ class NodeCore(Publisher):
         self._recent_budget = Budget()
         is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
         self._total_order = TotalOrder(settings.fabric == "gossip", is_strict)
+        self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
         self.writers = Writers()
         self.process: Process | None = None
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
         # The same, if nothing is seen, accepted or acknowledged before it is on disk.
         self.disk_first: GroupCommit | None = None
+        # What the process writes down for its next life.
+        self.journal: LiveJournal | None = None
         self.cluster: Membership
         self.sessions: Sessions
         self._trace: LiveTrace | None = None
@@ -99,11 +103,22 @@ class NodeCore(Publisher):
         self._recalls = settings.fabric == "gossip"
         self.pasts = Pasts(self) if settings.fabric == "cube" and not settings.aggregate else None
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
+        # The same of all topics, while too much waits for the disk.
+        self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
         self._own: tuple[bytes, Columns] | None = None
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
         self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
         self._is_own_delivered = False
         self._is_settling = False
+
+    def author_number(self) -> int:
+        return self.identifier
+
+    def earlier_records(self) -> list[ProtocolMessage] | None:
+        """What earlier lives of the process have written down; None if nothing is kept."""
+        if self.journal is None:
+            return None
+        return self.journal.records() if self.cluster.is_returning else []
 
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
@@ -130,12 +145,30 @@ class NodeCore(Publisher):
                 found.logged.is_known = found.end_offset == 0
         return found
 
+    @property
+    def blocked_outboxes(self) -> list[Outbox]:
+        """The outboxes that have more than there was room for."""
+        return list(self._blocked)
+
     def _room(self, topic: LiveTopic) -> int:
         process = self.process
-        # A subscriber here that is behind slows the publishers elsewhere by credit that is held back, and here by this.
-        if process is None or not topic.may_publish() or topic.is_behind:
+        # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
+        # here by this.
+        if process is None or not topic.may_publish() or topic.is_behind or self.is_disk_behind:
             return 0
-        return process.room(topic.number)
+        room = int(process.room(topic.number))
+        topic.under_way.keep(max(0, self.settings.window - room))
+        return 0 if self.is_window_full(topic) else room
+
+    def is_window_full(self, topic: LiveTopic) -> bool:
+        """Whether as many bytes of a topic are under way from here as may be."""
+        return topic.under_way.bytes >= self.settings.window_bytes
+
+    @property
+    def is_disk_behind(self) -> bool:
+        """Whether as much waits for the disk as may wait."""
+        store = self.store
+        return store is not None and store.pending_bytes >= self.settings.pending_bytes
 
     def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
         """Hand a batch to the process, whether there is room or not."""
@@ -155,6 +188,9 @@ class NodeCore(Publisher):
         else:
             number = process.publish(payload, topic.number, order)
         self._own = None
+        topic.under_way.add(len(payload))
+        if self._trace is not None:
+            self._trace.numbered(self.identifier, topic, segment.columns, int(number))
         if segment.author != NO_AUTHOR and not segment.author.writer:
             self.sessions.handed_in(topic, int(number), segment.author)
         if segment.receipt is not None:
@@ -178,6 +214,13 @@ class NodeCore(Publisher):
         if topic.caught_up(sink):
             self._send_held(self._held_credit.pop(topic, []))
             self.settle()
+
+    def committed(self) -> None:
+        """Something is on disk: whoever waited for room there goes on."""
+        if self._held_for_disk and not self.is_disk_behind:
+            held, self._held_for_disk = self._held_for_disk, []
+            self._send_held(held)
+        self.settle()
 
     def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
         for destination, message in held:
@@ -214,6 +257,9 @@ class NodeCore(Publisher):
                 return
             if self.disk_first is not None:
                 self.disk_first.then(partial(self._send, destination, message))
+                return
+            if self.is_disk_behind:
+                self._held_for_disk.append((destination, message))
                 return
         self._send(destination, message)
 
@@ -359,10 +405,17 @@ class NodeCore(Publisher):
             if receipt is not None:
                 self._accept(receipt)
 
+    def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
+        """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""
+        if self._trace is not None:
+            self._trace.began_epoch(self.identifier, epoch, members, councils)
+
     def lost(self, number: int, source: int, sequence: int) -> None:
         """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
+        if self._trace is not None:
+            self._trace.lost(self.identifier, topic, source, sequence)
         receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
         if receipt is not None and not receipt.done():
             reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
@@ -384,7 +437,7 @@ class NodeCore(Publisher):
         """Whether the subscribers here, and the disk, take what is delivered on a topic."""
         topic = self._by_number.get(number)
         is_behind = topic is not None and topic.is_behind
-        return not is_behind and (self.commit is None or not self.commit.trouble)
+        return not is_behind and not self.is_disk_behind and (self.commit is None or not self.commit.trouble)
 
     def membership_began(self, number: int) -> None:
         """A subscription of the process is effective."""
@@ -473,6 +526,8 @@ class NodeCore(Publisher):
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""
+        if self.is_disk_behind:
+            return False
         moved = False
         for outbox in tuple(self._blocked):
             before = len(outbox)

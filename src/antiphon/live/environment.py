@@ -51,11 +51,37 @@ class LiveEnvironment(Environment):
     def past(self, topic: int) -> list[int] | None:
         return self._node.past(topic)
 
+    def journal(self) -> list[Message] | None:
+        return self._node.earlier_records()
+
+    def write(self, record: Message) -> None:
+        if self._node.journal is not None:
+            self._node.journal.write(record)
+
+    def rewrite(self, records: list[Message]) -> None:
+        if self._node.journal is not None:
+            self._node.journal.rewrite(records)
+
+    def sync(self) -> bool:
+        commit = self._node.commit
+        if self._node.journal is None or commit is None:
+            return True
+        commit.then(self._synced)
+        return False
+
+    def _synced(self) -> None:
+        process = self._node.process
+        if process is not None and process.environment is self:
+            process.synced()
+
     def subscribed(self, topic: int) -> None:
         self._node.membership_began(topic)
 
     def unsubscribed(self, topic: int) -> None:
         self._node.membership_ended(topic)
+
+    def ordering_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
+        self._node.began_epoch(epoch, members, councils)
 
     def keeps_up(self, topic: int) -> bool:
         return self._node.keeps_up(topic)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from antiphon.kernel.errors import PeerError, UsageError
 
 
@@ -11,11 +13,6 @@ class WrongTypeError(UsageError, TypeError):
 
 class DeniedError(PeerError):
     """The node knows no such client, or the client has no right to what it asked for."""
-
-
-def error_from(reason: str, is_denied: bool) -> PeerError:
-    """What a client raises when its node has refused something."""
-    return DeniedError(reason) if is_denied else PeerError(reason)
 
 
 class OverloadedError(PeerError):
@@ -28,6 +25,21 @@ class NoMajorityError(PeerError):
 
 class SlowConsumerError(PeerError):
     """A subscription with the policy ``disconnect`` could not keep up."""
+
+
+KINDS: Final = {kind.__name__: kind for kind in (OverloadedError, NoMajorityError, SlowConsumerError)}
+"""Errors of a node that its clients raise as the same; the others reach them as :class:`PeerError`."""
+
+
+def kind_of(error: BaseException | None) -> str:
+    """How a node tells a client which error it is."""
+    name = type(error).__name__
+    return name if name in KINDS else ""
+
+
+def error_from(reason: str, is_denied: bool, kind: str = "") -> PeerError:
+    """What a client raises when its node has refused something."""
+    return DeniedError(reason) if is_denied else KINDS.get(kind, PeerError)(reason)
 
 
 class MissedMessagesError(PeerError):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.live.backlog import Backlog
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
@@ -26,6 +27,9 @@ from antiphon.live.client_messages import (
     AskStatus,
     Begins,
     Delivery,
+    DismissBrokers,
+    Dismissed,
+    Dropped,
     Follow,
     Followed,
     Missed,
@@ -42,7 +46,7 @@ from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import NO_AUTHOR, Author, Columns, decode_columns
 from antiphon.live.controls import Control
 from antiphon.live.crossing import Crossing
-from antiphon.live.errors import DeniedError
+from antiphon.live.errors import DeniedError, kind_of
 from antiphon.live.links import FrameWriter
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
@@ -65,17 +69,11 @@ AHEAD: Final = 16_384
 AHEAD_BYTES: Final = 16 << 20
 """The same in bytes."""
 
-BACKLOG_AT_MOST: Final = 128
-BACKLOG_BYTES_AT_MOST: Final = 64 << 20
-"""How many batches of a client, and how many bytes of them, wait to be published before no more are read."""
-
 QUESTIONS_AT_MOST: Final = 64
 """How often a client may ask how the node is before it has been answered."""
 
 LOG_QUESTIONS_AT_MOST: Final = 16
 """How much a client may ask about the log before it has been answered."""
-
-BACKLOG: Final = "its batches wait to be published"
 
 log = logger("gateway")
 
@@ -92,9 +90,9 @@ class ClientSession(FrameClient):
         # Where it may publish, as far as it has tried; and where it has, or has tried to.
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
-        self._backlog = 0
-        self._backlog_bytes = 0
-        self._turns = asyncio.Lock()
+        self.backlog = Backlog(node.backlogs, connection)
+        # On each topic, whose turn it is to hand a batch to the node.
+        self._turns: dict[str, asyncio.Lock] = {}
         self._questions: list[AskStatus] = []
         self._log_questions = 0
         self.may_write = asyncio.Event()
@@ -125,10 +123,10 @@ class ClientSession(FrameClient):
         elif isinstance(message, Unsubscribe):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
-                self._tasks.spawn(found.subscription.close())
+                found.subscription.end()
         elif isinstance(message, (Follow, AskStandings)):
             self._into_backlog(partial(self._ask_others, message), 0)
-        elif isinstance(message, (AskStatus, *LOG_QUESTIONS)):
+        elif isinstance(message, (AskStatus, DismissBrokers, *LOG_QUESTIONS)):
             self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
@@ -145,23 +143,20 @@ class ClientSession(FrameClient):
 
     def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
         """Do something that may take a while; if there is too much of that, nothing more is read."""
-        self._backlog += 1
-        self._backlog_bytes += size
-        if self._backlog >= BACKLOG_AT_MOST or self._backlog_bytes >= BACKLOG_BYTES_AT_MOST:
-            self._connection.hold(BACKLOG)
+        self.backlog.add(size)
         self._tasks.spawn(self._do(work, size))
 
     async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
         try:
             await work()
         finally:
-            self._backlog -= 1
-            self._backlog_bytes -= size
-            if self._backlog * 2 <= BACKLOG_AT_MOST and self._backlog_bytes * 2 <= BACKLOG_BYTES_AT_MOST:
-                self._connection.release(BACKLOG)
+            self.backlog.remove(size)
 
-    def _asked(self, message: AskStatus | AskLogs | AskRange | AskMarks) -> None:
+    def _asked(self, message: AskStatus | DismissBrokers | AskLogs | AskRange | AskMarks) -> None:
         """Answer when this turn is over: questions that come faster than answers are no honest ones."""
+        if isinstance(message, DismissBrokers):
+            self._dismiss(message)
+            return
         if not isinstance(message, AskStatus):
             self._asked_about_log(message)
             return
@@ -182,7 +177,17 @@ class ClientSession(FrameClient):
         if message.wants_all and not self._holder.rights.admin:
             denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
         status = status_of if message.wants_all and not denied else whereabouts_of
-        self.send(StatusIs(message.number, status(self._node), monotonic_us(), denied))
+        about = {**status(self._node), "author": self.client}
+        self.send(StatusIs(message.number, about, monotonic_us(), denied))
+
+    def _dismiss(self, message: DismissBrokers) -> None:
+        """An operator says that brokers are gone for good."""
+        if not self._holder.rights.admin:
+            denied = f"client {self._holder.name!r} may not change the tree; have admin = true added to its rights"
+            self.send(Dismissed(message.number, denied, True))
+            return
+        self.send(Dismissed(message.number, self._node.cluster.dismiss(message.brokers)))
+        self._node.settle()
 
     def _asked_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
         if self._log_questions >= LOG_QUESTIONS_AT_MOST:
@@ -249,6 +254,7 @@ class ClientSession(FrameClient):
         error = ""
         is_denied = False
         is_known = False
+        kind = ""
         crossing = self._crossings.get(message.topic) if message.lane is None else None
         try:
             if crossing is None:
@@ -263,30 +269,31 @@ class ClientSession(FrameClient):
             if is_known:
                 await self._node.until_on_disk()
         except AntiphonError as failure:
-            error, is_denied = str(failure), isinstance(failure, DeniedError)
+            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
         # A client that is told nothing hands it in again at another node.
         if not error or not self._node.is_closing:
-            self.send(Accepted(message.number, error, is_known, is_denied))
+            self.send(Accepted(message.number, error, is_known, is_denied, kind))
             self._node.settle()
 
     async def _hand_over(self, message: Publish, crossing: Crossing | None = None) -> Any:
         """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
         self._check_publishing(message.topic)
-        if message.lane is not None:
-            await self._until_room(message.topic)
+        await self._until_room(message.topic)
         columns = self._columns_of(message)
         author = self._author_of(message)
         order = message.order if crossing is None else crossing.order_of(message.order)
         return self._node.publish_columns(message.topic, order, message.about, columns, author)
 
     async def _until_room(self, topic: str) -> None:
-        """Let lanes wait where clients would be refused: what follows a piece that was refused would be in vain.
+        """Let clients wait where so much waits that a publisher which does not wait would be refused.
 
-        Whoever waits first goes on first, so pieces stay in order.
+        Whoever waits first goes on first, so batches stay in order.
         """
-        async with self._turns:
-            outbox = self._node.outboxes.get(topic)
-            while outbox is not None and outbox.is_blocked:
+        turns = self._turns.get(topic)
+        if turns is None:
+            turns = self._turns[topic] = asyncio.Lock()
+        async with turns:
+            while (outbox := self._node.outboxes.get(topic)) is not None and outbox.is_full:
                 await asyncio.shield(outbox.until_room())
 
     def _is_known(self, message: Publish) -> bool:
@@ -313,13 +320,14 @@ class ClientSession(FrameClient):
     async def _follow(self, message: Follow) -> None:
         error = ""
         is_denied = False
+        kind = ""
         self._comes_from_elsewhere()
         try:
             self._check_publishing(message.topic)
             self._crossings[message.topic] = await self._node.sessions.follow(self.client, message)
         except AntiphonError as failure:
-            error, is_denied = str(failure), isinstance(failure, DeniedError)
-        self.send(Followed(message.number, message.topic, error, is_denied))
+            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
+        self.send(Followed(message.number, message.topic, error, is_denied, kind))
         self._node.settle()
 
     def _author_of(self, message: Publish) -> Author:
@@ -370,7 +378,9 @@ class ClientSession(FrameClient):
         except AntiphonError as error:
             self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
             return
+        subscription.owner = f"client {self._holder.name or self._connection.where_from}"
         subscription.marks_beginnings = start == "latest"
+        subscription.dropped_batches = {}
         remote = RemoteSubscription(self, message.number, subscription)
         self._subscriptions[message.number] = remote
         self._tasks.spawn(remote.run())
@@ -379,18 +389,19 @@ class ClientSession(FrameClient):
         """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
         ended = self._subscriptions.pop(number, None)
         if ended is not None:
-            self._tasks.spawn(ended.subscription.close())
+            ended.subscription.end()
         if not self._node.is_closing:
             reason = "" if error is None else str(error)
-            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError)))
+            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError), kind_of(error)))
             self._node.settle()
 
     def ended(self) -> None:
         self._node.clients.discard(self)
         self._node.sessions.went(self)
+        self.backlog.end()
         self._tasks.cancel()
         for remote in self._subscriptions.values():
-            self._node.spawn(remote.subscription.close())
+            remote.subscription.end()
 
     def settle(self) -> None:
         """Write what was sent."""
@@ -459,6 +470,8 @@ class RemoteSubscription:
 
     async def _hand_on(self) -> None:
         async for topic, batch, from_offset in self.subscription.raw_batches():
+            if self.subscription.dropped_batches:
+                self._tell_dropped()
             if isinstance(batch, Batch):
                 self._send(batch, from_offset)
             elif batch.seen is None:
@@ -467,10 +480,24 @@ class RemoteSubscription:
                 self._session.send(Begins(self._number, topic.name, batch.seen))
             self._session.settle()
             if self._ahead.is_full:
-                self._room.clear()
-                await self._room.wait()
+                await self._until_taken()
             if not self._session.may_write.is_set():
                 await self._session.may_write.wait()
+
+    def _tell_dropped(self) -> None:
+        """Before anything comes that follows what was dropped."""
+        dropped, self.subscription.dropped_batches = self.subscription.dropped_batches, {}
+        for topic, batches in (dropped or {}).items():
+            self._session.send(Dropped(self._number, topic.name, self.subscription.dropped, batches.ranges()))
+
+    async def _until_taken(self) -> None:
+        """Wait until the client says that it has taken something, and see to it that this is read."""
+        self._room.clear()
+        self._session.backlog.await_word()
+        try:
+            await self._room.wait()
+        finally:
+            self._session.backlog.word_came()
 
     def _send(self, batch: Batch, from_offset: int) -> None:
         self._ahead.sent(batch.end_offset - max(batch.first_offset, from_offset), len(batch.payload))

@@ -72,6 +72,10 @@ class GossipTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     total_patience: Positive = 100
     """For how many rounds a total message is waited for of which only the name has come."""
 
+    total_wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 10.0
+    """For how long at most a node that reaches no more than half of those whom it knows lets total order wait; 0 for
+    never. A cut that is shorter makes nearly no holes."""
+
     def total_options(self) -> TotalOptions:
         """Total order; what is measured takes the place of what is assumed."""
         options = EptoOptions(
@@ -104,4 +108,5 @@ class GossipTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             0,
             window=window,
             total=self.total_options(),
+            longest_wait=int(self.total_wait_seconds * 1_000_000),
         )

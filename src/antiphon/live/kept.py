@@ -13,8 +13,13 @@ from typing import Any, Final
 WINDOW: Final = 64
 """Batches that may be on their way to the node before publishers wait."""
 
+WINDOW_BYTES: Final = 16 << 20
+"""The same in bytes, with one more batch: less than what a node takes from a client before it stops to read from it, as
+it must not stop to read what the subscriptions of the client have taken."""
+
 KEPT_AT_MOST: Final = 512
-"""Batches that may be kept before publishers wait."""
+KEPT_BYTES_AT_MOST: Final = 128 << 20
+"""Batches that may be kept, and bytes of them, before publishers wait."""
 
 
 class Kept:
@@ -41,7 +46,10 @@ class KeptBatches:
     def __init__(self) -> None:
         self._of_topic: dict[str, dict[int, Kept]] = {}
         self._by_number: dict[int, Kept] = {}
-        self._in_flight: set[int] = set()
+        self._bytes = 0
+        # By number, how many bytes each batch has that is on its way.
+        self._in_flight: dict[int, int] = {}
+        self._bytes_in_flight = 0
         # What is still to be handed in again, by topic.
         self._again: dict[str, deque[Kept]] = {}
         # Up to which serial number the node has said that batches are safe, by topic.
@@ -57,13 +65,23 @@ class KeptBatches:
 
     def room(self) -> int:
         """How many more batches may be sent now."""
+        if self._bytes_in_flight >= WINDOW_BYTES or self._bytes >= KEPT_BYTES_AT_MOST:
+            return 0
         return min(WINDOW - len(self._in_flight), KEPT_AT_MOST - len(self._by_number))
+
+    def _sent(self, kept: Kept) -> None:
+        self._in_flight[kept.number] = len(kept.payload)
+        self._bytes_in_flight += len(kept.payload)
+
+    def _not_in_flight(self, number: int) -> None:
+        self._bytes_in_flight -= self._in_flight.pop(number, 0)
 
     def add(self, kept: Kept) -> None:
         """A batch is sent for the first time."""
         self._of_topic.setdefault(kept.topic, {})[kept.serial] = kept
         self._by_number[kept.number] = kept
-        self._in_flight.add(kept.number)
+        self._bytes += len(kept.payload)
+        self._sent(kept)
 
     def unaccepted(self) -> list[Any]:
         """What publishers wait for."""
@@ -71,7 +89,7 @@ class KeptBatches:
 
     def answered(self, number: int) -> Kept | None:
         """The node has answered a batch; the batch, if it is kept."""
-        self._in_flight.discard(number)
+        self._not_in_flight(number)
         return self._by_number.get(number)
 
     def done_up_to(self, topic: str) -> int:
@@ -85,7 +103,8 @@ class KeptBatches:
 
     def remove(self, kept: Kept) -> None:
         """A batch was refused, or nobody waits for it any more."""
-        self._by_number.pop(kept.number, None)
+        if self._by_number.pop(kept.number, None) is not None:
+            self._bytes -= len(kept.payload)
         of_topic = self._of_topic[kept.topic]
         of_topic.pop(kept.serial, None)
         if not of_topic:
@@ -115,6 +134,7 @@ class KeptBatches:
     def connection_lost(self) -> None:
         """Nothing is on its way any more, and all that is kept has to be handed in again."""
         self._in_flight.clear()
+        self._bytes_in_flight = 0
         self._safe.clear()
         self._again = {topic: deque(kept.values()) for topic, kept in self._of_topic.items()}
 
@@ -129,12 +149,12 @@ class KeptBatches:
     def next_again(self, topic: str) -> Kept | None:
         """The next batch to be handed in again, if it may be sent now."""
         again = self._again.get(topic)
-        if again is None or len(self._in_flight) >= WINDOW:
+        if again is None or len(self._in_flight) >= WINDOW or self._bytes_in_flight >= WINDOW_BYTES:
             return None
         kept = again.popleft()
         if not again:
             del self._again[topic]
-        self._in_flight.add(kept.number)
+        self._sent(kept)
         return kept
 
     def give_up(self, topic: str) -> list[Kept]:
@@ -142,7 +162,7 @@ class KeptBatches:
         self._again.pop(topic, None)
         lost = list(self._of_topic.get(topic, {}).values())
         for kept in lost:
-            self._in_flight.discard(kept.number)
+            self._not_in_flight(kept.number)
             self.remove(kept)
         return lost
 

@@ -25,7 +25,8 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.live.errors import DeniedError
 from antiphon.live.logs import logger
 from antiphon.live.tls import check_meant, identity_of, reason_of
-from antiphon.live.wire import EXPELLED_TAG, FRAME_BYTES_AT_MOST, LENGTH_BYTES
+from antiphon.live.unreachable import UNREACHABLE
+from antiphon.live.wire import EXPELLED_TAG, FRAME_BYTES_AT_MOST, LENGTH_BYTES, STILL_HERE_TAG
 
 BUFFER_BYTES: Final = 256 << 10
 """What one read can bring; a longer frame gets a buffer of its own length while it is read."""
@@ -41,6 +42,9 @@ SMALL_FRAME_BYTES: Final = 4096
 
 CONNECT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.1
+
+TCP_ESTABLISHED: Final = 1
+"""The state of a connection whose ends are both open, first in ``tcp_info``."""
 
 DATA_SEGMENTS_OUT: Final = slice(156, 160)
 """Where Linux keeps ``tcpi_data_segs_out`` in its ``tcp_info``."""
@@ -213,7 +217,7 @@ class FrameWriter:
 
 
 class OutgoingProtocol(FrameReader):
-    """The reading side of a connection that this node opened to a peer: it learns only that it ended."""
+    """The reading side of a connection that this node opened to a peer: signs of life come here, and the end."""
 
     def __init__(self, when_refused: Callable[[str, bool], None]) -> None:
         super().__init__(FIRST_BUFFER_BYTES, FIRST_FRAME_BYTES_AT_MOST)
@@ -222,9 +226,12 @@ class OutgoingProtocol(FrameReader):
         self._when_refused = when_refused
 
     def frame_received(self, frame: memoryview) -> None:
-        # The other end writes nothing here but the reason for closing.
+        # The other end writes nothing here but signs of life, which count when they are read, and why it closes.
         try:
-            tag, reason, *_ = msgspec.msgpack.decode(frame)
+            content = msgspec.msgpack.decode(frame)
+            if content == [STILL_HERE_TAG]:
+                return
+            tag, reason, *_ = content
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise ProtocolError("a peer answered on a connection that is used in the other direction only") from error
         log.warning("a peer refused the connection", reason=reason)
@@ -297,7 +304,7 @@ class OutgoingLink(FrameWriter):
                 break
             except (OSError, TimeoutError, ProtocolError) as error:
                 if loop.time() >= give_up_at:
-                    log.warning("cannot connect", address=self.address, reason=reason_of(error))
+                    UNREACHABLE.failed(self.address, reason_of(error), loop.time())
                     self._lost()
                     return
             await asyncio.sleep(RETRY_SECONDS)
@@ -308,12 +315,13 @@ class OutgoingLink(FrameWriter):
             limit_silence(transport, self._silent_seconds)
         transport.write(len(self._hello).to_bytes(LENGTH_BYTES, "little") + self._hello)
         self.attach(transport)
+        UNREACHABLE.reached(self.address)
         if self._when_opened is not None:
             self._when_opened(self)
 
     async def _try(self) -> asyncio.Transport:
         host, port = split_address(self.address)
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(min(CONNECT_SECONDS, self._silent_seconds or CONNECT_SECONDS)):
             transport, self._protocol = await asyncio.get_running_loop().create_connection(
                 lambda: OutgoingProtocol(partial(self._when_refused, self)), host, port, ssl=self._context
             )
@@ -343,6 +351,11 @@ class OutgoingLink(FrameWriter):
         super().close()
 
     @property
+    def bytes_heard(self) -> int:
+        """How much the other end has said on this connection."""
+        return 0 if self._protocol is None else self._protocol.bytes_received
+
+    @property
     def has_ended(self) -> bool:
         """Whether nothing is left of the connection; one with TLS takes leave before it ends."""
         return self._protocol is None or self._protocol.has_ended
@@ -351,6 +364,14 @@ class OutgoingLink(FrameWriter):
         """End the connection without taking leave."""
         if self._protocol is not None and self._protocol.transport is not None:
             self._protocol.transport.abort()
+
+
+def has_closed(transport: asyncio.Transport) -> bool:
+    """Whether the other end of a connection has closed it, or is gone, where the system can tell without reading."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_ESTABLISHED)
 
 
 def limit_silence(transport: asyncio.Transport, seconds: float) -> None:

@@ -183,6 +183,7 @@ class Listener:
             self._cut_off(connection, f"it has not said who it is in {patience:g} seconds")
         for connection in self._node.cluster.incoming():
             self._look_at_frame(connection, now)
+            connection.end_if_left()
         self._looking = self._node.loop.call_later(LOOK_SECONDS, self._look)
 
     def _look_at_frame(self, connection: IncomingConnection, now: float) -> None:

@@ -14,7 +14,16 @@ from weakref import WeakSet
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message
-from antiphon.live.controls import MEMBERSHIP_CONTROLS, PROTOCOL_VERSION, Control, Expelled, Hello, PlaceWanted, Refused
+from antiphon.live.controls import (
+    MEMBERSHIP_CONTROLS,
+    PROTOCOL_VERSION,
+    Control,
+    Expelled,
+    Hello,
+    PlaceWanted,
+    Refused,
+    StillHere,
+)
 from antiphon.live.errors import DeniedError
 from antiphon.live.links import (
     BUFFER_BYTES,
@@ -23,8 +32,11 @@ from antiphon.live.links import (
     FrameReader,
     FrameWriter,
     OutgoingLink,
+    has_closed,
     split_address,
 )
+from antiphon.live.logs import logger
+from antiphon.live.signs import Vigil
 from antiphon.live.tls import Identity, check_node, identity_of
 from antiphon.live.wire import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 
@@ -37,6 +49,8 @@ WRITTEN_SECONDS: Final = 0.005
 
 UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
+
+log = logger("membership")
 
 UNREAD: Final = "what was sent is not read"
 NOT_HERE: Final = "the node that is meant does not live here any more"
@@ -51,6 +65,14 @@ class Membership:
     knows_everybody = True
     """Whether this node can say something to all others and wait for their answers."""
 
+    is_returning = False
+    """Whether this node is who it was in an earlier life."""
+
+    @property
+    def incarnation(self) -> int:
+        """How many lives this node had before under the identifier that it has."""
+        return 0
+
     def __init__(self, node: Node, instance: str, address: str) -> None:
         self._node = node
         self._instance = instance
@@ -60,6 +82,8 @@ class Membership:
         self._incoming: set[IncomingConnection] = set()
         self._outgoing: WeakSet[OutgoingLink] = WeakSet()
         self._is_closed = False
+        self._vigil = Vigil(node.settings.lost_seconds, node.loop.time())
+        self._looking_out: asyncio.TimerHandle | None = None
 
     # What the fabrics do differently.
 
@@ -127,6 +151,10 @@ class Membership:
         """The process takes part in something that is no topic of applications."""
         raise ProtocolError(f"the process takes part in topic {number}, for which nobody has asked")
 
+    def dismiss(self, brokers: Sequence[int]) -> str:
+        """An operator says that others are gone for good; the answer is why that means nothing here, if so."""
+        return "only trees with a quorum and cubes wait for nodes that are gone; here nobody has to be dismissed"
+
     def figures(self) -> dict[str, Any]:
         """What the status says besides, in this fabric."""
         return {}
@@ -141,7 +169,28 @@ class Membership:
     def unwatch(self, identifier: int) -> None:
         """It does not want to know any more."""
 
+    def heard(self) -> dict[int, int]:
+        """How many bytes have come from each of those who are to give signs of life."""
+        return {}
+
+    def silent(self, identifier: int) -> None:
+        """A peer has given no sign of life for so long that it counts as lost."""
+
     # What they share.
+
+    def look_out(self) -> None:
+        """Ask those who are silent for a sign of life, and count those as lost who have given none; again and again."""
+        if self._is_closed:
+            return
+        silent = self._vigil.look(self._node.loop.time(), self.heard())
+        for identifier in silent.asked:
+            self.tell(identifier, StillHere())
+        for identifier in silent.lost:
+            log.warning("silent", node=identifier, seconds=self._node.settings.lost_seconds)
+            self.silent(identifier)
+        if silent.asked or silent.lost:
+            self._node.settle()
+        self._looking_out = self._node.loop.call_later(self._vigil.look_seconds, self.look_out)
 
     def hello(self, target: str = "") -> bytes:
         """The first frame of a connection to a peer."""
@@ -185,6 +234,8 @@ class Membership:
     def close(self) -> None:
         """Close all connections."""
         self._is_closed = True
+        if self._looking_out is not None:
+            self._looking_out.cancel()
         for connection in tuple(self._incoming):
             connection.close()
 
@@ -265,10 +316,17 @@ class IncomingConnection(FrameReader):
             self._greeted(message)
         elif not self.instance:
             raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
+        elif isinstance(message, StillHere):
+            self._give_sign()
         elif isinstance(message, MEMBERSHIP_CONTROLS):
             self._node.cluster.control_received(self, message)
         else:
             self._node.control_received(self._sender_identifier(), message)
+
+    def _give_sign(self) -> None:
+        """Say that this process goes on; not to an end that does not read, which would make what waits grow."""
+        if self.transport is not None and self.transport.get_write_buffer_size() == 0:
+            self._say(StillHere())
 
     def _receive(self, message: Message) -> None:
         sender = self._sender
@@ -329,6 +387,11 @@ class IncomingConnection(FrameReader):
         if not self._held and self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
 
+    def end_if_left(self) -> None:
+        """End a connection that is not read from and whose other end is gone: nobody would notice otherwise."""
+        if self._held and self.transport is not None and not self.transport.is_closing() and has_closed(self.transport):
+            self.transport.abort()
+
     def pause_writing(self) -> None:
         # Whoever does not read answers is not to ask for more of them.
         if self._client is not None:
@@ -353,7 +416,7 @@ class IncomingConnection(FrameReader):
         if self.is_refused:
             return
         self.is_refused = True
-        self._say_last(Refused(str(error)[:1000], isinstance(error, DeniedError)))
+        self._say(Refused(str(error)[:1000], isinstance(error, DeniedError)))
         if self._listener is None:
             super().refuse(error)
             return
@@ -364,10 +427,10 @@ class IncomingConnection(FrameReader):
     def expel(self, reason: str) -> None:
         """Tell the other end that it counts as failed, and do not listen to it any more."""
         self._is_expelled = True
-        self._say_last(Expelled(reason))
+        self._say(Expelled(reason))
         self.close()
 
-    def _say_last(self, control: Control) -> None:
+    def _say(self, control: Control) -> None:
         if self.transport is not None and not self.transport.is_closing():
             writer = FrameWriter()
             writer.attach(self.transport)

@@ -18,8 +18,10 @@ import msgspec
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.backlog import Backlogs
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
+from antiphon.live.closing import close_after
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
@@ -36,17 +38,19 @@ from antiphon.live.controls import (
     SeenIs,
     WriterIs,
 )
+from antiphon.live.core import ORDER_NUMBERS
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError, NoMajorityError
 from antiphon.live.fabrics import new_membership, new_process
 from antiphon.live.gateway import ClientSession
+from antiphon.live.journals import LiveJournal
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
 from antiphon.live.log import DurableLog, Retention
 from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
 from antiphon.live.membership import FrameClient, IncomingConnection
-from antiphon.live.names import checked_name, client_number
+from antiphon.live.names import checked_name, client_number, topic_number
 from antiphon.live.outbox import Outbox, check_order, set_if_waiting
 from antiphon.live.recollection import topics_in
 from antiphon.live.rights import Rights
@@ -58,6 +62,7 @@ from antiphon.live.subscribing import SubscribingNode
 from antiphon.live.subscription import EmptySubscription
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import NODE, Identity, instance_of, own_identity
+from antiphon.live.tree_table import TreeTable
 
 TRIM_SECONDS: Final = 30.0
 FAREWELL_SECONDS: Final = 1.0
@@ -65,6 +70,9 @@ FAREWELL_SECONDS: Final = 1.0
 
 RIGHTS_SECONDS: Final = 1.0
 """How often a node looks whether the file of rights has changed."""
+
+LIFE_BITS: Final = 32
+"""So many messages of a topic have numbers in one life of a node, in powers of two."""
 
 log = logger("node")
 
@@ -103,6 +111,7 @@ class Node(SubscribingNode):
         self.sessions = Sessions(self)
         self.standings = Standings(self)
         self.log_desk = LogDesk(self)
+        self.backlogs = Backlogs(settings.backlog_bytes)
         self.clients: set[FrameClient] = set()
         self.started_at = time.monotonic()
         self.environment: LiveEnvironment | None = None
@@ -124,9 +133,13 @@ class Node(SubscribingNode):
         try:
             if settings.data is not None:
                 retention = Retention(settings.retention_bytes, settings.retention_seconds)
-                self.store = DurableLog.open(settings.data, retention=retention)
-                self.commit = GroupCommit(self.store, self.settle, self.fail)
+                # What has been delivered cannot be refused; publishers wait before there is too much of it.
+                self.store = DurableLog.open(settings.data, retention=retention, pending_limit_bytes=None)
+                self.commit = GroupCommit(self.store, self.committed, self.fail)
                 self.disk_first = self.commit if self.with_receipts else None
+                has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
+                if has_quorum or (settings.fabric == "cube" and not settings.aggregate):
+                    self.journal = LiveJournal(self)
                 self.writers.load(self.store)
                 self.catalogue.names.update(topics_in(self.store))
                 self.log_desk.open(self.store)
@@ -140,6 +153,7 @@ class Node(SubscribingNode):
             highest = int(self.fact("highest identifier", "-1"))
             self.cluster = new_membership(self, highest)
             await self.cluster.join(settings.join)
+            self.cluster.look_out()
             for pattern in settings.keep:
                 await self._begin(EmptySubscription(self, pattern)).ready()
             if settings.rights is not None:
@@ -159,7 +173,15 @@ class Node(SubscribingNode):
         self.address = self.settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
     async def close(self) -> None:
-        """Leave the cluster in an orderly way: what was accepted is sent, and others take over what they need."""
+        """Leave the cluster in an orderly way: what was accepted is sent, and others take over what they need.
+
+        When the node has left it raises, as :meth:`flush` does, what messages met that were not accepted.
+        """
+        await self._until_closed()
+        await asyncio.sleep(0)
+        self._raise_refusals()
+
+    async def _until_closed(self) -> None:
         if self._closing is None:
             self._closing = self.loop.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -207,7 +229,7 @@ class Node(SubscribingNode):
             return
         await self.sessions.send_away()
         self._stop_taking()
-        await self.flush()
+        await self._until_sent()
         while self._ready:
             await next(iter(self._ready)).close()
         for topic in self.topics.values():
@@ -240,7 +262,7 @@ class Node(SubscribingNode):
             if self.tls is not None:
                 await self.cluster.until_closed(FAREWELL_SECONDS)
         if self._trace is not None:
-            self._trace.close()
+            self._trace.close(self.failure is not None)
         self.log_desk.close()
         try:
             if self.commit is not None:
@@ -250,6 +272,7 @@ class Node(SubscribingNode):
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
+        self._has_told_end = True
         self._stop_taking()
         for outbox in self._draining:
             outbox.fail(error)
@@ -274,14 +297,14 @@ class Node(SubscribingNode):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        await self.close()
+        await close_after(self, error)
 
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good: stop, and say why to whoever waits."""
         if self.failure is None:
             self.failure = error
             log.error("the node stops", cause=error)
-            self.spawn(self.close())
+            self.spawn(self._until_closed())
 
     def fact(self, name: str, default: str) -> str:
         """Something that an earlier life of this node has kept on its disk."""
@@ -300,8 +323,19 @@ class Node(SubscribingNode):
         live = self.topic(checked_name(topic))
         room, send = partial(self._room, live), partial(self.publish_segment, live)
         outbox = Outbox(
-            live.name, self.default_order, self.loop, self._accepted, room, send, wall_clock_us, self._blocked
+            live.name,
+            self.default_order,
+            self.loop,
+            self._accepted,
+            room,
+            send,
+            wall_clock_us,
+            self._blocked,
+            self.author_number,
+            self.refusals,
         )
+        # A broker that returns has the identifier of its earlier lives, and must not use their numbers again.
+        outbox.begin_at((self.cluster.incarnation << LIFE_BITS) + 1)
         live.outbox = outbox
         self.outboxes[live.name] = outbox
         self._join_topic(live)
@@ -315,17 +349,34 @@ class Node(SubscribingNode):
         if outbox is None:
             outbox = self.open_outbox(topic)
         check_order(order)
-        if order == "total":
-            self.check_majority()
+        if order == "total" or self.asks_majority:
+            self.check_majority(topic, order)
         return outbox.post_columns(order, about, columns, self.with_receipts, author)
 
-    def check_majority(self) -> None:
-        reason = None if self.process is None else self.process.refusal(TOTAL)
+    def check_majority(self, topic: str, order: str) -> None:
+        process = self.process
+        # What is no order is refused later, with a better word.
+        reason = None if process is None else process.refusal(ORDER_NUMBERS.get(order, TOTAL), topic_number(topic))
         if reason is not None:
             raise NoMajorityError(reason)
 
     async def flush(self) -> None:
-        """Wait until everything published so far is accepted and has left for the subscribers' nodes."""
+        """Wait until everything published so far is accepted and has left for the subscribers' nodes.
+
+        Raises what messages of this program met that were published since the last flush and were not accepted, unless
+        it has awaited them itself.
+        """
+        await self._until_sent()
+        # What was refused in this turn of the loop is counted in the next one.
+        await asyncio.sleep(0)
+        self._raise_refusals()
+
+    def _raise_refusals(self) -> None:
+        refused = self.refusals.take()
+        if refused is not None:
+            raise refused
+
+    async def _until_sent(self) -> None:
         while any(len(outbox) for outbox in self._open_outboxes()):
             for outbox in self._open_outboxes():
                 if not outbox.flush():
@@ -348,6 +399,9 @@ class Node(SubscribingNode):
     def placed(self, identifier: int, members: list[int]) -> None:
         """This node has its place: there is a process from now on."""
         self.identifier = identifier
+        if self.journal is not None and not self.cluster.is_returning:
+            # What an earlier life has written was said under another identifier.
+            self.journal.rewrite([])
         self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
         self.process = self.new_process(self.environment, members)
         self.process.start()

@@ -15,6 +15,7 @@ from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
     Begins,
     Delivery,
+    Dropped,
     Missed,
     Resume,
     SubscribeTo,
@@ -47,6 +48,8 @@ class Ongoing:
         self.ready_at_us: int | None = None
         self.untold = 0
         self.untold_bytes = 0
+        # What was dropped at earlier nodes: each node counts for itself.
+        self.dropped_before = 0
         self.topics: dict[str, LiveTopic] = {}
         self.seen: dict[str, SeenOfAll] = {}
 
@@ -119,6 +122,7 @@ class OngoingSubscriptions:
                 for topic in ongoing.topics.values():
                     ongoing.subscription.miss(topic)
             self._resuming.add(ongoing.number)
+            ongoing.dropped_before = ongoing.subscription.dropped
             self._client.send(ongoing.request(True, self._client.node_clock_us))
 
     @property
@@ -155,7 +159,7 @@ class OngoingSubscriptions:
         ongoing.subscription.begin_at(topic, message.from_offset)
         ongoing.subscription.push(topic, batch)
 
-    def told(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins) -> None:
+    def told(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins | Dropped) -> None:
         """Something about a subscription."""
         ongoing = self._by_number.get(message.number)
         if ongoing is None:
@@ -170,10 +174,15 @@ class OngoingSubscriptions:
         elif isinstance(message, Begins):
             ongoing.topic(message.topic)
             ongoing.seen[message.topic].merge(message.seen)
+        elif isinstance(message, Dropped):
+            ongoing.topic(message.topic)
+            ongoing.seen[message.topic].merge(message.batches)
+            ongoing.subscription.dropped = ongoing.dropped_before + message.count
         else:
             self._forget(ongoing)
-            error = error_from(message.error or "the node has ended the subscription", message.is_denied)
-            ongoing.subscription.dropped = message.dropped
+            reason = message.error or "the node has ended the subscription"
+            error = error_from(reason, message.is_denied, message.kind)
+            ongoing.subscription.dropped = ongoing.dropped_before + message.dropped
             self._fail(ongoing, error)
 
     def fail(self, error: BaseException) -> None:
@@ -200,6 +209,9 @@ class OngoingSubscriptions:
         ongoing = self._of.get(subscription)
         if ongoing is not None:
             await asyncio.shield(ongoing.ready)
+        elif subscription.failure is not None:
+            # The node has answered before the application asked.
+            raise subscription.failure
 
     def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
         """The application has ended a subscription."""

@@ -8,8 +8,8 @@ reached their bound, publishers wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, final, overload
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -18,6 +18,7 @@ from antiphon.kernel.message import ORDER_NAMES
 from antiphon.live.columns import NEVER, NO_AUTHOR, Author, Columns
 from antiphon.live.errors import OverloadedError, WrongTypeError
 from antiphon.live.names import key_number
+from antiphon.live.receipts import BatchReceipt, Publishing, Refusals
 
 BATCH_MESSAGES: Final = 256
 BATCH_BYTES: Final = 64 << 10
@@ -28,7 +29,11 @@ WAITING_BYTES: Final = 256 << 10
 """When so much waits because the protocol has no room, publishers wait."""
 
 OVERRUN: Final = 16
-"""How many times that much may wait when publishers do not."""
+OVERRUN_BYTES: Final = 64 << 20
+"""How many times as many messages, and how many bytes, may wait when publishers do not: several of the largest."""
+
+CLOSED_BYTES: Final = 4 << 20
+"""Nothing more is added to a batch of so many bytes that waits: with one more message it still fits a frame."""
 
 VALUE_BYTES_AT_MOST: Final = 10 << 20
 BESIDE_BYTES_AT_MOST: Final = 64 << 10
@@ -46,6 +51,8 @@ NO_KEY: Final = (0,)
 
 KEYS_AT_MOST: Final = 1024
 """How many keys one message may be about."""
+
+Value = bytes | bytearray | memoryview
 
 Key = bytes | str | int
 """What names a key: bytes, or a text or number that stands for the bytes of its text."""
@@ -67,6 +74,7 @@ class Segment:
         size: i64,
         receipt: Any,
         author: Author = NO_AUTHOR,
+        is_foreign: bool = False,
     ) -> None:
         self.order: Final[str] = order
         self.about: Final[tuple[int, ...]] = about
@@ -74,6 +82,8 @@ class Segment:
         self.size: Final[i64] = size
         self.receipt: Final[Any] = receipt
         self.author: Final[Author] = author
+        # Whether a client published them, which is told itself what becomes of them.
+        self.is_foreign: Final[bool] = is_foreign
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -94,15 +104,21 @@ class Outbox:
         send: Callable[[Segment], None],
         clock_us: Callable[[], int],
         blocked: set[Outbox],
+        author: Callable[[], int],
+        refusals: Refusals,
     ) -> None:
         self.topic: Final[str] = topic
         self.order: str = order
         # The keys that what is collected is about: their numbers, and their names if they are no column.
         self.about: tuple[int, ...] = ()
         self.names: tuple[bytes, ...] = ()
+        self.first_sequence: i64 = 1
         self.next_sequence: i64 = 1
         self._loop: Final[Any] = loop
-        self._accepted: Final[Any] = accepted
+        self._accepted: Final = BatchReceipt(accepted, None)
+        # Who publishes here, and where what it was refused is counted.
+        self._author: Final = author
+        self._refusals: Final = refusals
         self._room: Final = room
         self._send: Final = send
         self.clock_us: Final = clock_us
@@ -118,16 +134,24 @@ class Outbox:
         self._expires_us: list[int] | None = None
         self._bytes: i64 = 0
         self._is_scheduled: bool = False
-        self._receipt: Any = None
+        self._receipt: BatchReceipt | None = None
         self._waiting: Any = None
+        self._waiting_receipt: BatchReceipt | None = None
         self.is_blocked: bool = False
         self.failure: BaseException | None = None
         self.waits: i64 = 0
+        # While it is blocked: when that began, or when something was last sent.
+        self.blocked_at_us: int = 0
 
     def __len__(self) -> int:
         return len(self._values) + self._closed_count
 
-    def post(self, value: bytes, with_receipt: bool) -> Any:
+    def begin_at(self, sequence: int) -> None:
+        """Number messages from here on."""
+        self.first_sequence = sequence
+        self.next_sequence = sequence
+
+    def post(self, value: bytes, with_receipt: bool) -> Publishing:
         """Take a value; the answer is what the publisher is to await."""
         if self._keys is not None:
             self._keys.append(None)
@@ -139,7 +163,7 @@ class Outbox:
 
     def post_with(
         self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int, with_receipt: bool
-    ) -> Any:
+    ) -> Publishing:
         """Take a value with more than itself; a column begins with the first message that uses it."""
         count = len(self._values)
         if key is not None and self._keys is None:
@@ -156,15 +180,18 @@ class Outbox:
             self._expires_us.append(expires_us)
         return self._take(value, len(value) + size_beside_value(key, headers), with_receipt)
 
-    def _take(self, value: bytes, size: i64, with_receipt: bool) -> Any:
+    def _take(self, value: bytes, size: i64, with_receipt: bool) -> Publishing:
+        number = self.next_sequence + len(self._values)
         self._values.append(value)
         self._bytes += size
         if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
-            return self._post_full(size, with_receipt)
-        if not self._is_scheduled and not self.is_blocked:
-            self._is_scheduled = True
-            self._loop.call_soon(self.flush_in_turn)
-        return self._current_receipt() if with_receipt else self._accepted
+            batch = self._post_full(size, with_receipt)
+        else:
+            if not self._is_scheduled and not self.is_blocked:
+                self._is_scheduled = True
+                self._loop.call_soon(self.flush_in_turn)
+            batch = self._current_receipt() if with_receipt else self._accepted
+        return Publishing(batch, self.topic, self._author, number)
 
     def post_columns(
         self,
@@ -191,29 +218,38 @@ class Outbox:
             columns.headers,
             columns.expires_us,
             columns.about,
+            # A lane of a writer counts what it has written in another way.
+            columns.first_sequence if author.client != 0 and author.writer == 0 else None,
         )
         self.next_sequence += len(columns.values)
-        self._add(Segment(order, about, numbered, size, receipt, author))
+        self._add(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
         self.flush()
         if with_receipt:
             return receipt
         return self.until_room() if self.is_blocked else None
 
-    def _post_full(self, size: i64, with_receipt: bool) -> Any:
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that publishers wait."""
+        return len(self) >= WAITING_MESSAGES or self._bytes + self._closed_bytes >= WAITING_BYTES
+
+    def _post_full(self, size: i64, with_receipt: bool) -> BatchReceipt:
         receipt = self._current_receipt() if with_receipt else None
         self.flush()
         if len(self) < WAITING_MESSAGES and self._bytes + self._closed_bytes < WAITING_BYTES:
             # Unless the publisher gives up its turn now and then, nothing would be written or read.
-            return receipt if with_receipt else self._a_turn()
+            return BatchReceipt(self._a_turn(), None) if receipt is None else receipt
         # One message may be larger than all that may wait: what counts is what waited before it.
         if self._has_overrun(len(self) - 1, self._bytes + self._closed_bytes - size):
             self._give_back(size)
             raise self._overload()
+        if self._bytes >= CLOSED_BYTES:
+            self._close()
         self.waits += 1
-        return receipt if with_receipt else self.until_room()
+        return self._room_receipt() if receipt is None else receipt
 
     def _has_overrun(self, count: i64, size: i64) -> bool:
-        return count > WAITING_MESSAGES * OVERRUN or size > WAITING_BYTES * OVERRUN
+        return count > WAITING_MESSAGES * OVERRUN or size > OVERRUN_BYTES
 
     def _overload(self) -> OverloadedError:
         return OverloadedError(
@@ -225,6 +261,9 @@ class Outbox:
         """The last message was too much: who is told that it was refused may publish it again."""
         self._values.pop()
         self._bytes -= size
+        if len(self._values) == 0:
+            # It was made for this message, and nobody has it.
+            self._receipt = None
         if self._keys is not None:
             self._keys.pop()
         if self._headers is not None:
@@ -264,10 +303,16 @@ class Outbox:
             self._waiting = self._loop.create_future()
         return self._waiting
 
-    def _current_receipt(self) -> Any:
-        if self._receipt is None:
-            self._receipt = self._loop.create_future()
-        return self._receipt
+    def _room_receipt(self) -> BatchReceipt:
+        if self._waiting is None or self._waiting_receipt is None:
+            self._waiting_receipt = BatchReceipt(self.until_room(), None)
+        return self._waiting_receipt
+
+    def _current_receipt(self) -> BatchReceipt:
+        receipt = self._receipt
+        if receipt is None:
+            receipt = self._receipt = BatchReceipt(self._loop.create_future(), self._refusals)
+        return receipt
 
     def flush_in_turn(self) -> None:
         """What ``call_soon`` calls."""
@@ -281,23 +326,27 @@ class Outbox:
         if self.failure is not None:
             self.fail(self.failure)
             return True
+        has_moved = not self.is_blocked
         while self._room() > 0:
             if len(self._closed) == 0:
                 if len(self._values) == 0:
                     break
                 self._close()
+            has_moved = True
             segment = self._closed.pop(0)
             self._closed_count -= len(segment.columns.values)
             self._closed_bytes -= segment.size
             self._send(segment)
         self.is_blocked = len(self) > 0
         if self.is_blocked:
+            if has_moved:
+                self.blocked_at_us = self.clock_us()
             self._blocked.add(self)
         else:
             self._blocked.discard(self)
         if self._waiting is not None and not self.is_blocked:
             waiting = self._waiting
-            self._waiting = None
+            self._waiting = self._waiting_receipt = None
             set_if_waiting(waiting)
         return not self.is_blocked
 
@@ -309,7 +358,11 @@ class Outbox:
             int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us, names
         )
         self.next_sequence += len(values)
-        self._add(Segment(self.order, self.about, columns, self._bytes, self._receipt))
+        self._refusals.published += len(values)
+        receipt = self._receipt
+        if receipt is not None:
+            receipt.count = len(values)
+        self._add(Segment(self.order, self.about, columns, self._bytes, None if receipt is None else receipt.future))
         self._values = []
         self._keys = None
         self._headers = None
@@ -325,13 +378,20 @@ class Outbox:
     def fail(self, error: BaseException) -> None:
         """Nothing can be sent any more: whoever waits is told why."""
         self.failure = error
-        self._close()
+        if len(self._values) > 0:
+            self._close()
         futures = [segment.receipt for segment in self._closed]
         futures.append(self._waiting)
+        for segment in self._closed:
+            if segment.receipt is None and not segment.is_foreign:
+                # Its publisher was told that it is taken, as it mostly is; flush and close say that it was not.
+                refusal = self._refusals.add(error, len(segment.columns.values))
+                if self._waiting_receipt is not None:
+                    self._waiting_receipt.counted(refusal)
         self._closed.clear()
         self._closed_count = 0
         self._closed_bytes = 0
-        self._waiting = None
+        self._waiting = self._waiting_receipt = None
         for future in futures:
             if future is not None and not future.done():
                 future.set_exception(error)
@@ -344,32 +404,70 @@ class Publisher:
     def __init__(self, default_order: str) -> None:
         self.default_order: Final[str] = default_order
         self.outboxes: dict[str, Outbox] = {}
+        # What was refused since the last flush.
+        self.refusals: Final = Refusals()
         # Whether a message is accepted only later than it is taken, as when it must be on disk.
         self.with_receipts: bool = False
         # Whether messages about different keys may be in one batch, unless it is total. It then waits for all of them.
         self.mixes_keys: bool = False
+        # Whether messages of weaker orders may need a majority too, on some topics.
+        self.asks_majority: bool = False
 
     def open_outbox(self, topic: str) -> Outbox:
         """Called for the first message on a topic."""
         raise NotImplementedError
 
-    def check_majority(self) -> None:
-        """Refuse what is to be ordered totally where that is known to be impossible now."""
+    def author_number(self) -> int:
+        """The author of what is published here, as receipts and messages name it."""
+        raise NotImplementedError
 
+    def check_majority(self, topic: str, order: str) -> None:
+        """Refuse what needs a majority where that is known to be out of reach now."""
+
+    @overload
     def publish(
         self,
         topic: str,
-        value: bytes | bytearray | memoryview,
+        value: Value,
         *,
         order: str | None = None,
-        key: bytes | None = None,
-        keys: Sequence[Key] | None = None,
+        key: Key | None = None,
         headers: dict[str, bytes] | None = None,
         ttl_seconds: float | None = None,
-    ) -> Any:
-        """Publish a message. Await the answer: it is done when the message is accepted.
+    ) -> Publishing: ...
 
-        On a cube or a tree the message is about its ``key``, or about several ``keys``; subscribers see them.
+    @overload
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        order: str | None = None,
+        key: Key | None = None,
+        keys: Sequence[Key] | None,
+        headers: dict[str, bytes] | None = None,
+        ttl_seconds: float | None = None,
+    ) -> Publishing: ...
+
+    # The types are those above. A compiled function would refuse others with an error that does not say what to do.
+    def publish(
+        self,
+        topic: str,
+        value: object,
+        *,
+        order: str | None = None,
+        key: object = None,
+        keys: Any = None,
+        headers: Any = None,
+        ttl_seconds: Any = None,
+    ) -> Publishing:
+        """Publish a message. Await the answer: it gives a receipt when the message is accepted.
+
+        The :class:`Receipt` names the author and the author's own number for the message. Whoever does not await is
+        told by ``flush`` and ``close`` of what was not accepted.
+
+        On a cube or a tree the message is about its ``key``, or about several ``keys``; subscribers see them. A key is
+        bytes, or a text or a number, which stand for the bytes of their text.
         ``order="total"`` puts it into one order with all others about the same keys.
 
         The message has been taken when the call returns; several can be in flight. Whoever does not await is not
@@ -380,21 +478,22 @@ class Publisher:
             outbox = self.open_outbox(topic)
         if order is None:
             order = self.default_order
-        if order == "total":
-            self.check_majority()
+        if order == "total" or self.asks_majority:
+            self.check_majority(topic, order)
         if order != outbox.order:
             check_order(order)
             outbox.change(order, outbox.about, outbox.names)
-        if key is not None or keys is not None or len(outbox.about) > 0:
-            self._change_keys(outbox, key, keys)
+        name = None if key is None else bytes_of_key(key)
+        if name is not None or keys is not None or len(outbox.about) > 0:
+            self._change_keys(outbox, name, keys)
         plain = value if isinstance(value, bytes) and len(value) <= VALUE_BYTES_AT_MOST else checked_value(value)
-        if key is None and headers is None and ttl_seconds is None:
+        if name is None and headers is None and ttl_seconds is None:
             return outbox.post(plain, self.with_receipts)
-        check_beside_value(key, headers)
+        check_beside_value(name, headers)
         expires_us = NEVER if ttl_seconds is None else outbox.clock_us() + checked_ttl_us(ttl_seconds)
-        return outbox.post_with(plain, key, headers, expires_us, self.with_receipts)
+        return outbox.post_with(plain, name, headers, expires_us, self.with_receipts)
 
-    def _change_keys(self, outbox: Outbox, key: bytes | None, keys: Sequence[Key] | None) -> None:
+    def _change_keys(self, outbox: Outbox, key: bytes | None, keys: object) -> None:
         """See to it that what follows is in a batch about these keys, where there are keys."""
         names = names_of_keys(keys)
         about = numbers_of_keys(key, names)
@@ -412,11 +511,11 @@ def check_order(order: str) -> None:
         raise UsageError(f"a message is ordered by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
 
 
-def names_of_keys(keys: Sequence[object] | None) -> tuple[bytes, ...]:
+def names_of_keys(keys: object) -> tuple[bytes, ...]:
     """The keys that were listed, as bytes, each once and in order."""
     if keys is None:
         return ()
-    if isinstance(keys, (bytes, str)) or len(keys) > KEYS_AT_MOST:
+    if isinstance(keys, (bytes, str)) or not isinstance(keys, Collection) or len(keys) > KEYS_AT_MOST:
         raise WrongTypeError(f"keys are a list of at most {KEYS_AT_MOST} keys; write for example keys=['anna', 'ben']")
     names = {bytes_of_key(each) for each in keys}
     if sum([len(name) for name in names]) > BESIDE_BYTES_AT_MOST:
@@ -427,7 +526,7 @@ def names_of_keys(keys: Sequence[object] | None) -> tuple[bytes, ...]:
 def numbers_of_keys(key: bytes | None, names: tuple[bytes, ...]) -> tuple[int, ...]:
     """The numbers of the keys that a message is about, in order: those listed, or else its only one."""
     if len(names) == 0:
-        return () if key is None else (key_number(checked_part(key, "a key")),)
+        return () if key is None else (key_number(key),)
     return tuple(sorted({key_number(name) for name in names}))
 
 
@@ -436,9 +535,15 @@ def bytes_of_key(key: object) -> bytes:
     if isinstance(key, int) and not isinstance(key, bool):
         key = str(key)
     if isinstance(key, str):
-        key = key.encode()
+        try:
+            key = key.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the key {key!r} is no text that can be written as UTF-8; give its bytes") from error
     if not isinstance(key, bytes):
-        raise WrongTypeError(f"a key is bytes, a text or a number, not {type(key).__name__}")
+        raise WrongTypeError(
+            f"a key is bytes, a text or a number, not {type(key).__name__}; write for example key='anna', key=7 or "
+            "key=b'anna', or turn it into a text"
+        )
     return key
 
 
@@ -473,11 +578,11 @@ def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i6
     return size
 
 
-def check_beside_value(key: object, headers: object) -> None:
+def check_beside_value(key: bytes | None, headers: object) -> None:
     """Keys and headers that subscribers can read: what one node sends in another form stops others."""
     size: i64 = 0
     if key is not None:
-        size += len(checked_part(key, "a key"))
+        size += len(key)
     if headers is not None:
         if not isinstance(headers, dict):
             raise WrongTypeError(f"headers are a dictionary of names and bytes, not {type(headers).__name__}")
@@ -498,8 +603,10 @@ def checked_part(part: object, what: str) -> bytes:
     return part
 
 
-def checked_ttl_us(ttl_seconds: float) -> int:
+def checked_ttl_us(ttl_seconds: object) -> int:
     """A time to live in microseconds."""
+    if not isinstance(ttl_seconds, (int, float)):
+        raise WrongTypeError(f"a time to live is a number of seconds, not {type(ttl_seconds).__name__}")
     if not 0 < ttl_seconds <= TTL_SECONDS_AT_MOST:
         raise UsageError(f"a time to live is more than 0 and at most {TTL_SECONDS_AT_MOST} seconds, not {ttl_seconds}")
     return int(ttl_seconds * 1_000_000)

@@ -55,11 +55,6 @@ class Plan:
     doors: Sequence[str] = ()
     environment: Callable[[int], Mapping[str, str]] | None = None
 
-    @property
-    def survives_crashes(self) -> bool:
-        """Whether the others go on when one ends."""
-        return self.fabric != "cube"
-
     def flags(self, index: int, contacts: Sequence[str]) -> list[str]:
         """The flags of one node that joins these."""
         flags = ["--listen", f"{HOST}:{self.port + index if self.port else 0}", *self.settings]
@@ -120,12 +115,17 @@ class ProcessCluster:
                 contacts = [first.address]
             for index in range(1, self._plan.count):
                 await self._spawn(index, contacts)
-            await asyncio.gather(*(self._until_ready(member) for member in self.members if not member.about))
+            if self._plan.tree is not None:
+                # The founders of a tree wait for each other, and know their places.
+                await asyncio.gather(*(self._until_ready(member) for member in self.members))
+            else:
+                # They have started side by side, which takes longest, and join one after the other: so nodes have the
+                # numbers of their processes and directories, unless they have had others in an earlier life.
+                for member in self.members[1:]:
+                    await self._until_ready(member)
         except BaseException:
             await self.kill()
             raise
-        # They join all at once, so places in the cluster need not follow the order of the processes.
-        self.members.sort(key=lambda member: int(member.about["node"]))
         self._tasks += [asyncio.ensure_future(self._watch(member)) for member in self.members]
 
     async def add(self, join: str) -> Member:
@@ -147,7 +147,7 @@ class ProcessCluster:
     async def _spawn(self, index: int, contacts: Sequence[str]) -> Member:
         flags = self._plan.flags(index, contacts)
         more = {} if self._plan.environment is None else self._plan.environment(index)
-        command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", *flags]
+        command = [sys.executable, "-m", "antiphon", "node", "--json", "--until-input-ends", "--join-when-told", *flags]
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=PIPE,
@@ -163,7 +163,9 @@ class ProcessCluster:
         return member
 
     async def _until_ready(self, member: Member) -> None:
-        assert member.process.stdout is not None, "it was made with a pipe"
+        """Let a process join the cluster, and wait until it is in it."""
+        assert member.process.stdout is not None and member.process.stdin is not None, "it was made with pipes"
+        member.process.stdin.write(b"join\n")
         try:
             async with asyncio.timeout(READY_SECONDS):
                 line = await member.process.stdout.readline()

@@ -29,7 +29,7 @@ class Question:
         self.others = others
         self.answered = answered
         self.is_enough = is_enough
-        self.answers: list[Control] = []
+        self.answers: dict[int, Control] = {}
 
 
 class Questions:
@@ -47,9 +47,18 @@ class Questions:
 
         If one answer ``is_enough``, nobody else is waited for.
         """
-        others = self._there()
+        return list((await self.ask_each(make, is_enough)).values())
+
+    async def ask_each(
+        self,
+        make: Callable[[int], Control],
+        is_enough: Callable[[Control], bool] | None = None,
+        only: int | None = None,
+    ) -> dict[int, Control]:
+        """The same, or ask ``only`` one of them: the answers by the identifiers of those who gave them."""
+        others = self._there() if only is None else self._there() & {only}
         if not others:
-            return []
+            return {}
         self._last += 1
         number = self._last
         question = self._open[number] = Question(others, self._node.loop.create_future(), is_enough)
@@ -72,7 +81,7 @@ class Questions:
         """Another node has answered."""
         question = self._open.get(number)
         if question is not None and sender in question.others:
-            question.answers.append(answer)
+            question.answers[sender] = answer
             if question.is_enough is not None and question.is_enough(answer):
                 question.others.clear()
             self._heard(question, sender)

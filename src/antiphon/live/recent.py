@@ -53,6 +53,8 @@ class Recent:
         self._budget = budget
         self._total_order = total_order
         self._since_us: int | None = None
+        # When the node itself has last missed something.
+        self._lost_at_us = LONG_AGO_US
         # All that was ever shown.
         self.shown = SeenOfAll()
         self._kept: deque[tuple[int, Batch]] = deque()
@@ -69,6 +71,7 @@ class Recent:
         self._bytes = 0
         self._dropped.clear()
         self._forgotten_until_us = LONG_AGO_US
+        self._lost_at_us = LONG_AGO_US
 
     def end(self) -> None:
         """The node is no member any more."""
@@ -78,6 +81,11 @@ class Recent:
     def lost(self, now_us: int) -> None:
         """The node itself has missed something, and can only speak for what comes."""
         self._since_us = now_us
+        self._lost_at_us = now_us
+
+    def member_us(self, now_us: int) -> int:
+        """For how long the node is a member, and has missed nothing; 0 if it is none."""
+        return 0 if self._since_us is None else max(0, now_us - self._since_us)
 
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
@@ -128,9 +136,16 @@ class Recent:
         """
         if self._since_us is None or (self._since_us > since_us and not was_here):
             return True
-        if self._forgotten_until_us >= since_us:
-            return True
-        return any(
+        return not self.is_whole(seen, since_us, was_here)
+
+    def is_whole(self, seen: SeenOfAll, since_us: int, was_here: bool = False) -> bool:
+        """Whether all is kept that this node has shown since then and that has not been seen, and it missed nothing.
+
+        A client that ``was_here`` has been told of what the node missed.
+        """
+        if self._forgotten_until_us >= since_us or (self._lost_at_us >= since_us and not was_here):
+            return False
+        return not any(
             time_us >= since_us and seen.highest(author) < number for author, (number, time_us) in self._dropped.items()
         )
 

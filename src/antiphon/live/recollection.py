@@ -26,6 +26,10 @@ PASSED_OVER: Final = "passed over "
 """With these words the name of a log begins that is not for subscribers; names of topics have no spaces."""
 
 
+JOURNAL: Final = "journal of this broker"
+"""The log of what the process of a broker has written down."""
+
+
 def passed_over_log(topic: str) -> str:
     """The name of the log of what was not for subscribers of a topic."""
     return PASSED_OVER + topic
@@ -33,7 +37,7 @@ def passed_over_log(topic: str) -> str:
 
 def topics_in(log: DurableLog) -> list[str]:
     """The topics of which a log holds messages."""
-    return [name for name in log.topics() if not name.startswith(PASSED_OVER)]
+    return [name for name in log.topics() if not name.startswith(PASSED_OVER) and name != JOURNAL]
 
 
 class LogBackwards(LogReader):

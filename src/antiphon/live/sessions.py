@@ -18,7 +18,9 @@ Three things are done for them:
 the client what it lacks by itself. One that became a member later lacks just what counted as past when it did. It asks
 the others, and who was a member for long enough answers as soon as it has delivered that too: on a tree a barrier says
 so, on a cube the node says itself what counts as past (:meth:`Sessions.fetch` argues it). A node that is about to go
-answers for its clients, however late it became a member: they were here.
+answers for its clients, however late it became a member: they were here. If nobody was a member for that long, because
+the client was the first who subscribed, say, all are asked what they have shown and the client has not seen. Only what
+this node cannot get, or what somebody has shown and not kept, is missing then (:meth:`Sessions._from_oldest`).
 """
 
 from __future__ import annotations
@@ -35,13 +37,14 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.keeping import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.kernel.message import ORDER_NAMES
+from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.columns import Author, Columns, check_payload
 from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
 from antiphon.live.crossing import KNOWN_SECONDS, LOOK_SECONDS, Crossing
+from antiphon.live.errors import NoMajorityError
 from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Questions
 from antiphon.live.seen import Seen, SeenOfAll
@@ -70,6 +73,14 @@ def check_batches(sender: int, message: RecentIs) -> None:
         if order not in ORDER_NAMES:
             raise ProtocolError(f"node {sender} sent a batch with the order {order!r}, which there is not")
         check_payload(payload)
+
+
+def batches_of(topic: LiveTopic, answer: RecentIs) -> list[Batch]:
+    """The batches of another node, for clients; they have no offsets here."""
+    return [
+        Batch(topic.name, publisher, order, 0, payload, sequence=sequence)
+        for publisher, sequence, order, payload in answer.batches
+    ]
 
 
 class Sessions:
@@ -174,11 +185,34 @@ class Sessions:
         return Crossing(node, topic, client, known, self._counts_past)
 
     async def _barrier(self, topic: LiveTopic) -> None:
-        """Publish an empty batch about a key of its own, and wait until it has its place."""
-        passed: asyncio.Future[None] = self._node.loop.create_future()
-        nothing = Columns(0, wall_clock_us(), [])
-        self._node.publish_segment(topic, Segment("total", (secrets.randbits(KEY_BITS),), nothing, 0, passed))
-        await passed
+        """Publish an empty batch about a key of its own, and wait until it has its place.
+
+        Without a majority it has none. A majority that is lost may be back soon, and is waited for, but not for ever.
+        """
+        passed: asyncio.Future[None] | None = None
+        refused_at: float | None = None
+        while passed is None or not passed.done():
+            now = self._node.loop.time()
+            reason = None if self._node.process is None else self._node.process.refusal(TOTAL)
+            if reason is None:
+                refused_at = None
+                if passed is None:
+                    passed = self._node.loop.create_future()
+                    nothing = Columns(0, wall_clock_us(), [])
+                    key = secrets.randbits(KEY_BITS)
+                    self._node.publish_segment(topic, Segment("total", (key,), nothing, 0, passed))
+            elif refused_at is None:
+                refused_at = now
+            elif now - refused_at >= KNOWN_SECONDS:
+                raise NoMajorityError(
+                    f"this client comes from another broker, and may have seen messages on {topic.name!r} there that "
+                    f"are not here: {reason}; what you publish next does not follow them"
+                )
+            if passed is None:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                await asyncio.wait([passed], timeout=LOOK_SECONDS)
+        passed.result()
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
         until = self._node.loop.time() + KNOWN_SECONDS
@@ -256,23 +290,56 @@ class Sessions:
             return
         barrier, past = 0, list[int]()
         if self._has_barriers:
-            await self._barrier(topic)
+            try:
+                await self._barrier(topic)
+            except NoMajorityError:
+                # Nobody can say what the client lacks; it is told that something may be missing.
+                return
             barrier = topic.seen.highest(self._node.identifier)
         else:
             past = self._past(topic)
         age_us = monotonic_us() - resumption.since_us
-        answers = await self._questions.ask(
-            lambda number: AskRecent(number, topic.name, barrier, past, resumption.client, age_us, seen.ranges()),
-            lambda answer: isinstance(answer, RecentIs) and answer.is_complete,
+
+        def ask(number: int, wants_batches: bool = False) -> AskRecent:
+            seen_by_author = seen.ranges()
+            return AskRecent(
+                number, topic.name, barrier, past, resumption.client, age_us, seen_by_author, wants_batches
+            )
+
+        answers = await self._questions.ask_each(
+            ask, lambda answer: isinstance(answer, RecentIs) and answer.is_complete
         )
-        for answer in answers:
-            if isinstance(answer, RecentIs) and answer.is_complete:
-                batches = [
-                    Batch(topic.name, publisher, order, 0, payload, sequence=sequence)
-                    for publisher, sequence, order, payload in answer.batches
-                ]
-                resumption.fetched[topic.name] = batches
-                return
+        recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, RecentIs)}
+        batches = next((batches_of(topic, answer) for answer in recent.values() if answer.is_complete), None)
+        if batches is None and topic.recent.is_whole(seen, resumption.since_us):
+            batches = await self._from_oldest(topic, recent, partial(ask, wants_batches=True))
+        if batches is not None:
+            resumption.fetched[topic.name] = batches
+
+    async def _from_oldest(
+        self, topic: LiveTopic, answers: dict[int, RecentIs], ask: Callable[[int], AskRecent]
+    ) -> list[Batch] | None:
+        """What a client lacks that was subscribed before any node was a member that is still there; None if it is gone.
+
+        Whatever the client is owed was published at a node, which was a member then. If that node is still there it
+        has shown it, and is asked as all others are. If it is not, and nobody else has shown it, nobody will see it.
+        So nothing is missing if all have kept what they have shown and the client has not seen, and this node shows it
+        too, sooner or later, or gets it from the node that is a member for longest. What comes from that one is whole,
+        as in :meth:`fetch`.
+        """
+        if not all(answer.is_whole for answer in answers.values()):
+            return None
+        elsewhere = {named for answer in answers.values() for named in answer.unseen}
+        if all(topic.seen.has(*named) for named in elsewhere):
+            return []
+        oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
+        again = (await self._questions.ask_each(ask, only=oldest)).get(oldest)
+        if not isinstance(again, RecentIs) or not again.is_whole:
+            return None
+        batches = batches_of(topic, again)
+        left = elsewhere - {(batch.author, batch.number) for batch in batches}
+        has_come = await self._until_come(topic, lambda: all(topic.seen.has(*named) for named in left))
+        return batches if has_come else None
 
     def _past(self, topic: LiveTopic) -> list[int]:
         """What counts as past here, on a cube."""
@@ -297,19 +364,26 @@ class Sessions:
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._sessions
         seen = SeenOfAll(message.seen)
-        batches: list[tuple[int, int, str, bytes]] = []
-        is_complete = False
         topic = node.topics.get(message.topic)
-        if topic is not None:
+        if topic is None or not topic.is_member():
+            # It has shown nothing.
+            answer = RecentIs(message.number, False, [], is_whole=True)
+        else:
             has_come = await self._until_come(topic, partial(self._has_come, sender, message, topic))
             await node.until_on_disk()
-            is_complete = has_come and topic.is_member() and not topic.recent.may_lack(seen, since_us, was_here)
-        if topic is not None and is_complete:
-            batches = [
-                (int(each.publisher), int(each.sequence), each.order, each.payload)
-                for each in topic.recent.unseen(seen, since_us)
-            ]
-        node.cluster.tell(sender, RecentIs(message.number, is_complete, batches))
+            is_whole = has_come and topic.is_member() and topic.recent.is_whole(seen, since_us, was_here)
+            is_complete = is_whole and not topic.recent.may_lack(seen, since_us, was_here)
+            unseen = topic.recent.unseen(seen, since_us) if is_whole else []
+            sent = unseen if is_complete or message.wants_batches else []
+            answer = RecentIs(
+                message.number,
+                is_complete,
+                [(int(each.publisher), int(each.sequence), each.order, each.payload) for each in sent],
+                is_whole,
+                topic.recent.member_us(monotonic_us()),
+                [(each.author, each.number) for each in unseen] if not sent else [],
+            )
+        node.cluster.tell(sender, answer)
         node.settle()
 
     def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:

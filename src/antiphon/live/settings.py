@@ -13,16 +13,20 @@ from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
 from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import check_order
-from antiphon.live.tables import read_table
+from antiphon.live.tables import nearest_names, read_table
 from antiphon.live.tls import HOW_TO_MAKE, Tls, is_loopback
 from antiphon.live.tree_table import TreeTable, read_tree
 
 FABRICS: Final = ("cube", "tree", "gossip")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
+AGGREGATE_REFUSED: Final = (
+    "aggregate is not for live nodes yet: a cluster that aggregates stalls when one of its nodes fails; leave "
+    "aggregate out, and set gather_seconds if small packets are to travel together"
+)
 POSITIVE: Final = (
-    "window", "maximum_nodes", "maximum_clients", "maximum_topics", "client_topics", "join_seconds", "leave_seconds",
-    "lost_seconds", "forget_seconds", "handshake_seconds",
+    "window", "window_bytes", "pending_bytes", "backlog_bytes", "maximum_nodes", "maximum_clients", "maximum_topics",
+    "client_topics", "join_seconds", "leave_seconds", "lost_seconds", "forget_seconds", "handshake_seconds",
 )  # fmt: skip
 
 
@@ -71,16 +75,29 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     nodes find what they lack."""
 
     window: int = 64
-    """Batches of one topic that are under way from this node before publishers wait. Memory in flight at a subscriber
-    is at most window * publishers * 256 KiB; the throughput of one publisher over a round trip of t seconds is at
-    most window / t batches per second."""
+    """Batches of one topic that are under way from this node before publishers wait. The throughput of one publisher
+    over a round trip of t seconds is at most window / t batches per second."""
+
+    window_bytes: int = 16 << 20
+    """The same in bytes; a single batch may be larger. Memory in flight at a subscriber is at most this for each node
+    that publishes on a topic, and one batch."""
+
+    pending_bytes: int = 64 << 20
+    """Bytes that wait for the disk before publishers wait, here at once and elsewhere because nothing is
+    acknowledged to them."""
+
+    backlog_bytes: int = 256 << 20
+    """Bytes that all clients together have handed in and that are not published yet, before no more is read from
+    those who have handed in something."""
 
     gather_seconds: float = 0.0
     """How long what is to be sent to a peer waits for more to be written with it; 0 writes at the end of every turn of
     the loop. Each hop may add as much to the latency, and saves writes and packets where there are many small ones."""
 
     aggregate: bool = False
-    """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks."""
+    """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks.
+    Refused for live nodes: the process that aggregates does not survive the failure of another one. Experiments set
+    it."""
 
     maximum_nodes: int = 1024
     maximum_clients: int = 1024
@@ -97,7 +114,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """How long a node that is closed waits for others to let it go in an orderly way."""
 
     lost_seconds: float = 5.0
-    """How long the machine of another broker may be silent before its broker counts as failed; a process that ends is
+    """How long another node may give no sign of life, in every fabric, before it counts as lost and the others go on
+    without it; its process gives signs, not only its machine. It is found again when it goes on. A process that ends is
     noticed at once."""
 
     forget_seconds: float = 600.0
@@ -132,6 +150,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for pattern in self.keep:
             checked_pattern(pattern)
         choose("fabric", self.fabric, FABRICS)
+        if self.aggregate:
+            raise UsageError(AGGREGATE_REFUSED)
         tree = self._checked_tree()
         gossip = self._checked_gossip()
         check_order(self.order)
@@ -185,8 +205,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if self.tree is not None:
                 raise UsageError("the table tree is for the fabric 'tree': choose that fabric, or leave it out")
             return None
-        if self.aggregate:
-            raise UsageError("aggregation is for the cube: leave out aggregate, or choose the fabric 'cube'")
         table = self.tree or TreeTable()
         checked = (read_tree(Path(table)) if isinstance(table, str) else table).checked()
         if self.join and not checked.quorum:
@@ -198,8 +216,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             if self.gossip is not None:
                 raise UsageError("the table gossip is for the fabric 'gossip': choose that fabric, or leave it out")
             return None
-        if self.aggregate:
-            raise UsageError("aggregation is for the cube: leave out aggregate, or choose the fabric 'cube'")
         table = self.gossip or GossipTable()
         if isinstance(table, str):
             table = read_table(Path(table), "gossip", GossipTable, "says how nodes behave")
@@ -218,8 +234,10 @@ def settings_from(values: dict[str, Any], where: str) -> Settings:
     try:
         return msgspec.convert(values, Settings).checked()
     except msgspec.ValidationError as error:
-        known = ", ".join(Settings.__struct_fields__)
-        raise UsageError(f"{where}: {error}; the settings of a node are {known}") from error
+        hint = nearest_names(values, Settings.__struct_fields__)
+        raise UsageError(
+            f"{where}: {error}{hint}; antiphon node --help and docs/operations.md name all settings"
+        ) from error
 
 
 def read_settings(path: Path, **overrides: Any) -> Settings:

@@ -1,8 +1,8 @@
 """How a node is: as a dictionary, as metrics for Prometheus, and over HTTP.
 
 Nothing is counted for this that costs anything per message: figures are read off the node when somebody asks.
-``/health`` answers 200 while the node runs and its disk works; ``/ready`` answers 200 while it is in the cluster and no
-other node is missing; both say what is wrong otherwise.
+``/health`` answers 200 while the node runs, its disk works and no topic stands still for no reason; ``/ready`` answers
+200 while it is in the cluster and no other node is missing; both say what is wrong otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.links import split_address
+from antiphon.live.outbox import Outbox
 from antiphon.live.subscription import EmptySubscription, Subscription
 from antiphon.live.tls import is_loopback
 from antiphon.live.topics import LiveTopic
@@ -26,6 +27,9 @@ from antiphon.trace.quantities import quantity
 
 if TYPE_CHECKING:
     from antiphon.live.node import Node
+
+STALLED_SECONDS: Final = 5.0
+"""For so long messages may wait for nobody before a node says that something is wrong with it."""
 
 REQUEST_BYTES_AT_MOST: Final = 8192
 REQUEST_SECONDS: Final = 5.0
@@ -57,8 +61,11 @@ def status_of(node: Node) -> dict[str, Any]:
         "unfinished": 0 if process is None else int(process.unfinished()),
         "commits": 0 if node.commit is None else node.commit.commits,
         "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
+        "bytes_handed_in": node.backlogs.bytes,
+        "clients_held": node.backlogs.held_clients,
         "topics": {
-            topic.name: topic_status(topic) | node.cluster.figures_of(topic.number) for topic in node.topics.values()
+            topic.name: topic_status(node, topic) | node.cluster.figures_of(topic.number)
+            for topic in node.topics.values()
         },
         **node.cluster.figures(),
     }
@@ -70,7 +77,7 @@ def whereabouts_of(node: Node) -> dict[str, Any]:
     return {"node": node.identifier, "address": node.address, "fabric": node.settings.fabric, "peers": peers}
 
 
-def topic_status(topic: LiveTopic) -> dict[str, Any]:
+def topic_status(node: Node, topic: LiveTopic) -> dict[str, Any]:
     """The figures of one topic."""
     subscriptions = [
         sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
@@ -85,10 +92,51 @@ def topic_status(topic: LiveTopic) -> dict[str, Any]:
         "dropped": sum(sub.dropped for sub in subscriptions),
         "repeated_batches": topic.repeated_batches,
         "lost_batches": topic.lost_batches,
-        "published": 0 if outbox is None else int(outbox.next_sequence) - 1,
+        "published": 0 if outbox is None else int(outbox.next_sequence - outbox.first_sequence),
         "unsent": 0 if outbox is None else len(outbox),
         "publisher_waits": 0 if outbox is None else int(outbox.waits),
+        "bytes_under_way": topic.under_way.bytes,
+        "subscriptions_behind": len(topic.behind),
+        "blocked_seconds": 0.0 if outbox is None else blocked_seconds(outbox),
+        "blocked_by": blocked_by(node, topic),
     }
+
+
+def blocked_seconds(outbox: Outbox) -> float:
+    """For how long messages have waited in an outbox while none of them was sent."""
+    return max(0.0, (outbox.clock_us() - outbox.blocked_at_us) / 1_000_000) if outbox.is_blocked else 0.0
+
+
+def blocked_by(node: Node, topic: LiveTopic) -> list[str]:
+    """For whom publishers on a topic wait, here or elsewhere; nobody if they do not wait."""
+    found = [
+        f"the subscription to {sink.pattern!r} of {sink.owner}: {sink.queued} messages wait in it, its limit is "
+        f"{sink.limit}"
+        for sink in topic.behind
+        if isinstance(sink, Subscription)
+    ]
+    outbox, process = topic.outbox, node.process
+    if outbox is None or not outbox.is_blocked:
+        return found
+    if node.is_disk_behind and node.store is not None:
+        found.append(f"the disk, which has not taken {node.store.pending_bytes} bytes yet")
+    elif not topic.may_publish():
+        found.append("other nodes, which have not all heard that this one publishes here")
+    elif not found and process is not None and (process.room(topic.number) <= 0 or node.is_window_full(topic)):
+        found.append(f"other nodes, which have not acknowledged up to {topic.under_way.bytes} bytes yet")
+    return found
+
+
+def stalled_topics(node: Node) -> list[str]:
+    """Topics on which messages wait for nobody: something is wrong with the node itself."""
+    return [
+        f"topic {outbox.topic!r}: {len(outbox)} messages have waited {blocked_seconds(outbox):.0f} seconds, and nobody "
+        "keeps them back; restart the node"
+        for outbox in node.blocked_outboxes
+        if blocked_seconds(outbox) > STALLED_SECONDS
+        and (topic := node.topics.get(outbox.topic)) is not None
+        and not blocked_by(node, topic)
+    ]
 
 
 def troubles_of(node: Node) -> list[str]:
@@ -98,6 +146,7 @@ def troubles_of(node: Node) -> list[str]:
         troubles.append(f"stopped: {node.failure}")
     if node.commit is not None and node.commit.trouble:
         troubles.append(f"disk: {node.commit.trouble}")
+    troubles += stalled_topics(node)
     if node.rights.trouble:
         troubles.append(f"rights: {node.rights.trouble}")
     if node.cluster.lost_nodes and not node.cluster.survives_crashes:
@@ -122,6 +171,8 @@ NODE_METRICS: Final = {
     "unfinished": GaugeMetricFamily,
     "commits": CounterMetricFamily,
     "bytes_uncommitted": GaugeMetricFamily,
+    "bytes_handed_in": GaugeMetricFamily,
+    "clients_held": GaugeMetricFamily,
     "uptime_seconds": GaugeMetricFamily,
 }
 TOPIC_METRICS: Final = {
@@ -134,6 +185,9 @@ TOPIC_METRICS: Final = {
     "publisher_waits": CounterMetricFamily,
     "lag": GaugeMetricFamily,
     "unsent": GaugeMetricFamily,
+    "bytes_under_way": GaugeMetricFamily,
+    "subscriptions_behind": GaugeMetricFamily,
+    "blocked_seconds": GaugeMetricFamily,
     "subscriptions": GaugeMetricFamily,
     "end_offset": GaugeMetricFamily,
 }

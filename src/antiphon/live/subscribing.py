@@ -37,6 +37,8 @@ class SubscribingNode(NodeCore):
         super().__init__(settings)
         self.failure: BaseException | None = None
         self._ready: dict[Subscription, asyncio.Task[None]] = {}
+        # Whether everybody who waits has been told that the node goes: from then on its parts are being closed.
+        self._has_told_end = False
 
     @property
     def is_closing(self) -> bool:
@@ -130,10 +132,15 @@ class SubscribingNode(NodeCore):
         if task is not None:
             task.cancel()
         self.catalogue.remove(subscription)
+        # It has ended everywhere before anything is done that may show or publish something.
+        released = [topic for topic in topics if topic.remove_sink(subscription)]
+        if self._has_told_end:
+            return
         for topic in topics:
-            if subscription in topic.sinks:
-                topic.sinks.remove(subscription)
             self._leave_if_unwanted(topic)
+        for topic in released:
+            self._send_held(self._held_credit.pop(topic, []))
+        self.settle()
 
     def first_offset(self, topic: LiveTopic, start: Start) -> int:
         """The offset at which a subscription begins."""

@@ -139,12 +139,16 @@ class Subscription:
         self.expired = 0
         self.gaps = 0
         self.resumption: Resumption | None = None
+        # Whose it is, for those who look at the node.
+        self.owner = "this program"
         self._host = host
         self._when_missed = when_missed
         self.has_callback = callback is not None
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
         # Whether marks say where each topic begins, as gateways want it.
         self.marks_beginnings = False
+        # Where gateways want it: the batches that were dropped since somebody took note of them.
+        self.dropped_batches: dict[LiveTopic, SeenOfAll] | None = None
         self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
         self._queued = 0
         self._queued_bytes = 0
@@ -209,12 +213,21 @@ class Subscription:
         return self._is_closed
 
     @property
+    def failure(self) -> BaseException | None:
+        """The error with which it ended, if it did."""
+        return self._failure
+
+    @property
     def queued(self) -> int:
         """How many messages wait for the application."""
         return self._queued
 
     async def close(self) -> None:
         """End the subscription."""
+        self.end()
+
+    def end(self) -> None:
+        """End the subscription at once: when this returns, its host knows nothing of it any more."""
         if self._has_ended:
             return
         self._is_closed = True
@@ -233,9 +246,8 @@ class Subscription:
         for topic in self._reading:
             topic.readers -= 1
         self._reading.clear()
-        for topic in self._topics:
-            self._host.release_credit(topic, self)
         topics, self._topics = self._topics, []
+        # The host first forgets it, then lets those go on who waited for it: what they publish is not for it.
         self._host.subscription_closed(self, topics)
 
     async def __aenter__(self) -> Subscription:
@@ -259,14 +271,14 @@ class Subscription:
         offset = self._from_offset[topic] = self._host.first_offset(topic, self.start)
         if offset >= topic.visible_offset:
             self._mark_beginning(topic)
-            topic.sinks.append(self)
+            topic.add_sink(self)
         else:
             self._read_from(topic, offset)
 
     def _resume(self, topic: LiveTopic, resumption: Resumption) -> None:
         """Begin with what has been shown here and was not seen elsewhere."""
         self._from_offset[topic] = 0
-        topic.sinks.append(self)
+        topic.add_sink(self)
         seen = resumption.seen_on(topic.name)
         fetched = resumption.fetched.pop(topic.name, None)
         if fetched is None and topic.recent.may_lack(seen, resumption.since_us):
@@ -288,6 +300,8 @@ class Subscription:
 
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         """A batch has been delivered."""
+        if self._is_closed:
+            return
         if self._callback is not None:
             self._call(topic, batch)
             self._host.taken(self, batch, self._from_offset.get(topic, 0))
@@ -322,6 +336,8 @@ class Subscription:
 
     def miss(self, topic: LiveTopic) -> None:
         """Here messages may be missing."""
+        if self._is_closed:
+            return
         self.gaps += 1
         if self._when_missed is not None:
             self._when_missed(topic.name)
@@ -350,17 +366,14 @@ class Subscription:
             if not self._host.has_log:
                 return True
             # The log has it: go on from there when the application has taken what waits.
-            topic.sinks.remove(self)
+            topic.remove_sink(self)
             self._read_from(topic, batch.first_offset)
             return False
         if self.policy == "drop_newest":
-            self.dropped += batch.count
+            self._drop(topic, batch)
             return False
         if self.policy == "drop_oldest":
-            while self._queue and not self._has_room_for(batch):
-                _, oldest = self._remove()
-                if isinstance(oldest, Batch):
-                    self.dropped += oldest.count
+            self._drop_oldest_for(batch)
             return True
         error = SlowConsumerError(
             f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
@@ -369,6 +382,22 @@ class Subscription:
         self.fail(error)
         self._end()
         return False
+
+    def _drop_oldest_for(self, batch: Batch) -> None:
+        """Drop batches until there is room for another. Marks stay: the subscriber must hear of what is missing."""
+        marks: list[tuple[LiveTopic, Batch | Mark]] = []
+        while self._queue and not self._has_room_for(batch):
+            topic, oldest = self._remove()
+            if isinstance(oldest, Batch):
+                self._drop(topic, oldest)
+            else:
+                marks.append((topic, oldest))
+        self._queue.extendleft(reversed(marks))
+
+    def _drop(self, topic: LiveTopic, batch: Batch) -> None:
+        self.dropped += batch.count
+        if self.dropped_batches is not None:
+            self.dropped_batches.setdefault(topic, SeenOfAll()).add(batch.author, batch.number, batch.is_written)
 
     def _call(self, topic: LiveTopic, batch: Batch) -> None:
         callback = self._callback
@@ -455,10 +484,13 @@ class Subscription:
                     offset = batch.end_offset
                 self._wake()
                 await asyncio.sleep(0)
-            topic.sinks.append(self)
+            if not self._is_closed:
+                topic.add_sink(self)
         except AntiphonError as error:
-            # The disk failed, or retention was quicker.
+            # The disk failed, or retention was quicker. Nothing more is wanted of its other topics either.
             self.fail(error)
+            if not self._has_ended:
+                self._end()
         finally:
             if topic in self._reading:
                 self._reading.discard(topic)

@@ -6,12 +6,13 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from antiphon.kernel.errors import UsageError
 from antiphon.live.client import RECONNECT_SECONDS, Client
+from antiphon.live.closing import Closeable, close_after
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings, settings_from
 from antiphon.live.tls import Tls
@@ -19,14 +20,7 @@ from antiphon.live.tls import Tls
 Result = TypeVar("Result")
 
 
-class Startable(Protocol):
-    """A node or a client."""
-
-    async def close(self) -> None:
-        """Stop."""
-
-
-Thing = TypeVar("Thing", bound=Startable)
+Thing = TypeVar("Thing", bound=Closeable)
 
 
 class Starting(Generic[Thing]):
@@ -47,7 +41,7 @@ class Starting(Generic[Thing]):
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if self._thing is not None:
-            await self._thing.close()
+            await close_after(self._thing, error)
 
 
 def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from antiphon.kernel.errors import UsageError
+
+NEAR_ENOUGH: Final = 0.5
+"""How similar a name has to be to be suggested, from 0 to 1."""
 
 Table = TypeVar("Table", bound=msgspec.Struct)
 
@@ -26,5 +31,15 @@ def read_table(path: Path, name: str, kind: type[Table], holds: str) -> Table:
     try:
         return msgspec.convert(values[name], kind)
     except msgspec.ValidationError as error:
-        known = ", ".join(kind.__struct_fields__)
-        raise UsageError(f"{path}: {error}; the table [{name}] has {known}") from error
+        hint = nearest_names(values[name], kind.__struct_fields__)
+        raise UsageError(f"{path}: {error}{hint}; docs/operations.md says what the table [{name}] has") from error
+
+
+def nearest_names(given: Any, known: Sequence[str]) -> str:
+    """What may have been meant by names that there are not, to be added to an error; nothing if all are known."""
+    hints = []
+    for name in given if isinstance(given, dict) else ():
+        if name not in known:
+            near = get_close_matches(str(name).replace("-", "_"), known, 3, NEAR_ENOUGH)
+            hints.append(f"{name!r} may mean {' or '.join(map(repr, near))}" if near else f"nothing is like {name!r}")
+    return f"; {', '.join(hints)}" if hints else ""

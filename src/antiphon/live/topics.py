@@ -12,6 +12,7 @@ from antiphon.live.outbox import Outbox
 from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
 from antiphon.live.recollection import Logged
 from antiphon.live.seen import SeenOfAll
+from antiphon.live.under_way import UnderWay
 
 
 class Sink(Protocol):
@@ -34,7 +35,7 @@ class LiveTopic:
         self.name = name
         self.number = topic_number(name)
         self.outbox: Outbox | None = None
-        self.sinks: list[Sink] = []
+        self._sinks: dict[Sink, None] = {}
         # Subscriptions that read the log and will be sinks when they have caught up.
         self.readers = 0
         # Subscriptions that wait for the membership.
@@ -59,8 +60,11 @@ class LiveTopic:
         # What the log has ever held; only where a node comes back with its log.
         self.logged = Logged()
         self.recent = Recent(budget or Budget(), total_order)
+        # What this node has published and others may not have acknowledged.
+        self.under_way = UnderWay()
         self.repeated_batches = 0
-        self._behind: set[int] = set()
+        # Those of the sinks that hold as much as they may.
+        self._behind: dict[Sink, None] = {}
         self.delivered_messages = 0
         self.delivered_bytes = 0
         # Batches that nobody had kept when they were asked for.
@@ -78,31 +82,54 @@ class LiveTopic:
 
     def is_wanted(self) -> bool:
         """Whether anybody here still publishes or subscribes."""
-        return self.outbox is not None or bool(self.sinks) or self.readers > 0 or self.beginners > 0
+        return self.outbox is not None or bool(self._sinks) or self.readers > 0 or self.beginners > 0
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Whatever here wants the messages of this topic."""
+        return tuple(self._sinks)
+
+    @property
+    def behind(self) -> tuple[Sink, ...]:
+        """The sinks for which the publishers of this topic wait."""
+        return tuple(self._behind)
+
+    def add_sink(self, sink: Sink) -> None:
+        """From now on a sink gets what is shown."""
+        self._sinks[sink] = None
+
+    def remove_sink(self, sink: Sink) -> bool:
+        """A sink wants nothing more, so nobody waits for it either; true if it was the last to wait for."""
+        self._sinks.pop(sink, None)
+        return self.caught_up(sink)
 
     def show(self, batch: Batch) -> None:
         """Let the subscribers see a batch."""
         self.visible_offset = batch.end_offset
         self.recent.add(monotonic_us(), batch)
-        for sink in tuple(self.sinks):
+        for sink in tuple(self._sinks):
             sink.push(self, batch)
 
     def miss(self) -> None:
         """Tell the subscribers that messages are missing; what is lost from now on is another gap."""
         self.is_missing = False
         self.recent.lost(monotonic_us())
-        for sink in tuple(self.sinks):
+        for sink in tuple(self._sinks):
             sink.miss(self)
 
     def fell_behind(self, sink: Sink) -> None:
-        """A sink has as much as it may hold; the publishers are slowed until it has caught up."""
-        self._behind.add(id(sink))
+        """A sink has as much as it may hold; the publishers are slowed until it has caught up, or has ended.
+
+        They are slowed for sinks alone: a sink that has ended takes nothing, and would hold them for ever.
+        """
+        if sink in self._sinks:
+            self._behind[sink] = None
 
     def caught_up(self, sink: Sink) -> bool:
         """A sink has room again; true if it was the last to wait for."""
-        if id(sink) not in self._behind:
+        if sink not in self._behind:
             return False
-        self._behind.discard(id(sink))
+        del self._behind[sink]
         return not self._behind
 
     @property

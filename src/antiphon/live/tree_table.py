@@ -6,7 +6,7 @@ A TOML file with a table ``[tree]``, the same for all brokers; a broker finds it
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,9 +16,11 @@ from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.live.links import split_address
+from antiphon.live.names import checked_name, topic_number
 from antiphon.live.tables import read_table
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
+ALL_TOPICS: Final = ">"
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -68,6 +70,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     absence_seconds: Annotated[float, msgspec.Meta(gt=0, le=7 * 86400)] = 600.0
     """For how long what a lost broker lacks is kept for it."""
 
+    quorum_delivery: list[str] = []
+    """The topics on which messages of every order wait for a majority before anybody sees them; ">" is all topics."""
+
     def checked(self) -> TreeTable:
         """The same; an error says why it is no tree."""
         for address in self.brokers:
@@ -79,6 +84,9 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         wrong = None if self.parents is None else wrong_parents(self.parents, len(self.brokers))
         if wrong is not None:
             raise UsageError(f"the parents of the tree are wrong: {wrong}")
+        for name in self.quorum_delivery:
+            if name != ALL_TOPICS:
+                checked_name(name)
         self.options("causal", 1)
         return self
 
@@ -118,6 +126,8 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             int(self.council_seconds * 1_000_000),
             int(self.absence_seconds * 1_000_000),
             self.nearest_first,
+            ALL_TOPICS in self.quorum_delivery,
+            [topic_number(name) for name in self.quorum_delivery if name != ALL_TOPICS],
         )
 
 

@@ -49,6 +49,7 @@ CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
 
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
+STILL_HERE_TAG: Final = FIRST_CONTROL + 22
 
 # A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
 CUBE_KINDS: Final[tuple[type[Any], ...]] = (
@@ -141,8 +142,13 @@ CUBE_FAULT_KINDS: Final[tuple[type[Any], ...]] = (
     cube_totals.Voters,
     Placed,
 )
+TREE_LOCK_KINDS: Final[tuple[type[Any], ...]] = (tree.LockItem,)
+CUBE_VOTER_KINDS: Final[tuple[type[Any], ...]] = (cube_totals.VoterIs,)
 DIAGNOSIS_KINDS: Final[tuple[type[Any], ...]] = (diagnosis.Check, diagnosis.Answer, diagnosis.News)
 """Nodes understand them where they run the diagnosis, and nowhere else."""
+
+TREE_LATER_KINDS: Final[tuple[type[Any], ...]] = (tree.Standing, tree.Dismiss)
+"""Behind all others, whose numbers stay what they are in logs."""
 
 KINDS: Final = (
     *CUBE_KINDS,
@@ -151,15 +157,25 @@ KINDS: Final = (
     *CUBE_TOTAL_KINDS,
     *CUBE_FAULT_KINDS,
     *DIAGNOSIS_KINDS,
+    *TREE_LATER_KINDS,
+    *TREE_LOCK_KINDS,
+    *CUBE_VOTER_KINDS,
 )
 FABRIC_KINDS: Final[dict[str, tuple[type[Any], ...]]] = {
-    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS),
-    "tree": TREE_KINDS,
+    "cube": (*CUBE_KINDS, *CUBE_TOTAL_KINDS, *CUBE_FAULT_KINDS, *CUBE_VOTER_KINDS),
+    "tree": (*TREE_KINDS, *TREE_LATER_KINDS, *TREE_LOCK_KINDS),
     "gossip": GOSSIP_KINDS,
 }
 """What the nodes of each fabric understand."""
 
-HELD_FIRST: Final[tuple[type[Any], ...]] = (KeyedOrdered, Placed, cube_totals.KeyLock, epto.Stamped)
+HELD_FIRST: Final[tuple[type[Any], ...]] = (
+    KeyedOrdered,
+    Placed,
+    cube_totals.KeyLock,
+    epto.Stamped,
+    Keyed,
+    tree.LockItem,
+)
 """What others hold that have lower numbers."""
 
 ENCLOSED: Final = frozenset({Keyed, Overlay, Council, gossip.Position, gossip.Report, epto.Stamped})
@@ -173,7 +189,9 @@ Integers = list[Integer]
 Stamp = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Identifier = Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, lt=1 << 41)]
-Frontier = dict[Identifier, Sequence]
+Frontier = dict[Number, Sequence]
+"""Keys are the lives of brokers, which have their incarnation above their identifier."""
+
 Parents = dict[Identifier, Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)]]
 
 FIELDS: Final[dict[str, Any]] = {
@@ -241,6 +259,7 @@ FIELDS: Final[dict[str, Any]] = {
     "is_answer": bool,
     "is_urgent": bool,
     "wants_pulse": bool,
+    "question": Number,
     "stamps": Integers,
     "whole": bool,
     "latest": Stamp,
@@ -252,12 +271,18 @@ FIELDS: Final[dict[str, Any]] = {
     "is_last": bool,
     "is_past": bool,
     "news": Integers,
+    "incarnation": Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)],
+    "reserved": Sequence,
+    "brokers": list[Identifier],
 }
 """What a field may hold, by its name."""
 
 SPECIAL: Final[dict[tuple[type[Any], str], Any]] = {
     (Ordered, "order"): Annotated[int, msgspec.Meta(ge=0, le=int(CAUSAL))],
     (gossip.Welcome, "frontier"): Integers,
+    (tree.Item, "origin"): Number,
+    (tree.LockItem, "origin"): Number,
+    (cube_totals.KeeperIs, "origin"): Annotated[int, msgspec.Meta(ge=-1, lt=1 << 22)],
     (gossip.Welcome, "stamp"): Stamp,
     (epto.Stamped, "stamp"): Stamp,
     (epto.Ball, "names"): Integers,
@@ -271,8 +296,8 @@ NESTED: Final[dict[str, tuple[type[Any], ...]]] = {
     "publication": (Keyed,),
     "overlay": (Overlay,),
     "council": (Council,),
-    "locks": (tree.Item,),
-    "history": (tree.Item,),
+    "locks": (tree.Item, tree.LockItem),
+    "history": (tree.Item, tree.LockItem),
     "joins": (tree.Join,),
     "position": (gossip.Position,),
     "positions": (gossip.Position,),
@@ -538,6 +563,13 @@ class Codec:
         if not isinstance(recorded, Publication | tree.Item):
             raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
         return recorded
+
+    def decode_own(self, data: bytes) -> Message:
+        """A message that this node has written down itself."""
+        message = self._read(data, is_own=True)
+        if not isinstance(message, Message):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(message).__name__} and no message")
+        return message
 
     def decode_publication(self, data: bytes) -> Publication:
         """The publication in an entry of a log."""

@@ -119,6 +119,10 @@ class MixedOrder(CausalBarriers):
 
     # Where something may be missing for good.
 
+    def counts_any_of(self, source: i64) -> bool:
+        """Whether a publication of this source counts as past."""
+        return self.past(source) > 0 or any(key & SOURCE_MASK == source for key in self._beyond)
+
     def held_keys(self) -> list[i64]:
         """What has arrived and waits."""
         return sorted(self._held)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,9 +22,13 @@ import pyarrow as pa
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.pipeline.following import Followers
 from antiphon.pipeline.intervals import Interval, intervals_of, packed_publication
-from antiphon.pipeline.judging import Example, Judgement, Rules, judge_interval, judge_part
+from antiphon.pipeline.judging import Example, Judgement, Rules, judge_interval, judge_part, rules_for
 from antiphon.pipeline.lanes import BEFORE_EVERYTHING, Lanes, Rows
-from antiphon.pipeline.traces import POSITION
+from antiphon.pipeline.lives import frame_in_lives, spans_in_frame
+from antiphon.pipeline.total import in_one_order, judge_total_order
+from antiphon.pipeline.traces import POSITION, Survey, Trace
+from antiphon.pipeline.words import judge_words
+from antiphon.trace.contract import HOLES, STUCK, TOTAL_ORDER, Contract
 from antiphon.trace.oracle import EVENTS
 
 if TYPE_CHECKING:
@@ -59,13 +63,13 @@ class Dealing:
         return self.small_parts + sum(parts for _, parts in self.large_topics.values())
 
 
-def deal(frame: DataFrame, rows: int, rows_per_part: int) -> Dealing:
-    """Find out which topics are large."""
+def deal(frame: DataFrame, rows: int, rows_per_part: int, may_split: bool = True) -> Dealing:
+    """Find out which topics are large, if these may be split."""
     from pyspark.sql import functions as f
 
     small_parts = max(1, math.ceil(rows / rows_per_part))
     large: dict[int, tuple[int, int]] = {}
-    if rows > rows_per_part:
+    if may_split and rows > rows_per_part:
         counted = frame.where(f.col("event") == "deliver").groupBy("topic").count()
         next_part = small_parts
         for topic, count in sorted(tuple(row) for row in counted.where(f.col("count") > rows_per_part).collect()):
@@ -177,15 +181,43 @@ def as_found(judgement: Judgement) -> pa.Table:
     })  # fmt: skip
 
 
+@dataclass
+class Found:
+    """What was found in a trace: by the judges of parts, and by those who look at all of it."""
+
+    judgement: Judgement
+    more: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    """How often other promises were broken, with an example."""
+
+
+def audit_trace(
+    trace: Trace, survey: Survey, contract: Contract, stopped: str, rows_per_part: int = ROWS_PER_PART
+) -> Found:
+    """Judge a trace by what was promised."""
+    checks = contract.checks(stopped)
+    spans = spans_in_frame(trace.frame, contract.remembers)
+    frame = frame_in_lives(trace.frame, spans, survey.has_unshown)
+    everybody = contract.nodes if contract.everybody else 0
+    found = Found(audit_frame(frame, trace.rows, rules_for(contract, stopped, spans), everybody, rows_per_part))
+    if TOTAL_ORDER in checks:
+        found.more[TOTAL_ORDER] = judge_total_order(in_one_order(frame, contract))
+    if STUCK in checks:
+        text = "something was begun and cannot be finished"
+        found.more[STUCK] = (survey.stuck, text if survey.stuck else None)
+    if HOLES in checks:
+        found.more[HOLES] = judge_words(trace.frame, contract, spans)
+    return found
+
+
 def audit_frame(
     frame: DataFrame, rows: int, rules: Rules, everybody: int = 0, rows_per_part: int = ROWS_PER_PART
 ) -> Judgement:
     """Judge a trace of so many rows. ``everybody`` is the number of nodes where all are members of everything."""
-    dealing = deal(frame, rows, rows_per_part)
+    # What all nodes of a topic know decides about what a node that failed has published.
+    dealing = deal(frame, rows, rows_per_part, not rules.needs_whole_topics)
     seen = evidence(frame, everybody)
     parts = dealt(seen, dealing)
-    follows = rules.causal or rules.leavers
-    if not dealing.large_topics or not follows:
+    if not dealing.large_topics or not rules.needs_followers:
         return gathered(judged(parts, dealing.end, rules))
     # Who left is judged by all that it delivered while it was a member, which may be more than an interval.
     intervals = [] if rules.leavers else intervals_of(seen, dealing.large_topics, rows_per_part, dealing.end)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ import antiphon
 from antiphon.pipeline.attempts import attempt_in
 from antiphon.pipeline.jobs import Job
 from antiphon.simulator.campaign import Tally, run_seeds, tasks
+from antiphon.simulator.campaign_results import Journal, Plan
 
 MICROSECONDS_PER_SEED = 20_000
 """About; portions take as long as each other, so it only says that none shares a task."""
@@ -81,8 +82,13 @@ def product_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def campaign_job(first_seed: int, count: int, order: str | None, fabric: str, out: Path) -> CampaignJob:
-    """A campaign over some seeds; what was finished before, in the same directory, is part of it."""
+def campaign_job(
+    first_seed: int, count: int, order: str | None, fabric: str, out: Path, journal: Journal | None = None
+) -> CampaignJob:
+    """A campaign over some seeds; what was finished before, in the same directory, is part of it.
+
+    In a ``journal`` each schedule that fails is written down at once, by whoever runs it.
+    """
     portions = [
         Portion(
             number=number,
@@ -94,7 +100,10 @@ def campaign_job(first_seed: int, count: int, order: str | None, fabric: str, ou
         )
         for number, seeds in enumerate(tasks(first_seed, count))
     ]
-    job = CampaignJob(title="torture", called="portions", units=portions, out=out, read=read_portion, run=run_portion)
+    run = run_portion
+    if journal is not None:
+        run = partial(run_portion, results=journal.path.absolute(), plan=journal.plan)
+    job = CampaignJob(title="torture", called="portions", units=portions, out=out, read=read_portion, run=run)
     job.look()
     return job
 
@@ -109,14 +118,15 @@ def read_portion(portion: Portion, out: Path) -> PortionRecord | None:
     return record if same else None
 
 
-def run_portion(portion: Portion, out: Path) -> PortionRecord:
+def run_portion(portion: Portion, out: Path, results: Path | None = None, plan: Plan | None = None) -> PortionRecord:
     """Run a portion and put its record into place; a finished one is left alone."""
     record = read_portion(portion, out)
     if record is not None:
         return record
     with attempt_in(out, portion.number) as attempt:
         seeds = range(portion.first_seed, portion.first_seed + portion.count)
-        record = PortionRecord(portion=portion, tally=run_seeds(seeds, portion.order, portion.fabric))
+        tally = run_seeds(seeds, portion.order, portion.fabric, results, plan)
+        record = PortionRecord(portion=portion, tally=tally)
         written = attempt / "record.json"
         written.write_bytes(msgspec.json.encode(record))
         place = portion.place(out)

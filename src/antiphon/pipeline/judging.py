@@ -7,12 +7,12 @@ violations are those of :mod:`antiphon.trace.oracle`, where they are defined.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from antiphon.kernel.message import SOURCE_BITS, TOTAL, UNSPECIFIED
+from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, TOTAL, UNSPECIFIED
 from antiphon.pipeline.following import Followers, known_too_early
 from antiphon.pipeline.lanes import (
     BEFORE_EVERYTHING,
@@ -26,6 +26,9 @@ from antiphon.pipeline.lanes import (
     Lanes,
     Rows,
 )
+from antiphon.pipeline.lives import LifeSpans, own_lanes
+from antiphon.pipeline.missing import Excused, earlier_than, followed_by_any, last_by_source
+from antiphon.trace.contract import FINISHED, TOLD_NEVER, Contract
 from antiphon.trace.oracle import KINDS
 
 
@@ -71,28 +74,73 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is asked of a run: the order where none is named, whether it came to its end, whether leavers are judged."""
+    """What is asked of a run: the order where none is named, whether anything may be missing, who is judged."""
 
     default: int
     complete: bool = True
     leavers: bool = False
     causal: bool = True
+    is_cut: bool = False
+    """Whether the run ended before its time, so that what was under way may be missing."""
+    stride: int = 0
+    """By how much the numbers of lanes of one node differ; 0 where each has one."""
+    mortal: frozenset[int] = frozenset()
+    """The nodes whose publications may be lost with them."""
+    told: str = TOLD_NEVER
+    holes_in: int = UNSPECIFIED
+    """When a publication that a node has said to be lost is excused (:mod:`antiphon.trace.contract`)."""
+
+    @property
+    def needs_whole_topics(self) -> bool:
+        """Whether it must be known of all nodes of a topic what they know."""
+        return self.is_cut or len(self.mortal) > 0
+
+    @property
+    def needs_followers(self) -> bool:
+        """Whether it must be known which publications follow which."""
+        return self.causal or self.leavers or self.needs_whole_topics
+
+
+def rules_for(contract: Contract, stopped: str, spans: LifeSpans) -> Rules:
+    """What is asked of a run by what was promised, how it ended, and who failed."""
+    checks = contract.checks(stopped)
+    return Rules(
+        ORDER_NAMES.index(contract.default),
+        "completeness" in checks,
+        contract.leavers,
+        "causal" in checks,
+        stopped != FINISHED,
+        spans.stride if spans.ends else 0,
+        spans.mortal,
+        contract.told,
+        UNSPECIFIED if contract.holes_in is None else ORDER_NAMES.index(contract.holes_in),
+    )
 
 
 def judge_part(rows: Rows, rules: Rules, columns: Mapping[tuple[int, int], bytes] | None = None) -> Judgement:
     """Judge the lanes of a part. ``columns`` are the first followers that other parts of the same topics found."""
-    lanes = Lanes(rows, rules.default)
+    lanes = Lanes(own_lanes(rows, rules.stride), rules.default)
     judge = PartJudge(lanes, rules)
     judge.find_duplicates_and_strangers()
     judge.find_inventions()
     judge.find_late_ones_of_a_source()
-    if rules.causal or rules.leavers:
+    if rules.needs_followers:
         judge.find_late_causes(columns or {})
     if rules.complete:
         judge.find_losses()
     if rules.leavers:
         judge.find_what_leavers_left_out()
-    return judge.found
+    return judge.found if rules.stride == 0 else in_nodes(judge.found, rules.stride)
+
+
+def in_nodes(found: Judgement, stride: int) -> Judgement:
+    """The same with nodes for their lanes in examples."""
+    named = {}
+    for kind, example in found.examples.items():
+        source, witness = example.source % stride, example.witness_source
+        witness = witness % stride if witness != NOBODY else NOBODY
+        named[kind] = replace(example, node=example.node % stride, source=source, witness_source=witness)
+    return replace(found, examples=named)
 
 
 def judge_interval(rows: Rows, rules: Rules, since: int, older: Sequence[int]) -> Judgement:
@@ -212,12 +260,21 @@ class PartJudge:
         owed = np.searchsorted(starts, (topic + 1) * stride) - np.searchsorted(starts, topic * stride + since, "right")
         has = self._delivered_since(lanes.lane[ends], since)
         lacking = owed - has
-        places = np.flatnonzero(lacking)
-        if len(places) > 0:
-            example = min(
-                (self._first_loss(int(ends[p]), int(since[p])) for p in places[:16]), key=lambda e: e.position
-            )
-            self.found.add(int(lacking.sum()), example)
+        for place in np.flatnonzero(lacking):
+            row, begin = int(ends[place]), int(since[place])
+            if self._rules.is_cut:
+                # The last row of a lane counts too.
+                self._judge_leaver(row, begin, int(NEVER), row + 1)
+                continue
+            missing = self._missing(row, begin, int(NEVER))
+            lost = missing[~self._excused.at_end(int(lanes.lane[row]), missing)]
+            if len(lost) > 0:
+                self.found.add(len(lost), self._loss(int(lanes.lane[row]), lost, "owed and never delivered"))
+
+    @cached_property
+    def _excused(self) -> Excused:
+        rules = self._rules
+        return Excused(self._lanes, self._followers, rules.mortal, rules.told, rules.holes_in, rules.stride)
 
     def _delivered_since(self, members: Integers, since: Integers) -> Integers:
         """How much each of some lanes delivered of what started after a moment."""
@@ -228,11 +285,6 @@ class PartJudge:
         counted = (members[place] == lanes.delivery_lane) & ~lanes.is_again & (lanes.start != NEVER)
         counted &= lanes.start > since[place]
         return np.bincount(place[counted], minlength=len(members))
-
-    def _first_loss(self, row: int, since: int) -> Example:
-        """The first publication that a lane lacks at its end."""
-        lost = self._missing(row, since, NEVER)
-        return self._loss(int(self._lanes.lane[row]), lost, "owed and never delivered")
 
     def _missing(self, row: int, since: int, until: int) -> Integers:
         """Publications that started in a time and that a lane had not delivered at one of its rows."""
@@ -269,45 +321,26 @@ class PartJudge:
         for row in np.flatnonzero(ended):
             begin = max(int(previous_end[row]), int(lanes.lane_begin[row]) - 1)
             if since[row] > begin and asked[row] > begin:
-                self._judge_leaver(int(row), int(lanes.time[since[row]]), int(lanes.time[asked[row]]))
+                self._judge_leaver(int(row), int(lanes.time[since[row]]), int(lanes.time[asked[row]]), int(row))
 
-    def _judge_leaver(self, row: int, since: int, asked: int) -> None:
-        lanes, publications = self._lanes, self._lanes.publications
+    def _judge_leaver(self, row: int, since: int, asked: int, before: int) -> None:
+        """What a lane had not delivered before a row, though something that follows it."""
+        lanes = self._lanes
         missing = self._missing(row, since, asked)
-        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], row])
+        begin, end = np.searchsorted(lanes.delivery, [lanes.lane_begin[row], before])
         if len(missing) == 0 or begin == end:
             return
         delivered = np.arange(begin, end)
         waiting = delivered[lanes.waits[delivered]]
         last = last_by_source(lanes.source_lane[waiting], lanes.sequence[waiting])
-        earlier = np.array(
-            [publications.sequence[p] <= last.get(int(publications.source_lane[p]), 0) for p in missing], np.bool_
-        )
+        earlier = earlier_than(lanes, last, missing)
         followed = earlier | self._followed(missing, waiting[~lanes.is_early[waiting]])
-        lost = missing[followed]
+        lost = missing[followed & ~self._excused.said(int(lanes.lane[row]), missing)]
         if len(lost) > 0:
             detail = "never delivered, though something that follows it was"
             self.found.add(len(lost), self._loss(int(lanes.lane[row]), lost, detail))
 
     def _followed(self, publications: Integers, deliveries: Integers) -> Flags:
         """Which publications of a topic are followed by any of some deliveries."""
-        lanes, followers = self._lanes, self._followers
-        assert followers is not None, "there are followers where leavers are judged"
-        column = followers.column_of(lanes.source_lane[deliveries])
-        deliveries, column = deliveries[column != NOBODY], column[column != NOBODY]
-        if len(deliveries) == 0:
-            return np.zeros(len(publications), np.bool_)
-        width = int(followers.width[lanes.publications.topic[publications[0]]])
-        last = np.full(width, NOBODY, np.int64)
-        np.maximum.at(last, column, followers.reach[lanes.publication[deliveries]])
-        numbers = followers.numbers[followers.offset[publications][:, None] + np.arange(width)[None, :]]
-        followed: Flags = (numbers <= last[None, :]).any(axis=1)
-        return followed
-
-
-def last_by_source(sources: Integers, sequences: Integers) -> dict[int, int]:
-    """The highest number of each source."""
-    names = np.unique(sources)
-    highest = np.zeros(len(names), np.int64)
-    np.maximum.at(highest, np.searchsorted(names, sources), sequences)
-    return dict(zip(names.tolist(), highest.tolist(), strict=True))
+        assert self._followers is not None, "there are followers where leavers are judged"
+        return followed_by_any(self._lanes, self._followers, publications, deliveries)

@@ -21,7 +21,7 @@ from antiphon.trace.oracle import EVENTS
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-PUBLISH, DELIVER, SUBSCRIBED, LEAVING, UNSUBSCRIBED = range(len(EVENTS))
+PUBLISH, DELIVER, SUBSCRIBED, LEAVING, UNSUBSCRIBED, LOST = range(len(EVENTS))
 """Events by their place in the oracle's list of them."""
 
 NEVER = np.iinfo(np.int64).max
@@ -293,6 +293,12 @@ class Lanes:
     @cached_property
     def member_since(self) -> Integers:
         """For each row the place of the row since which the node is a member of the topic, or ``NOBODY``."""
-        changes = (self.event == SUBSCRIBED) | (self.event == UNSUBSCRIBED)
-        last = self.last_row(changes)
-        return np.where((last != NOBODY) & (self.event[last] == SUBSCRIBED), last, NOBODY)
+        ended = self.last_row(self.event == UNSUBSCRIBED)
+        is_member = self.last_row(self.event == SUBSCRIBED) > ended
+        if not is_member.any():
+            return np.full(len(is_member), NOBODY, np.int64)
+        # Who comes back says again that it is a member, and has been one all the time: the first row counts.
+        subscribed = np.flatnonzero(self.event == SUBSCRIBED)
+        after = np.searchsorted(subscribed, np.maximum(ended + 1, self.lane_begin))
+        first = subscribed[np.minimum(after, len(subscribed) - 1)]
+        return np.where(is_member, first, NOBODY)

@@ -22,9 +22,9 @@ def metric_named(name: str) -> Metric:
 SECTIONS = {
     "Traces": (
         (DELIVERIES, EVERYTHING),
-        "What `antiphon metrics TRACE` measures in a trace, live or simulated. Times are in ticks of the clock of the "
-        "run: what the scenario means by them, or microseconds in traces of live nodes. What a trace of an older "
-        "version does not say is null.",
+        "What `antiphon metrics TRACE` measures in a trace, live or simulated. Times are in ticks of the clock of a "
+        "simulated run, which mean what the scenario means by them; of live nodes they are shown in milliseconds and "
+        "seconds, and topics by their names. What a trace of an older version does not say is null.",
     ),
     "Audits": ((AUDIT,), "What `antiphon audit TRACE` counts."),
     "Nodes": ((NODE,), "What a running node says of itself: `antiphon_...` at `/metrics`, and in `antiphon top`."),

@@ -8,12 +8,15 @@ Without a word from the user Spark is embedded: it runs inside this command, on 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -87,15 +90,49 @@ def spark_session(application: str, options: SessionOptions | None = None) -> It
     """A session for the length of a block; one that is there already, as in a notebook, is used and not stopped."""
     present = active_session()
     if present is not None:
+        if options is not None and options.master is not None:
+            check_present(present, options.master)
         yield present
         return
-    session = start_session(application, options or SessionOptions())
+    session = None
     try:
+        with interrupts_deferred():
+            session = start_session(application, options or SessionOptions())
         yield session
     finally:
-        # Whoever stops a command may have stopped its Java process at the same moment, which then cannot be asked.
-        with suppress(Exception):
-            session.stop()
+        if session is not None:
+            # Whoever stops a command may have stopped its Java process at the same moment, which then cannot be asked.
+            with interrupts_deferred(), suppress(Exception):
+                session.stop()
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Let a request to stop (Ctrl-C, SIGTERM) wait for the end of a block.
+
+    In the middle of a question to Java it would be answered with the stack of whatever was asked. Spark answers Ctrl-C
+    in a way of its own as soon as it runs, which asks Java something more; that is taken back here.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: asked.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    for asked_for in asked[:1]:
+        signal.raise_signal(asked_for)
+
+
+def is_no_stack_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether a record is for people: the connection to Java logs the stack of each error that it raises as well."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def active_session() -> SparkSession | None:
@@ -155,6 +192,7 @@ def start_session(application: str, options: SessionOptions) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     log = scratch / "spark.log"
+    logging.getLogger().addFilter(is_no_stack_of_py4j)
     try:
         with standard_error_into(log):
             session = builder.getOrCreate()
@@ -163,6 +201,16 @@ def start_session(application: str, options: SessionOptions) -> SparkSession:
         raise PeerError(f"Spark does not start at {master}: {reason(error, log)}") from error
     session.sparkContext.setLogLevel("OFF" if is_local(master) else "ERROR")
     return session
+
+
+def check_present(session: SparkSession, master: str) -> None:
+    """Complain if a cluster is named that is not there, or that is not the one of the session that is there."""
+    if is_local(master):
+        return
+    check_master(master)
+    here = session.conf.get("spark.master", None)
+    if here != master:
+        raise UsageError(f"this process has a Spark session at {here} already; stop it, or leave out --master {master}")
 
 
 def import_pyspark() -> ModuleType:

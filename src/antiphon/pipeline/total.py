@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from antiphon.pipeline.traces import POSITION
+from antiphon.trace.contract import Contract
 from antiphon.trace.total_order import circle_in, circle_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,19 @@ def judge_key(table: pa.Table) -> pa.Table:
         )
     text = circle_text(topic, key, circle)
     return pa.table({"topic": pa.array([topic], pa.int32()), "violations": [1], "example": [text]})
+
+
+def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
+    """The rows of publications that are in one order with others: of some nodes only the total ones are."""
+    from pyspark.sql import functions as f
+
+    is_total = f.coalesce(f.col("order") == "total", f.lit(False))
+    if contract.weaker_pass or contract.secured:
+        # Which weaker publications a majority had in time is judged in memory only (antiphon.trace.majorities).
+        return frame.where(is_total)
+    if not contract.apart:
+        return frame
+    return frame.where(is_total | ~f.col("source").isin(list(contract.apart)))
 
 
 def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.pipeline.session import scratch_directory
-from antiphon.trace.merging import merge_traces
-from antiphon.trace.store import OPTIONAL, SCHEMA, read_trace
+from antiphon.trace.contract import CUT, FINISHED
+from antiphon.trace.evidence import read_evidence
+from antiphon.trace.store import OPTIONAL, PARTIAL, SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +39,17 @@ class Trace:
     about: dict[str, Any]
     rows: int
     files: int
+    unjudged: list[str] = field(default_factory=list)
+    """What of the run is not known, in sentences."""
 
 
 def open_trace(session: SparkSession, files: Sequence[Path]) -> Trace:
     """The trace in some files; all of them are looked at before Spark is sent to read them."""
     if not files:
         raise UsageError("there is no trace to look at; name at least one")
+    if any(file.suffix == PARTIAL for file in files):
+        # What nodes did that were killed is pieced together row by row.
+        return merged_in_memory(session, files)
     described = [describe(file) for file in files]
     abouts = [about for about, _ in described]
     if len(files) > 1 and any(about.get("host") != "live" for about in abouts):
@@ -120,11 +126,10 @@ def merged_in_memory(session: SparkSession, files: Sequence[Path]) -> Trace:
 
     Such an order is found row by row, in this process.
     """
-    tables = [read_trace(file) for file in files]
-    merged = merge_traces(tables)
+    found = read_evidence(files)
     kept = scratch_directory() / f"merged-{abs(hash(tuple(files)))}.parquet"
-    pq.write_table(merged, kept, compression="zstd")
-    return Trace(in_order(session, [kept]), describe(files[0])[0], merged.num_rows, 1)
+    pq.write_table(found.table, kept, compression="zstd")
+    return Trace(in_order(session, [kept]), dict(found.about), found.table.num_rows, 1, found.unjudged)
 
 
 def check_nodes(frame: DataFrame) -> None:
@@ -146,6 +151,14 @@ class Survey:
     """The orders that are named anywhere."""
     silent_publishers: list[int]
     """Nodes whose publications others delivered and whose own rows are not there."""
+    ending: str | None
+    """Whether the run was finished or cut off, if the trace says so."""
+    stuck: int
+    """What nodes had not finished at the end."""
+    losses: int
+    """How often nodes said that something is lost."""
+    has_unshown: bool
+    """Whether disks lost something before it was shown."""
     last_time: int
 
 
@@ -158,7 +171,39 @@ def survey(frame: DataFrame) -> Survey:
         f.collect_set(f.when(f.col("event") == "deliver", f.col("source"))).alias("sources"),
         f.collect_set("node").alias("nodes"),
         f.max("time").alias("last_time"),
+        f.min(f.when(f.col("event") == "end", f.col("value"))).alias("ending"),
+        f.sum(f.when(f.col("event") == "stuck", f.col("value"))).alias("stuck"),
+        f.count_if(f.col("event") == "lost").alias("losses"),
+        f.count_if(f.col("event") == "unshown").alias("unshown"),
     ).first()
     assert found is not None, "an aggregate over everything has one row"
     silent = sorted(set(found["sources"]) - set(found["nodes"]))
-    return Survey(frozenset(found["orders"]), silent, found["last_time"] or 0)
+    ending = None if found["ending"] is None else FINISHED if found["ending"] == 0 else CUT
+    return Survey(
+        frozenset(found["orders"]),
+        silent,
+        ending,
+        found["stuck"] or 0,
+        found["losses"],
+        found["unshown"] > 0,
+        found["last_time"] or 0,
+    )
+
+
+def counts_in(frame: DataFrame) -> dict[str, dict[int, int]]:
+    """How often each node was asked to publish, started a publication of its own, and said that one is lost."""
+    from pyspark.sql import functions as f
+
+    own = (f.col("node") == f.col("source")) & f.col("event").isin("publish", "deliver", "lost")
+    counts: dict[str, dict[int, int]] = {"publish": {}, "deliver": {}, "lost": {}}
+    for row in frame.where(own).groupBy("event", "node").count().collect():
+        counts[row["event"]][row["node"]] = row["count"]
+    return counts
+
+
+def changes_in(frame: DataFrame) -> list[tuple[str, int, int]]:
+    """The subscriptions that took effect and ended, in their order."""
+    from pyspark.sql import functions as f
+
+    changes = frame.where(f.col("event").isin("subscribed", "unsubscribed")).orderBy(POSITION)
+    return [(row["event"], row["node"], row["topic"]) for row in changes.select("event", "node", "topic").collect()]

@@ -16,6 +16,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.lab.experiment import Report
 from antiphon.lab.figures import Figure
 from antiphon.lab.machine import Machine
+from antiphon.lab.measurements import MEASUREMENTS
 from antiphon.lab.registry import EXPERIMENTS
 from antiphon.lab.reproduction import REPORTS
 
@@ -97,6 +98,8 @@ def load(places: Sequence[Path]) -> list[Result]:
             raise UsageError(
                 f"there is no file or directory {place}; write one with: antiphon reproduce --json > {place}"
             )
+        if place.is_dir():
+            check_finished(place)
         files += files_in(place) if place.is_dir() else [place]
     if not files:
         raise UsageError("there are no results to report on; name a file that antiphon reproduce --json has printed")
@@ -107,6 +110,18 @@ def load(places: Sequence[Path]) -> list[Result]:
             found[result.name] = result
     order = {experiment.name: number for number, experiment in enumerate(EXPERIMENTS)}
     return sorted(found.values(), key=lambda result: order.get(result.name, len(order)))
+
+
+def check_finished(directory: Path) -> None:
+    """Say so if a directory is that of an ``antiphon reproduce`` which has finished no experiment yet."""
+    measurements = directory / MEASUREMENTS
+    if not measurements.is_dir() or any((directory / REPORTS).rglob("[!.]*.json")):
+        return
+    count = sum(1 for _ in measurements.rglob("[!.]*.json"))
+    raise UsageError(
+        f"no experiment in {directory} is finished yet, so there is nothing to report on ({count:,} measurements are "
+        "there); run the same antiphon reproduce again, which does the rest"
+    )
 
 
 def files_in(directory: Path) -> list[Path]:

@@ -3,9 +3,9 @@
 The schedules of a fabric (:mod:`antiphon.simulator.schedules` and those beside it) have what hurts its protocol most.
 Here comes what all fabrics have in common: networks that fall into odd shapes, links that are slow or late, clocks that
 jump, disks that lose, nodes that come late or leave, several of these at the same moment. A fabric meets only what it
-promises to survive; ``docs/torture.md`` has the table. In the end everything is healed, and long after that members of
-each topic publish once more: whoever waits for something for ever, or has lost its place, is found out by what it
-misses.
+promises to survive; ``docs/torture.md`` has the table. In the end everything is healed, and long after that all members
+of each topic publish once more: whoever waits for something for ever, or has lost its place, is found out by what it
+misses (:mod:`antiphon.simulator.last_words`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.cube_busy_schedules import draw_cube_fault_schedule
 from antiphon.simulator.epto_schedules import draw_epto_schedule, theory_of
 from antiphon.simulator.gossip_rare_schedules import draw_any_gossip_schedule
+from antiphon.simulator.last_words import with_last_words
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import MatrixLaw, Scenario
 from antiphon.simulator.schedules import (
@@ -27,7 +28,6 @@ from antiphon.simulator.schedules import (
     DISK,
     JOIN,
     LEAVE,
-    LONG_AFTER,
     MIXED,
     PART,
     PAUSE,
@@ -60,19 +60,24 @@ DRAWN: dict[str, Callable[[int, str | None], Scenario]] = {
 WEIGHTS = ("cube", "cube-faults", "cube-faults", "tree", "tree", "gossip", "epto")
 """Fabrics, as often as they are drawn: those in which most can go wrong more often."""
 
-SPEAKERS = 3
-"""So many members of each topic have a last word, at most."""
-
 
 def draw_any_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed, on one of the fabrics that have the order, if one is given."""
     random = RandomStream(seed, ALL_STREAM)
     fabric = pick(random, [name for name in WEIGHTS if order in orders_of(name) or order is None])
     scenario = DRAWN[fabric](seed, order)
-    if fabric == "epto" and theory_of(scenario) is not None:
-        # What theory says of calm schedules holds for these alone.
-        return scenario
-    return Harder(scenario, random).draw()
+    return scenario if is_calm(scenario) else Harder(scenario, random).draw()
+
+
+def draw_schedule_of(fabric: str, seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed on one fabric, with last words."""
+    scenario = DRAWN[fabric](seed, order)
+    return scenario if is_calm(scenario) else with_last_words(scenario)
+
+
+def is_calm(scenario: Scenario) -> bool:
+    """Whether theory says what comes of a schedule of EpTO; that holds for the schedule as it is."""
+    return scenario.protocol == "epto" and theory_of(scenario) is not None
 
 
 def orders_of(fabric: str) -> tuple[str, ...]:
@@ -99,24 +104,23 @@ class Harder:
         for hardship in self._hardships():
             if self._random.below(3) == 0:
                 hardship()
-        self._say_last_words()
-        harder = with_operations(self._scenario, self._operations)
+        harder = with_last_words(with_operations(self._scenario, self._operations))
         # Where nobody is left who could publish there is nothing to see.
-        return harder if harder.publications else self._scenario
+        return harder if harder.publications else with_last_words(self._scenario)
 
     def _hardships(self) -> list[Callable[[], None]]:
         """What the protocol promises to survive."""
-        found = [self._stall]
+        found = [self._stall, self._stand_still]
         protocol = PROTOCOLS[self._scenario.protocol]
         if self._may_part():
-            found.append(self._part)
+            found += [self._part, self._crash_apart]
         if protocol.needs_connections:
             found += [self._slow_links, self._late_links]
         elif protocol.tolerates_faults:
             found += [self._slow_links, self._lose, self._come_late, self._leave]
         if protocol.remembers and self._scenario.protocol_options.get("log", 0):
             # Total order needs a majority, and what was asked for totally is in no log before it has its place.
-            found += [] if self._scenario.orders_totally() else [self._speak_on_return]
+            found += [] if self._scenario.orders_totally() else [self._speak_on_return, self._halve]
             # A log that is refused comes last: its node does not come back from anything.
             found += [self._lose_writes, self._refuse_log]
         if self._scenario.protocol_options.get("clock") == "global":
@@ -157,6 +161,53 @@ class Harder:
             at = self._when()
             until = at + pick(self._random, (5, 100, 1000, 10_000))
             self._operations.append(Operation(at, PAUSE, node, 0, until))
+
+    def _stand_still(self) -> None:
+        """A node stands still for about as long as it takes others to notice: a bit less, a bit more, much more."""
+        detection = self._scenario.network.detection
+        at = self._when()
+        lasts = pick(self._random, (detection // 2, detection - 1, detection + 1, 2 * detection, 20 * detection))
+        node = int(self._random.below(self._scenario.nodes))
+        self._operations.append(Operation(at, PAUSE, node, 0, at + max(1, lasts)))
+
+    def _halve(self) -> None:
+        """Half of the nodes or more crash at once, and all come back with their logs: together, or one by one.
+
+        Only members that stay what they are: a node that is about to become one is none when it is back.
+        """
+        unsteady = {one.node for one in self._operations if one.kind in (JOIN, SUBSCRIBE, UNSUBSCRIBE)}
+        steady = [node for node in self._shuffled() if node not in unsteady]
+        nodes = self._scenario.nodes
+        least = (nodes + 1) // 2
+        if len(steady) < least:
+            return
+        at = self._when()
+        back = at + pick(self._random, (1, 500, 5000, 20_000))
+        apart = pick(self._random, (0, 1, 1000))
+        for place, node in enumerate(steady[: int(self._random.between(least, max(least, nodes - 1)))]):
+            self._operations.append(Operation(at, CRASH, node, 0, back + apart * place))
+
+    def _crash_apart(self) -> None:
+        """A node crashes while it is cut off, or while others are, and comes back, if it can, before or after that."""
+        mortal = self._mortal()
+        votes = PROTOCOLS[self._scenario.protocol].needs_connections and self._scenario.orders_totally()
+        if not mortal or votes or self._scenario.fabric == "tree":
+            # A crash may take the majority with it that total order needs. Trees draw both together by themselves.
+            return
+        at = self._when()
+        until = at + pick(self._random, (400, 3000, 10_000))
+        node = pick(self._random, mortal)
+        others = [other for other in self._shuffled() if other != node]
+        group = [node] if self._random.below(2) == 0 else others[: int(self._random.between(1, len(others)))]
+        crash = at + int(self._random.below(until - at))
+        back = crash + pick(self._random, (1, 500, 5000, 15_000))
+        self._operations.append(Operation(at, PART, 0, 0, until, None, tuple(sorted(group))))
+        self._operations.append(Operation(crash, CRASH, node, 0, back if self._may_return() else 0))
+
+    def _may_return(self) -> bool:
+        """Whether a node that crashed comes back: with its log, or as somebody new under the same number."""
+        protocol = PROTOCOLS[self._scenario.protocol]
+        return not protocol.remembers or bool(self._scenario.protocol_options.get("log", 0))
 
     def _part(self) -> None:
         """The network falls into halves, loses a direction, hangs on one node, or becomes a ring."""
@@ -260,29 +311,3 @@ class Harder:
             ticks = pick(self._random, (20, 500, 5000, 100_000)) * pick(self._random, (1, -1))
             node = int(self._random.below(self._scenario.nodes))
             self._operations.append(Operation(self._when(), CLOCK, node, ticks=ticks))
-
-    def _say_last_words(self) -> None:
-        """Long after everything is healed some members of each topic publish, as others did before."""
-        operations = operations_of(with_operations(self._scenario, self._operations))
-        said = [one for one in self._operations if one.kind == PUBLISH] or [Operation(0, PUBLISH, 0)]
-        healed = LONG_AFTER + max((max(one.at, one.until) for one in operations), default=0)
-        for topic, members in enumerate(self._members_at_end(operations)):
-            for place in range(min(SPEAKERS, len(members))):
-                like = pick(self._random, said)
-                word = like._replace(at=healed + 10 * place, node=pick(self._random, members), topic=topic)
-                self._operations.append(word)
-
-    def _members_at_end(self, operations: list[Operation]) -> list[list[int]]:
-        """Per topic, who is a member in the end and may publish then."""
-        gone: dict[int, bool] = {}
-        remembers = PROTOCOLS[self._scenario.protocol].remembers
-        members = [set(nodes) for nodes in named_members(self._scenario)]
-        for one in operations:
-            if one.kind in (CRASH, LEAVE, JOIN):
-                # Who publishes in two lives counts from 1 in each, unless it remembers.
-                gone[one.node] = not (remembers and (one.until > 0 or one.kind == JOIN))
-            elif one.kind == SUBSCRIBE:
-                members[one.topic].add(one.node)
-            elif one.kind == UNSUBSCRIBE:
-                members[one.topic].discard(one.node)
-        return [sorted(node for node in nodes if not gone.get(node, False)) for nodes in members]

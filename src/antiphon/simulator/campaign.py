@@ -12,15 +12,19 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.simulator.all_schedules import DRAWN, draw_any_schedule, orders_of
+from antiphon.simulator.all_schedules import DRAWN, draw_any_schedule, draw_schedule_of, orders_of
+from antiphon.simulator.campaign_results import Failed, Journal, Plan, append, now
 from antiphon.simulator.epto_schedules import played_of, theory_of
 from antiphon.simulator.judgement import HOLES, REQUESTS, STUCK, TOTAL_ORDER
+from antiphon.simulator.last_words import LAST_WORDS
+from antiphon.simulator.rates import failure_rate
 from antiphon.simulator.run import run_scenario
 from antiphon.simulator.scenario import DiskFault, Fault, PartitionFault, ResumeFault, Scenario
 from antiphon.simulator.schedules import MIXED
@@ -30,7 +34,8 @@ TICKS_PER_SECOND = 1000
 
 ERROR = "error"
 ENDLESS = "endless"
-"""Two ways to fail without being judged: something is raised, or the run does not come to its end."""
+UNJUDGED = "unjudged"
+"""Ways to fail without being judged: something is raised, the run does not come to its end, or there is no judge."""
 
 KINDS = (
     ERROR,
@@ -41,10 +46,12 @@ KINDS = (
     "causal",
     TOTAL_ORDER,
     "completeness",
+    LAST_WORDS,
     HOLES,
     REQUESTS,
     STUCK,
     ENDLESS,
+    UNJUDGED,
 )
 """All ways to fail; those that say most about their cause come first."""
 
@@ -52,8 +59,11 @@ SEEDS_PER_TASK = 50
 
 ALL = "all"
 
-SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {ALL: draw_any_schedule, **DRAWN}
-"""How the schedule of a seed is drawn, by fabric; the order if it is not to be drawn."""
+SCHEDULES: dict[str, Callable[[int, str | None], Scenario]] = {
+    ALL: draw_any_schedule,
+    **{fabric: partial(draw_schedule_of, fabric) for fabric in DRAWN},
+}
+"""How the schedule of a seed is drawn, by fabric, with last words; the order if it is not to be drawn."""
 
 Sharing = Callable[[Callable[[range], "Tally"], list[range]], Iterable["Tally"]]
 """How the portions of a campaign are worked through; the answers come in the order of the portions."""
@@ -63,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one schedule."""
 
     seed: int
+    fabric: str = ""
     ticks: int = 0
     publications: int = 0
     messages: int = 0
@@ -142,7 +153,8 @@ class FabricCount(Counts, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         """What a program reads."""
         counts: dict[str, Any] = msgspec.to_builtins(self)
-        return {"simulated_seconds": counts.pop("ticks") / TICKS_PER_SECOND, **counts}
+        rate = failure_rate(self.failed, self.seeds)
+        return {"simulated_seconds": counts.pop("ticks") / TICKS_PER_SECOND, **counts, "failure_rate": rate}
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -195,6 +207,14 @@ class Tally(msgspec.Struct, kw_only=True):
         self._count_agreement(scenario, outcome)
         if outcome.violations:
             self.failing.append(outcome)
+
+    def count_undrawn(self, outcome: Outcome) -> None:
+        """Add a seed whose schedule could not be drawn or run at all."""
+        self.seeds += 1
+        add_up(self.violations, outcome.violations)
+        self.failing.append(outcome)
+        if outcome.fabric in DRAWN:
+            self.fabrics.setdefault(outcome.fabric, FabricCount()).add(FabricCount(seeds=1, violations=1, failed=1))
 
     def _count_fabric(self, scenario: Scenario, outcome: Outcome, faults: int) -> None:
         count = FabricCount(
@@ -303,13 +323,17 @@ def run_campaign(
     watch: Callable[[Tally], None] | None = None,
     share: Sharing = map,
     fabric: str = "cube",
+    journal: Journal | None = None,
 ) -> Tally:
     """Run the schedules of ``count`` seeds from ``first_seed`` on; ``watch`` hears of the tally now and then.
 
-    ``share`` maps a function over portions of the seeds, such as the ``map`` of a pool of processes.
+    ``share`` maps a function over portions of the seeds, such as the ``map`` of a pool of processes. In a ``journal``
+    each schedule that fails is written down at once.
     """
     total = Tally()
-    for tally in share(partial(run_seeds, order=order, fabric=fabric), tasks(first_seed, count)):
+    results, plan = (None, None) if journal is None else (journal.path, journal.plan)
+    run = partial(run_seeds, order=order, fabric=fabric, results=results, plan=plan)
+    for tally in share(run, tasks(first_seed, count)):
         total.add(tally)
         if watch is not None:
             watch(total)
@@ -322,15 +346,36 @@ def tasks(first_seed: int, count: int) -> list[range]:
     return [range(start, min(start + SEEDS_PER_TASK, end)) for start in range(first_seed, end, SEEDS_PER_TASK)]
 
 
-def run_seeds(seeds: range, order: str | None, fabric: str = "cube") -> Tally:
-    """Run the schedules of some seeds, one after the other."""
+def run_seeds(
+    seeds: range, order: str | None, fabric: str = "cube", results: Path | None = None, plan: Plan | None = None
+) -> Tally:
+    """Run the schedules of some seeds, one after the other; those that fail are written into ``results`` at once."""
     tally = Tally()
     with tidy_collector():
         for seed in seeds:
-            scenario = SCHEDULES[fabric](seed, order)
-            tally.count(scenario, run_schedule(scenario))
+            outcome = run_seed(tally, seed, order, fabric)
+            if outcome.violations and results is not None and plan is not None:
+                violations, about = outcome.violations, outcome.about
+                failed = Failed(
+                    at=now(), plan=plan, seed=seed, fabric=outcome.fabric, violations=violations, about=about
+                )
+                append(results, failed)
             gc.collect()
     return tally
+
+
+def run_seed(tally: Tally, seed: int, order: str | None, fabric: str) -> Outcome:
+    """Run the schedule of one seed and count it; one that cannot be drawn or run is a finding, and ends nothing."""
+    try:
+        scenario = SCHEDULES[fabric](seed, order)
+        outcome = run_schedule(scenario)
+    except Exception as error:
+        about = f"the schedule cannot be run: {type(error).__name__}: {error}"
+        outcome = Outcome(seed=seed, fabric=fabric, violations={ERROR: 1}, about=about)
+        tally.count_undrawn(outcome)
+        return outcome
+    tally.count(scenario, outcome)
+    return outcome
 
 
 @contextmanager
@@ -358,15 +403,19 @@ def run_schedule(scenario: Scenario) -> Outcome:
     except ScenarioError:
         raise
     except Exception as error:  # whatever a protocol stumbles over is a finding
-        return Outcome(seed=scenario.seed, violations={ERROR: 1}, about=f"{type(error).__name__}: {error}")
+        about = f"{type(error).__name__}: {error}"
+        return Outcome(seed=scenario.seed, fabric=fabric_of(scenario), violations={ERROR: 1}, about=about)
     if result.stopped != "finished":
         violations, about = {ENDLESS: 1}, f"{result.stopped} after {result.events} events"
+    elif result.violations is None:
+        # A campaign draws what can be judged; what cannot be has not been survived.
+        violations, about = {UNJUDGED: 1}, result.judgement
     else:
-        assert result.violations is not None, "a schedule is small enough to be judged"
         violations = {kind: count for kind, count in result.violations.items() if count > 0}
         about = result.judgement
     return Outcome(
         seed=scenario.seed,
+        fabric=fabric_of(scenario),
         ticks=result.end_time,
         publications=result.published,
         messages=result.sent,

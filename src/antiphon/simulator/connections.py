@@ -43,7 +43,7 @@ class Connections:
 
     def outlasts(self, cut: Cut) -> bool:
         """Whether a partition is over before anybody notices."""
-        return cut.end - cut.start < self._detection
+        return not cut.is_standstill and cut.end - cut.start < self._detection
 
     def held_until(self, sender: i64, receiver: i64, flight: Flight, cuts: list[Cut]) -> i64:
         """Until when a copy that would arrive now has to wait, because a short partition was in its way.

@@ -21,6 +21,8 @@ from typing import Any
 
 from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.cube_beyond_schedules import BEYOND_STREAM, draw_beyond_schedule
+from antiphon.simulator.cube_beyond_schedules import ONE_IN as ONE_IN_BEYOND
 from antiphon.simulator.cube_schedules import (
     EVENT_LIMIT,
     FORGET,
@@ -45,6 +47,7 @@ from antiphon.simulator.schedules import (
     pick,
     with_operations,
 )
+from antiphon.simulator.standstill_schedules import with_standstills
 
 BUSY_STREAM = 24
 """Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
@@ -60,11 +63,14 @@ QUIET_TOPIC = 1
 
 
 def draw_cube_fault_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; one of four is busy, unless all publications are to be total."""
+    """The scenario of a seed; one of four is busy, and one of twelve beyond buffers, unless all is to be total."""
+    beyond = RandomStream(seed, BEYOND_STREAM)
+    if beyond.below(ONE_IN_BEYOND) == 0 and order != TOTAL_ORDER:
+        return with_standstills(draw_beyond_schedule(seed, order, beyond), seed)
     random = RandomStream(seed, BUSY_STREAM)
     if random.below(ONE_IN) == 0 and order != TOTAL_ORDER:
-        return draw_busy_schedule(seed, order, random)
-    return draw_fault_schedule(seed, order)
+        return with_standstills(draw_busy_schedule(seed, order, random), seed)
+    return with_standstills(draw_fault_schedule(seed, order), seed)
 
 
 def draw_busy_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:

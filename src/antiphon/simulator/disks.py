@@ -14,6 +14,8 @@ from mypy_extensions import i64
 from antiphon.kernel.message import Message, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
 from antiphon.simulator.engine import Action, Application, Engine
+from antiphon.simulator.events import Life
+from antiphon.trace.recorder import UNSHOWN
 
 ENTRIES_PER_PIECE: Final[i64] = 16
 """Few, so that small runs read several."""
@@ -63,6 +65,119 @@ class Disks(Application):
         return PiecesReader(list(self._logs.get((node, topic), deque())), (node, topic) in self._cut)
 
 
+@final
+class RecallingDisks(Application):
+    """The logs of nodes in gossip: nobody reads them from the end, and others ask for single publications.
+
+    ``keepers`` are the nodes that have one, all if none are named. A node that comes back is a new one and finds the
+    log of its earlier life there, as a live node does.
+    """
+
+    def __init__(self, entries_at_most: i64, keepers: list[int]) -> None:
+        self._entries_at_most: Final[i64] = entries_at_most
+        self._keepers: Final[list[int]] = keepers
+        # By node and topic; the oldest entry is the first.
+        self._logs: Final[dict[tuple[i64, i64], dict[i64, Message]]] = {}
+
+    def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
+        if len(self._keepers) > 0 and node not in self._keepers:
+            return
+        log = self._logs.setdefault((node, publication.topic), {})
+        log[publication_key(publication.source, publication.sequence)] = publication
+        if len(log) > self._entries_at_most:
+            del log[next(iter(log))]
+
+    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
+        log = self._logs.get((node, topic))
+        return None if log is None else log.get(publication_key(source, sequence))
+
+
+class BrokerDisks(Disks):
+    """The same for brokers that return as themselves: what they have written and synced outlives crashes.
+
+    What a broker writes is on its disk ``sync_ticks`` after it has asked for that, with all before; a crash takes away
+    the rest. The log of a topic begins anew with the next subscription.
+    """
+
+    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
+        super().__init__(entries_at_most)
+        self._sync_ticks: Final[i64] = sync_ticks
+        # By node what is on its disk, and what is not: records, or all records anew.
+        self._journals: Final[dict[i64, list[Message]]] = {}
+        self._unsynced: Final[dict[i64, list[Message | list[Message]]]] = {}
+        self._members: Final[dict[i64, set[i64]]] = {}
+        # How much each node has ever written, and how much of that is on disk.
+        self._written: Final[dict[i64, i64]] = {}
+        self._synced: Final[dict[i64, i64]] = {}
+
+    def journal(self, node: i64) -> list[Message] | None:
+        return list(self._journals.get(node, []))
+
+    def write(self, node: i64, record: Message) -> None:
+        self._unsynced.setdefault(node, []).append(record)
+        self._written[node] = self._written.get(node, 0) + 1
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        self._unsynced.setdefault(node, []).append(records)
+        self._written[node] = self._written.get(node, 0) + 1
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        written = self._written.get(node, 0)
+        if self._sync_ticks == 0 or node not in self._journals:
+            # Whoever starts for the first time has its identity on disk before it is there.
+            self.store(node, written)
+            return True
+        engine.at(engine.calendar.now + self._sync_ticks, Stored(node, engine.nodes[node].life, written))
+        return False
+
+    def store(self, node: i64, written: i64) -> None:
+        """So much of what a node has ever written is on disk."""
+        journal = self._journals.setdefault(node, [])
+        unsynced = self._unsynced.get(node, [])
+        count = max(0, written - self._synced.get(node, 0))
+        for record in unsynced[:count]:
+            if isinstance(record, list):
+                journal[:] = record
+            else:
+                journal.append(record)
+        del unsynced[:count]
+        self._synced[node] = max(written, self._synced.get(node, 0))
+
+    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        self._unsynced.pop(node, None)
+        self._written[node] = self._synced.get(node, 0)
+        for name in [name for name in self._logs if name[0] == node]:
+            del self._logs[name]
+
+    def subscribed(self, engine: Engine, node: i64, topic: i64) -> None:
+        super().subscribed(engine, node, topic)
+        self._members.setdefault(node, set()).add(topic)
+
+    def unsubscribed(self, engine: Engine, node: i64, topic: i64) -> None:
+        self._members.setdefault(node, set()).discard(topic)
+
+    def returned(self, engine: Engine, node: i64, process: Process) -> None:
+        for topic in sorted(self._members.get(node, set())):
+            process.subscribe(topic)
+
+
+class Stored(Action):
+    """What a life of a node had written when it asked for that is on its disk."""
+
+    def __init__(self, node: i64, life: Life, written: i64) -> None:
+        self._node: Final[i64] = node
+        self._life: Final[Life] = life
+        self._written: Final[i64] = written
+
+    def run(self, engine: Engine) -> None:
+        node = engine.nodes[self._node]
+        disks = engine.application
+        if node.life is self._life and node.process is not None and isinstance(disks, BrokerDisks):
+            disks.store(self._node, self._written)
+            # A node that stands still hears of it when it goes on.
+            node.process.synced()
+
+
 class Unsafe:
     """What a disk that is in trouble would lose: from when on, and what counted as past then, by topic."""
 
@@ -87,8 +202,14 @@ class LastingDisks(Disks):
         self._unsafe: Final[dict[i64, Unsafe]] = {}
         # By node and topic all that was ever in the log, which may have lost its beginning.
         self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
-        # By node, topic, source and number what was delivered and, because of a crash, never shown.
-        self.unshown: Final[list[tuple[int, int, int, int]]] = []
+        # By node what its process has written down, which is safe at once.
+        self._journals: Final[dict[i64, list[Message]]] = {}
+
+    def journal(self, node: i64) -> list[Message] | None:
+        return list(self._journals.get(node, []))
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        self._journals[node] = records
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         super().delivered(engine, node, publication)
@@ -152,7 +273,7 @@ class LastingDisks(Disks):
             # They are the last of their topic: what the node published itself made all before it safe.
             self._logs[node, topic].pop()
             self._logged[node, topic].discard(publication_key(source, sequence))
-            self.unshown.append((node, topic, source, sequence))
+            engine.record_publication(UNSHOWN, node, topic, source, sequence)
 
     def returned(self, engine: Engine, node: i64, process: Process) -> None:
         for member, topic in list(self._members):

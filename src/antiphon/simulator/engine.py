@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -33,6 +33,7 @@ from antiphon.trace.recorder import (
     DROPPED_RECEIVER_DOWN,
     DROPPED_SENDER_DOWN,
     DUPLICATE,
+    END,
     EXPIRE,
     JOIN,
     LEAVE,
@@ -42,12 +43,15 @@ from antiphon.trace.recorder import (
     RESTART,
     RESUME,
     SEND,
+    STUCK,
     SUBSCRIBE,
     UNSUBSCRIBE,
     Recorder,
 )
 
 NETWORK_STREAM: Final = 1
+ENDINGS: Final = ("finished", "time limit", "event limit")
+"""How a run ends; traces have the places in this list."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -84,9 +88,27 @@ class Application:
         """Whether the log of a node has ever held a publication; as ``Environment.was_logged``."""
         return True
 
+    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
+        """A publication from the log of a node; as ``Environment.recalled``."""
+        return None
+
     def past(self, node: i64, topic: i64) -> list[int] | None:
         """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
         return None
+
+    def journal(self, node: i64) -> list[Message] | None:
+        """What earlier lives of a node have written down; as ``Environment.journal``."""
+        return None
+
+    def write(self, node: i64, record: Message) -> None:
+        """A node writes something down; as ``Environment.write``."""
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        """A node writes all anew; as ``Environment.rewrite``."""
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        """Whether what a node has written is on disk; as ``Environment.sync``."""
+        return True
 
     def refuses(self, node: i64) -> bool:
         """Whether a node takes no publications now, for reasons that its process does not know."""
@@ -113,6 +135,7 @@ class Engine:
         absent: set[int] | None = None,
         application: Application | None = None,
         reconnects: bool = False,
+        knows_lives: bool = False,
     ) -> None:
         if node_count < 1:
             raise UsageError(f"a simulation needs at least one node, not {node_count}")
@@ -128,6 +151,8 @@ class Engine:
         # Whether hosts keep connections to all others and open them anew, as live nodes of a cube do: a connection that
         # could not be opened is told as lost, and who is connected with a later life knows that the earlier has ended.
         self.reconnects: Final[bool] = reconnects
+        # Whether connections belong to lives, and nothing comes over that of an earlier one once there is another.
+        self.knows_lives: Final[bool] = knows_lives
         self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
         self.charges_control: Final[bool] = network.charge_control
         self.transmission: Final[i64] = network.transmission
@@ -137,6 +162,8 @@ class Engine:
         self.links: Final[Links] = Links()
         # Where copies do not overtake each other.
         self._connections: Final[Connections] = Connections(network.detection)
+        # Nodes that stand still and are lost to others.
+        self._standstills: dict[i64, Cut] = {}
         self.events: i64 = 0
         self.sent: i64 = 0
         # Those that went through an output server, and how long they waited there before their transmission began.
@@ -154,9 +181,8 @@ class Engine:
         self.receptions: i64 = 0
         self.reception_ticks: i64 = 0
         self.unwanted: i64 = 0
-        # Deliveries that a process has given up, and said so; for those who judge: node, topic, source and number.
+        # Deliveries that a process has given up, and said so.
         self.lost: i64 = 0
-        self.losses: list[tuple[i64, i64, i64, i64]] | None = None
         self.latency_sum: i64 = 0
         self.latency_maximum: i64 = 0
         self.timers_set: i64 = 0
@@ -167,6 +193,7 @@ class Engine:
             self.nodes.append(node)
             if absent is None or identifier not in absent:
                 node.state = UP
+                node.incarnation = 1
                 node.process = build(node)
         for node in self.nodes:
             process = node.process
@@ -192,7 +219,7 @@ class Engine:
         if process is None:
             return False
         is_unable = self.application is not None and self.application.refuses(identifier)
-        if is_unable or process.refusal(order) is not None:
+        if is_unable or process.refusal(order, topic) is not None:
             self.refused += 1
             return False
         self.published += 1
@@ -236,6 +263,7 @@ class Engine:
         if self.application is not None and node.process is not None:
             self.application.crashes(self, identifier, node.process)
         node.forget()
+        self._end_standstill(node)
         self._break_links(node)
         # With nobody there to handle it, what waited during a pause is dropped and counted.
         self._catch_up(node.take_backlog())
@@ -249,13 +277,42 @@ class Engine:
 
     def pause(self, identifier: i64) -> None:
         """Stall a node: it does nothing, and what arrives waits."""
-        self._in_state(identifier, PAUSE, UP, UP).state = PAUSED
+        node = self._in_state(identifier, PAUSE, UP, UP)
+        node.state = PAUSED
+        node.paused_at = self.calendar.now
+        if self.network.notices_pauses:
+            self.at(self.calendar.now + self.network.detection, NoticePause(node, self.calendar.now))
 
     def resume(self, identifier: i64) -> None:
         """Let a stalled node go on; what arrived meanwhile is handled now, in the order of arrival."""
         node = self._in_state(identifier, RESUME, PAUSED, PAUSED)
         node.state = UP
+        self._end_standstill(node)
         self._catch_up(node.take_backlog())
+        if self.network.notices_pauses:
+            for watch in self._watches_with(identifier):
+                self._look_later(watch, False)
+
+    def notice_pause(self, node: Node, since: i64) -> None:
+        """If a node is still paused, those who watch it count it as lost, and what is on its connections is gone.
+
+        It learns that itself when it goes on, behind what had arrived before.
+        """
+        if node.state != PAUSED or node.paused_at != since:
+            return
+        now = self.calendar.now
+        standstill = Cut(now, NEVER, [[int(node.identifier)]], is_standstill=True)
+        self._cuts.append(standstill)
+        self._standstills[node.identifier] = standstill
+        for watch in self._watches_with(node.identifier):
+            self._look_later(watch, True, -self.network.detection)
+
+    def _end_standstill(self, node: Node) -> None:
+        """What a node says in the moment in which it goes on is said on connections that have ended."""
+        standstill = self._standstills.pop(node.identifier, None)
+        if standstill is not None:
+            over = Cut(standstill.start, self.calendar.now + 1, [[int(node.identifier)]], is_standstill=True)
+            self._cuts = [over if cut is standstill else cut for cut in self._cuts]
 
     def join(self, identifier: i64) -> None:
         """Bring up a node that was absent from the start, or that has left."""
@@ -287,8 +344,10 @@ class Engine:
                 f"at time {self.calendar.now} node {identifier} is {STATE_NAMES[node.state]}, but a fault expects it "
                 f"to be {STATE_NAMES[one]}; check the order of the faults in the scenario"
             )
+        if node.process is None:
+            node.incarnation += 1
         if self._recorder is not None:
-            self._recorder.record(self.calendar.now, event, identifier, 0)
+            self._recorder.record(self.calendar.now, event, identifier, node.incarnation)
         return node
 
     def _catch_up(self, backlog: list[object]) -> None:
@@ -298,12 +357,12 @@ class Engine:
 
     def _bring_up(self, node: Node) -> None:
         node.state = UP
-        node.life = Life()
+        node.life = Life(self.calendar.now)
         process = self._build(node)
         node.process = process
         process.start()
         for watch in self.links.of(node.identifier):
-            if self.reconnects and not watch.is_lost:
+            if (self.reconnects or self.knows_lives) and not watch.is_lost:
                 # Who is connected anew knows at once that the connection of an earlier life has ended.
                 self._look_later(watch, True, -self.network.detection)
             self._look_later(watch, False)
@@ -323,6 +382,10 @@ class Engine:
         for cut in self._cuts:
             self._look_around(watch, cut, self.reconnects)
 
+    def _watches_with(self, identifier: i64) -> list[Watch]:
+        """Who watches a node, and whom it watches."""
+        return [watch for watch in self.links.all() if (watch.watcher == identifier) != (watch.peer == identifier)]
+
     def _look_around(self, watch: Watch, cut: Cut, breaks: bool) -> None:
         """If a partition is between the two now, look whether it lasts long enough, and again after its end."""
         now = self.calendar.now
@@ -337,7 +400,7 @@ class Engine:
 
     def _break_links(self, node: Node) -> None:
         for watch in self.links.of(node.identifier):
-            self._look_later(watch, True, 0, node.life if self.reconnects else None)
+            self._look_later(watch, True, 0, node.life if self.reconnects or self.knows_lives else None)
 
     def _look_later(self, watch: Watch, is_broken: bool, after: i64 = 0, life: Life | None = None) -> None:
         watcher = self.nodes[watch.watcher]
@@ -345,7 +408,11 @@ class Engine:
         self.calendar.schedule(when, watcher, watcher, LinkChange(watch, is_broken, life))
 
     def _is_reachable(self, watch: Watch) -> bool:
-        if self.nodes[watch.peer].process is None:
+        peer = self.nodes[watch.peer]
+        if peer.process is None:
+            return False
+        if self.network.notices_pauses and peer.state == PAUSED and watch.is_lost:
+            # Who stands still opens no connection.
             return False
         now = self.calendar.now
         return not any(self._breaks(cut) and cut.is_between(watch.watcher, watch.peer, now) for cut in self._cuts)
@@ -425,6 +492,9 @@ class Engine:
         if self.network.in_order and isinstance(what, Flight) and self._is_held_up(target, sender, what):
             return
         if target.state == PAUSED:
+            if isinstance(what, Flight):
+                # It has arrived: a partition that holds up what comes behind it does not hold up this one.
+                what = Flight(what.message, what.sent, what.departed, what.arrived, what.life, True)
             target.wait(sender, what)
             return
         if isinstance(what, Timer):
@@ -473,6 +543,9 @@ class Engine:
             begun = flight.sent if self.network.in_order else flight.departed
             if self._breaks(cut) and cut.severs(sender.identifier, target.identifier, begun, flight.arrived):
                 reason = DROPPED_PARTITION
+        if self.knows_lives and (flight.life is not sender.life or flight.sent < target.life.began_at):
+            # Over the connection of an earlier life nothing comes once there is another.
+            reason = DROPPED_SENDER_DOWN if flight.life is not sender.life else DROPPED_RECEIVER_DOWN
         if reason == 0:
             self._receive(target, sender, flight.message)
             return
@@ -539,10 +612,43 @@ class Engine:
         if self._recorder is not None:
             self._recorder.record_message(self.calendar.now, event, node, peer, message, value)
 
+    def record_publication(self, event: i64, node: i64, topic: i64, source: i64, sequence: i64) -> None:
+        """Write a row about a publication that is not there, if there is a trace."""
+        if self._recorder is not None:
+            self._recorder.record_run(self.calendar.now, event, node, source, sequence, 1, topic, 0, UNSPECIFIED)
+
+    def record_end(self, stopped: str) -> None:
+        """Write down how the run ended, and which nodes have not finished something, if there is a trace."""
+        if self._recorder is None:
+            return
+        for node in self.nodes:
+            unfinished: i64 = 0 if node.process is None else node.process.unfinished()
+            if unfinished > 0:
+                self._recorder.record(self.end_time, STUCK, node.identifier, unfinished)
+        self._recorder.record(self.end_time, END, 0, ENDINGS.index(stopped))
+        self._recorder.flush()
+
     def record_topic(self, event: i64, node: i64, topic: i64) -> None:
         """Write a row about a subscription, if there is a trace."""
         if self._recorder is not None:
             self._recorder.record_topic(self.calendar.now, event, node, topic)
+
+    def record_epoch(self, node: i64, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
+        """Write rows about an epoch that orders, if there is a trace."""
+        if self._recorder is not None:
+            self._recorder.record_epoch(self.calendar.now, node, epoch, members, councils)
+
+
+@final
+class NoticePause(Action):
+    """Time for those who watch a paused node to notice."""
+
+    def __init__(self, node: Node, since: i64) -> None:
+        self._node: Final[Node] = node
+        self._since: Final[i64] = since
+
+    def run(self, engine: Engine) -> None:
+        engine.notice_pause(self._node, self._since)
 
 
 def publish_at(process: Process, payload: bytes, topic: i64, order: i64, keys: list[int] | None) -> i64:

@@ -24,7 +24,8 @@ class Timer:
 class Life:
     """One life of a node. A crash ends it, and with it all that waits in the output queue; leaving does not."""
 
-    def __init__(self) -> None:
+    def __init__(self, began_at: i64 = 0) -> None:
+        self.began_at: Final[i64] = began_at
         self.crashed_at: i64 = NEVER
 
 

@@ -108,6 +108,7 @@ def brisa_options(
         deepest=own.deepest,
         rules=published_rules() if own.published else Rules(),
         total=total,
+        longest_wait=own.total_wait,
     )
 
 

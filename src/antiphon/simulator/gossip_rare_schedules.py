@@ -4,6 +4,10 @@
   and publishes when the two can reach each other again: what it says follows what the other has not heard.
 * **Forgetful.** Members keep a handful of publications, and more only for neighbours that lack them. Nobody comes, goes
   or fails, and links lose up to a fifth: so nothing is forgotten that anybody lacks.
+* **Cut off.** A publisher is apart from most others and publishes more than anybody keeps
+  (:mod:`antiphon.simulator.gossip_cut_schedules`).
+
+All schedules of the gossip fabric have last words.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.gossip_schedules import EVENT_LIMIT, draw_gossip_schedule, draw_network, draw_options
-from antiphon.simulator.scenario import LimitsTable, NetworkTable, Scenario, TopicsTable
+from antiphon.simulator.gossip_cut_schedules import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
+from antiphon.simulator.gossip_schedules import draw_gossip_schedule, draw_network
+from antiphon.simulator.scenario import Scenario
 from antiphon.simulator.schedules import (
     MIXED,
     PART,
@@ -27,40 +32,32 @@ from antiphon.simulator.schedules import (
 RARE_STREAM = 25
 """Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
 
-APART_IN_EIGHT, FORGETFUL_IN_EIGHT = 1, 1
+LAST_WORDS_STREAM = 26
+"""Names the stream for the last words of all schedules, for the same reason."""
 
-TALKING_BEGINS = 30_000
-"""By then everybody has found its place."""
+APART, FORGETFUL, CUT_OFF = range(3)
+"""Which of eight equal chances are those of these kinds."""
 
 SILENCE = (30_000, 90_000)
 """After what was said last; whoever has left is out of the overlay when it ends."""
 
 
 def draw_any_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; one in four is of these kinds, unless another order is wanted than they have."""
+    """The scenario of a seed: one in eight of each of these kinds, unless another order is wanted than they have."""
+    return with_last_words(draw_before_last_words(seed, order), RandomStream(seed, LAST_WORDS_STREAM))
+
+
+def draw_before_last_words(seed: int, order: str | None) -> Scenario:
+    """The scenario of a seed without its last words."""
     random = RandomStream(seed, RARE_STREAM)
     chance = random.below(8)
-    if order in (None, MIXED, "causal") and chance < APART_IN_EIGHT:
+    if order in (None, MIXED, "causal") and chance == APART:
         return draw_apart(seed, random)
-    if order in (None, "none", "fifo", "causal") and APART_IN_EIGHT <= chance < APART_IN_EIGHT + FORGETFUL_IN_EIGHT:
+    if order in (None, "none", "fifo", "causal") and chance == FORGETFUL:
         return draw_forgetful(seed, order, random)
+    if order in (None, MIXED, "none", "fifo", "causal") and chance == CUT_OFF:
+        return draw_cut_off(seed, order, random)
     return draw_gossip_schedule(seed, order)
-
-
-def new_scenario(seed: int, order: str, nodes: int, network: NetworkTable, random: RandomStream) -> Scenario:
-    """BRISA with one topic for everybody, in which nothing happens yet."""
-    return Scenario(
-        name=f"gossip torture {seed}",
-        seed=seed,
-        fabric="gossip",
-        protocol="brisa",
-        order=order,
-        nodes=nodes,
-        protocol_options=draw_options(nodes, random),
-        network=network,
-        topics=TopicsTable(count=1, members=[list(range(nodes))]),
-        limits=LimitsTable(events=EVENT_LIMIT),
-    )
 
 
 def draw_apart(seed: int, random: RandomStream) -> Scenario:

@@ -33,6 +33,7 @@ from antiphon.simulator.schedules import (
     pick,
     with_operations,
 )
+from antiphon.simulator.standstill_schedules import with_standstills
 
 GOSSIP_STREAM = 8
 """Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
@@ -85,7 +86,7 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
         scenario = msgspec.structs.replace(scenario, protocol_options=options)
         share = pick(totals, (25, 50, 100))
         operations = [draw_total(operation, share, totals) for operation in operations]
-    return with_operations(scenario, operations)
+    return with_standstills(with_operations(scenario, operations), seed)
 
 
 def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
@@ -99,6 +100,7 @@ def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
         "adapts": random.below(3) == 0,
         "total_patience": pick(random, (4, 16)),
         "agreement": 0.0,
+        "total_wait": pick(random, (0, 10_000, 100_000)),
     }
     if random.below(3) == 0:
         options["fanout"] = int(random.between(1, max(1, nodes - 1)))

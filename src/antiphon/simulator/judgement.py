@@ -1,29 +1,36 @@
 """Which promises apply to a run, and whether it kept them.
 
-The oracle (:mod:`antiphon.trace.oracle`) knows no protocol and finds every breach of every promise. Which of them were
-made depends on the scenario: nobody promises completeness where copies are lost, or causal order under ``fifo``.
-Three more are added here. ``requests``: what the application asked for happened, once, and nothing else did. ``stuck``:
-a process began something and cannot finish it, though nothing is on its way any more. ``holes``: where an order has
-holes, a node did not deliver something that it was owed and was not told so.
+The judge (:mod:`antiphon.trace.judge`) knows no protocol and finds every breach of every promise. Which of them were
+made depends on the scenario: nobody promises completeness where copies are lost, or causal order under ``fifo``. That
+is said here, and written into the trace (:mod:`antiphon.trace.contract`). ``requests`` is judged here: what the
+application asked for happened, once, and nothing else did. ``stuck``: a process began something and cannot finish it,
+though nothing is on its way any more. ``holes``: a node said something to be lost that it delivered, or said it twice,
+or of a publication that cannot be lost. ``last words``: what is published long after everything is healed is accepted
+and delivered by all (:mod:`antiphon.simulator.last_words`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.fabrics.gossip.group import KEEP_ALL_PERIODS
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
+from antiphon.simulator.last_words import LAST_WORDS, Asked, asked_in, last_words_of, unheard
 from antiphon.simulator.lives import (
     changes_lives,
     crashing_nodes,
-    evidence_of_lives,
     failing_nodes,
     failing_publisher,
-    separate_lives,
+    returns_as_itself,
 )
+from antiphon.simulator.protocol_options import BrisaTableOptions
 from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.scenario import (
     CrashFault,
@@ -32,19 +39,31 @@ from antiphon.simulator.scenario import (
     PauseFault,
     ResumeFault,
     Scenario,
-    expand_nodes,
 )
 from antiphon.simulator.subscriptions import changes_by_time, first_members
 from antiphon.simulator.workload import plan
-from antiphon.trace.oracle import Loss, evidence, judge
+from antiphon.trace.contract import (
+    COMPLETENESS,
+    FINISHED,
+    HOLES,
+    PROMISED,
+    REQUESTS,
+    STUCK,
+    TOLD_ALWAYS,
+    TOLD_FAILED,
+    TOLD_NEVER,
+    TOTAL_ORDER,
+    UNJUDGED,
+    Contract,
+)
+from antiphon.trace.judge import Verdict, judge_trace
+from antiphon.trace.lives import without_unshown
+from antiphon.trace.oracle import evidence
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
-from antiphon.trace.total_order import judge_total_order
 
-STUCK = "stuck"
-HOLES = "holes"
-TOTAL_ORDER = "total"
-REQUESTS = "requests"
+__all__ = ["HOLES", "REQUESTS", "STUCK", "TOTAL_ORDER"]
+"""Names of promises, for those who look for them here."""
 
 MAXIMUM_ROWS = 500_000
 """The oracle looks at a few hundred thousand deliveries per second; nobody should have to wait for it."""
@@ -68,6 +87,8 @@ class Witness:
         self._node_count = node_count
         self._tables: list[pa.Table] = []
         self._rows = 0
+        self.asked: list[Asked] = []
+        """The publications that were accepted, with their times."""
         self.recorder = Recorder(False, self._keep)
         """For runs that are written nowhere else."""
 
@@ -78,7 +99,8 @@ class Witness:
         """Take notice of rows of a trace."""
         if self._rows > MAXIMUM_ROWS:
             return
-        rows = evidence_of_lives(pa.Table.from_batches([batch]))
+        self.asked += asked_in(batch)
+        rows = evidence(pa.Table.from_batches([batch]))
         self._rows += rows.num_rows
         if self._rows > MAXIMUM_ROWS:
             self._tables.clear()
@@ -120,24 +142,6 @@ def why_not_judged(scenario: Scenario) -> str | None:
     return None
 
 
-def promises_of(scenario: Scenario, stopped: str) -> tuple[str, ...]:
-    """The promises that apply to a run that can be judged."""
-    # Where orders are mixed, the oracle looks at each publication as its own order demands.
-    promises = PROMISES[strongest(scenario)]
-    if PROTOCOLS[scenario.protocol].has_topics:
-        promises += ("membership",)
-    if PROTOCOLS[scenario.protocol].agrees_probably:
-        # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
-        promises += (HOLES,)
-        return (*promises, REQUESTS, STUCK) if stopped == "finished" and not paused_for_ever(scenario) else promises
-    if stopped == "finished" and not loses(scenario):
-        promises += ("completeness", REQUESTS)
-        promises += (HOLES,) if has_holes(scenario) else ()
-        # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
-        promises += (STUCK,) if scenario.network.duplication == 0 else ()
-    return promises
-
-
 def has_holes(scenario: Scenario) -> bool:
     """Whether publications have an order in which something may be passed over."""
     order = PROTOCOLS[scenario.protocol].holes_in
@@ -157,12 +161,30 @@ def loses(scenario: Scenario) -> bool:
         isinstance(fault, PartitionFault) and (fault.until is None or not heals) for fault in scenario.faults
     ):
         return True
+    if standing_still(scenario) and not heals:
+        return True
     return paused_for_ever(scenario)
 
 
 def any_partition(scenario: Scenario) -> bool:
-    """Whether the network falls apart, for however long."""
-    return any(isinstance(fault, PartitionFault) for fault in scenario.faults)
+    """Whether the network falls apart, for however long, or a node stands still and is lost to others."""
+    return any(isinstance(fault, PartitionFault) for fault in scenario.faults) or bool(standing_still(scenario))
+
+
+def standing_still(scenario: Scenario) -> set[int]:
+    """Who is paused for so long that others count it as lost: as if a partition were between it and all others."""
+    if not scenario.network.notices_pauses:
+        return set()
+    since: dict[int, int] = {}
+    found: set[int] = set()
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, PauseFault):
+            since.update(dict.fromkeys(fault.targets(scenario.nodes), fault.at))
+        elif isinstance(fault, ResumeFault | CrashFault):
+            for node in fault.targets(scenario.nodes):
+                if node in since and fault.at - since.pop(node) >= scenario.network.detection:
+                    found.add(node)
+    return found | set(since)
 
 
 def paused_for_ever(scenario: Scenario) -> bool:
@@ -175,19 +197,47 @@ def paused_for_ever(scenario: Scenario) -> bool:
     return bool(paused)
 
 
-def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[str]:
+@dataclass(frozen=True)
+class Requests:
+    """What a trace says about what the application asked for, and what came of it."""
+
+    asked: Mapping[int, int]
+    """How many publications each node was asked for."""
+    started: Mapping[int, int]
+    """How many of each have started."""
+    passed_over: int
+    """How many their own publishers have said to be lost."""
+    changes: Sequence[tuple[str, int, int]]
+    """``subscribed`` or ``unsubscribed``, node and topic, one after the other."""
+
+
+def requests_in(rows: pa.Table) -> Requests:
+    """The same from the rows of a trace that are judged."""
+    is_own = pc.equal(rows["node"], rows["source"])
+    asked = rows.filter(pc.equal(rows["event"], "publish"))
+    changes = rows.filter(pc.is_in(rows["event"], pa.array(["subscribed", "unsubscribed"])))
+    return Requests(
+        Counter(asked["node"].to_pylist()),
+        Counter(starts_in(rows)["node"].to_pylist()),
+        pc.sum(pc.and_(pc.equal(rows["event"], "lost"), is_own)).as_py() or 0,
+        list(zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True)),
+    )
+
+
+def unmet_requests(scenario: Scenario, requests: Requests) -> list[str]:
     """What the application asked for and did not get in a run that came to its end, or got and had not asked for."""
     complaints = []
-    starts = starts_in(table)
-    if PROTOCOLS[scenario.protocol].agrees_probably:
-        # Who stays delivers its own: the validity of the thesis.
-        stays = pa.array(sorted(set(range(scenario.nodes)) - failing_nodes(scenario)), pa.int64())
-        starts = starts.filter(pc.is_in(starts["node"].cast(pa.int64()), stays))
-        asked_for = table.filter(pc.equal(table["event"], "publish"))
-        published = pc.sum(pc.is_in(asked_for["node"].cast(pa.int64()), stays)).as_py() or 0
-    started = starts.num_rows
+    is_probable = PROTOCOLS[scenario.protocol].agrees_probably
+    # Where agreement is probable, who stays delivers its own: the validity of the thesis.
+    gone = failing_nodes(scenario) if is_probable else set()
+    started, published = (
+        sum(count for node, count in counts.items() if node not in gone)
+        for counts in (requests.started, requests.asked)
+    )
+    # What its own publisher passes over has not started, and that was said.
+    published -= 0 if is_probable else requests.passed_over
     # What is asked for where a node fails may never start.
-    if started != published and (PROTOCOLS[scenario.protocol].agrees_probably or not changes_lives(scenario)):
+    if started != published and (is_probable or not changes_lives(scenario)):
         complaints.append(f"{published} publications were asked for, and {started} started")
     if not PROTOCOLS[scenario.protocol].has_topics:
         return complaints
@@ -198,8 +248,7 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
         done = "subscribed" if change.subscribes else "unsubscribed"
         asked.setdefault((change.node, change.topic), []).append(done)
     happened: dict[tuple[int, int], list[str]] = {}
-    changes = table.filter(pc.is_in(table["event"], pa.array(["subscribed", "unsubscribed"])))
-    for event, node, topic in zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True):
+    for event, node, topic in requests.changes:
         happened.setdefault((node, topic), []).append(event)
     failing = crashing_nodes(scenario)
     for node, topic in sorted(asked.keys() | happened.keys()):
@@ -211,26 +260,23 @@ def unmet_requests(scenario: Scenario, table: pa.Table, published: int) -> list[
     return complaints
 
 
+def waits_for_majority(scenario: Scenario) -> bool:
+    """Whether publications of every order wait for a majority before anybody delivers them."""
+    return bool(scenario.protocol_options.get("quorum_delivery", False))
+
+
 def nodes_apart(scenario: Scenario) -> set[int]:
     """Who may have published on a side of a partition that was not asked when a total publication was completed.
 
-    What they publish in a weaker order is in its place among total publications on their own side only. If the council
-    may follow the partitions, nobody can say from outside which side is asked. The same holds for what somebody wrote
-    into its log and told nobody before it crashed, if it comes back.
+    What they publish in a weaker order is in its place among total publications on their own side only, and nobody can
+    say from outside which side is asked; brokers of a tree do say so. The same holds for what somebody wrote into its
+    log and told nobody before it crashed, if it comes back.
     """
-    apart: set[int] = crashing_nodes(scenario) if PROTOCOLS[scenario.protocol].remembers else set()
-    newcomers = scenario.absent_at_start()
-    for fault in scenario.faults:
-        if isinstance(fault, PartitionFault):
-            if fault.linked != "apart":
-                return set(range(scenario.nodes))
-            group = set(expand_nodes(fault.groups[0], scenario.nodes))
-            others = set(range(scenario.nodes)) - group
-            voices, other_voices = len(group - newcomers), len(others - newcomers)
-            apart |= group if voices < other_voices else others
-            if voices == other_voices or scenario.protocol_options.get("council", 1) > 0:
-                return set(range(scenario.nodes))
-    return apart
+    if scenario.protocol_options.get("quorum", False):
+        return set()
+    if any_partition(scenario):
+        return set(range(scenario.nodes))
+    return crashing_nodes(scenario) if PROTOCOLS[scenario.protocol].remembers else set()
 
 
 def publishes_in_two_lives(scenario: Scenario) -> int | None:
@@ -273,121 +319,114 @@ def members_that_stay(scenario: Scenario) -> list[set[int]]:
     return stay
 
 
-def without_unshown(table: pa.Table, unshown: Sequence[tuple[int, int, int, int]]) -> pa.Table:
-    """The same as if what was not shown had not been delivered then; it may have been later."""
-    if not unshown:
-        return table
-    left = Counter(unshown)
-    kept = []
-    names = ("event", "node", "topic", "source", "sequence")
-    for event, *delivery in zip(*(table[name].to_pylist() for name in names), strict=True):
-        is_gone = event == "deliver" and left[tuple(delivery)] > 0
-        left[tuple(delivery)] -= is_gone
-        kept.append(not is_gone)
-    return table.filter(pa.array(kept))
-
-
 def may_pass_over(scenario: Scenario) -> bool:
     """Whether a node may be cut off for longer than others keep what it lacks, and then passes over it and says so."""
     protocol = PROTOCOLS[scenario.protocol]
-    parted = any(isinstance(fault, PartitionFault) for fault in scenario.faults)
-    return parted and protocol.recovers and not protocol.needs_connections
+    parted = any_partition(scenario) and protocol.recovers and not protocol.needs_connections
+    return parted and not all_fits_buffers(scenario)
 
 
-def without_total(table: pa.Table) -> pa.Table:
-    """The same as if there had been no total publications."""
-    is_total = pc.fill_null(pc.equal(table["order"].cast(pa.string()), TOTAL_ORDER), False)
-    return table.filter(pc.invert(is_total))
+def all_fits_buffers(scenario: Scenario) -> bool:
+    """Whether nodes that live all the time keep all that anybody lacks, in buffers or logs: nothing is lost then.
 
-
-def wrong_words(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
-    """How often something was said to be lost twice, or was delivered there all the same.
-
-    Of nodes that fail or join all words are believed.
+    Nodes of BRISA that have lost a neighbour forget nothing for ``KEEP_ALL_PERIODS``, as far as it fits.
     """
-    said = [loss for loss in losses if loss[0] not in changing]
-    return len(said) - len(set(said) - deliveries_in(table))
+    if scenario.protocol != "brisa":
+        return False
+    options = msgspec.convert(scenario.protocol_options, BrisaTableOptions)
+    published = Counter((planned.node, planned.topic) for planned in plan(scenario))
+    # Publishers live, and are asked themselves.
+    has_log = options.log >= published.total()
+    unlogged = [name for name in published if not has_log or name[0] not in (options.log_nodes or (name[0],))]
+    cuts = [fault for fault in scenario.faults if isinstance(fault, PartitionFault)]
+    is_short = all(cut.until is not None and cut.until - cut.at < KEEP_ALL_PERIODS * options.period for cut in cuts)
+    is_kept = is_short and not changes_lives(scenario)
+    return all(is_kept and published[name] <= options.buffer for name in unlogged)
 
 
-def unspoken_holes(losses: Sequence[Loss], table: pa.Table, changing: set[int]) -> int:
-    """How many numbers before the last that a node delivered of a source it neither delivered nor said to be lost."""
-    had = {name for name in (*deliveries_in(table), *losses) if name[0] not in changing}
-    last: dict[tuple[int, int, int], int] = {}
-    for node, topic, source, sequence in had:
-        last[node, topic, source] = max(sequence, last.get((node, topic, source), 0))
-    return sum(last.values()) - len(had)
-
-
-def deliveries_in(table: pa.Table) -> set[Loss]:
-    """What was delivered: node, topic, source and number."""
-    deliveries = table.filter(pc.equal(table["event"], "deliver"))
-    columns = (deliveries[name].to_pylist() for name in ("node", "topic", "source", "sequence"))
-    return {(node, topic or 0, source, sequence) for node, topic, source, sequence in zip(*columns, strict=True)}
-
-
-def judge_run(
-    scenario: Scenario,
-    witness: Witness,
-    stopped: str,
-    published: int,
-    stuck: int,
-    losses: Sequence[Loss] = (),
-    unshown: Sequence[tuple[int, int, int, int]] = (),
-) -> tuple[dict[str, int] | None, str]:
-    """How often each promise that applies was broken, and the same as a sentence.
-
-    ``losses`` were said; ``unshown`` are deliveries that a disk lost before anybody was shown them.
-    """
-    promises = promises_of(scenario, stopped)
-    table = witness.table()
-    if table is None:
-        return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
-    table = without_unshown(table, unshown)
-    everybody = not PROTOCOLS[scenario.protocol].has_topics
-    # What its own publisher passes over has not started, and that was said.
-    passed_over = sum(node == source for node, _, source, _ in losses)
-    complaints = unmet_requests(scenario, table, published - passed_over)
-    false = wrong_words(losses, table, crashing_nodes(scenario))
-    if PROTOCOLS[scenario.protocol].agrees_probably:
-        false += unspoken_holes(losses, table, crashing_nodes(scenario))
-    mortal = failing_nodes(scenario)
-    if PROTOCOLS[scenario.protocol].remembers:
-        table = separate_lives(table, scenario.nodes, set(range(scenario.nodes)) - mortal)
-    elif mortal:
-        table = separate_lives(table, scenario.nodes)
-    # Where weaker publications pass total ones, only these are in one order.
-    apart = set(range(scenario.nodes)) if has_holes(scenario) else nodes_apart(scenario)
-    circles, circle = judge_total_order(table, apart) if TOTAL_ORDER in promises else (0, None)
-    # What is owed of those who failed depends on what waits for it.
-    default = min(ORDER_NAMES.index(scenario.order), CAUSAL)
-    findings = judge(table, scenario.nodes, everybody, "completeness" in promises, default, False, mortal, losses)
-    counts = {**findings.counts, REQUESTS: len(complaints), STUCK: stuck, TOTAL_ORDER: circles, HOLES: false}
-    examples = {REQUESTS: "".join(complaints[:1]), STUCK: "something was begun and cannot be finished"}
-    examples[HOLES] = "what was said to be lost twice or was delivered all the same, or was passed over without a word"
-    examples.update({**findings.examples, TOTAL_ORDER: circle or ""})
-    owed = 0
-    if HOLES in promises and "completeness" in promises:
-        weaker = judge(without_total(table), scenario.nodes, everybody, True, default, False, mortal, losses)
-        owed = findings.counts["completeness"] - weaker.counts["completeness"]
-        counts["completeness"] = weaker.counts["completeness"]
-        counts[HOLES] = max(0, owed - len(losses)) + false
-        examples["completeness"] = weaker.examples.get("completeness", "")
-        examples[HOLES] = (
-            f"{owed} holes of which {len(losses)} were said, {false} of them twice or before they were delivered"
-        )
+def whose_losses(scenario: Scenario) -> str:
+    """Whose publications a node may say to be lost instead of delivering them."""
     if PROTOCOLS[scenario.protocol].remembers:
         # Who fails for good may take with it what others have heard of; they say so. So may the sides of a partition
         # that begin to order totally without each other. Nobody speaks of another loss.
-        is_torn = scenario.uses_order(TOTAL_ORDER) and any_partition(scenario)
-        excused = sum(is_torn or source in mortal for _, _, source, _ in losses)
-        wrong = len(losses) - excused + false
-        counts["completeness"] = max(0, counts["completeness"] - excused) + wrong
-        if wrong:
-            examples["completeness"] = f"{wrong} were said to be lost, whose publishers live, or that were delivered"
-    elif may_pass_over(scenario):
-        counts["completeness"] = max(0, counts["completeness"] - max(0, len(losses) - owed))
-    violations = {promise: counts[promise] for promise in promises}
-    broken = [promise for promise in promises if violations[promise]]
+        return TOLD_ALWAYS if scenario.uses_order(TOTAL_ORDER) and any_partition(scenario) else TOLD_FAILED
+    return TOLD_ALWAYS if may_pass_over(scenario) else TOLD_NEVER
+
+
+def contract_of(scenario: Scenario) -> Contract:
+    """What is promised to a run that can be judged, as its trace says it."""
+    protocol = PROTOCOLS[scenario.protocol]
+    told = whose_losses(scenario)
+    # Where orders are mixed, the oracle looks at each publication as its own order demands.
+    always = PROMISES[strongest(scenario)]
+    always += ("membership",) if protocol.has_topics else ()
+    always += (HOLES,) if protocol.agrees_probably or has_holes(scenario) or told != TOLD_NEVER else ()
+    at_end: tuple[str, ...] = ()
+    if protocol.agrees_probably:
+        # Holes are allowed, and are counted; what a node published that stays it has delivered itself.
+        at_end = () if paused_for_ever(scenario) else (REQUESTS, STUCK)
+    elif not loses(scenario):
+        at_end = (COMPLETENESS, REQUESTS)
+        # Where copies are doubled, answers are, and a wave that was opened twice is not closed twice.
+        at_end += (STUCK,) if scenario.network.duplication == 0 else ()
+    return Contract(
+        scenario.fabric,
+        scenario.protocol,
+        nodes=scenario.nodes,
+        everybody=not protocol.has_topics,
+        # What is owed of those who failed depends on what waits for it.
+        default=ORDER_NAMES[min(ORDER_NAMES.index(scenario.order), CAUSAL)],
+        always=always,
+        at_end=at_end,
+        remembers=protocol.remembers,
+        told=told,
+        holes_in=TOTAL_ORDER if has_holes(scenario) else None,
+        counts_all=protocol.agrees_probably,
+        apart=tuple(sorted(nodes_apart(scenario))),
+        # Where weaker publications pass total ones, only these are in one order.
+        weaker_pass=has_holes(scenario),
+        secured=bool(scenario.protocol_options.get("quorum", False)) and not waits_for_majority(scenario),
+        all_asked=waits_for_majority(scenario),
+        returns=returns_as_itself(scenario),
+    )
+
+
+def promised_to(scenario: Scenario) -> dict[str, Any]:
+    """What the metadata of a trace says about what was promised, or why nothing can be judged."""
+    reason = why_not_judged(scenario)
+    return {PROMISED: contract_of(scenario).as_metadata()} if reason is None else {UNJUDGED: reason}
+
+
+def judge_table(scenario: Scenario, table: pa.Table, stopped: str, stuck: int) -> Verdict:
+    """Judge the trace of a run, and whether what the application asked for happened."""
+    rows = evidence(table)
+    verdict = judge_trace(rows, contract_of(scenario), stopped, stuck)
+    judge_requests(verdict, scenario, rows)
+    return verdict
+
+
+def judge_requests(verdict: Verdict, scenario: Scenario, rows: pa.Table) -> None:
+    """Add whether what the application asked for happened, if that was promised."""
+    if REQUESTS in verdict.checks:
+        complaints = unmet_requests(scenario, requests_in(rows))
+        verdict.counts[REQUESTS] = len(complaints)
+        verdict.examples[REQUESTS] = "".join(complaints[:1])
+
+
+def judge_run(scenario: Scenario, witness: Witness, stopped: str, stuck: int) -> tuple[dict[str, int] | None, str]:
+    """How often each promise that applies was broken, and the same as a sentence."""
+    table = witness.table()
+    if table is None:
+        return None, f"not judged: too much to look at (more than {MAXIMUM_ROWS} deliveries, or too many publishers)"
+    verdict = judge_table(scenario, table, stopped, stuck)
+    if stopped == FINISHED and COMPLETENESS in verdict.checks and last_words_of(scenario):
+        verdict.checks += (LAST_WORDS,)
+        found = unheard(scenario, witness.asked, without_unshown(table))
+        verdict.counts[LAST_WORDS], verdict.examples[LAST_WORDS] = found
+    violations = {promise: verdict.counts[promise] for promise in verdict.checks}
+    broken = verdict.broken()
     if not broken:
-        return violations, f"nothing violated; checked: {', '.join(promises)}"
-    return violations, "; ".join(f"{promise}: {violations[promise]}, such as {examples[promise]}" for promise in broken)
+        return violations, f"nothing violated; checked: {', '.join(verdict.checks)}"
+    return violations, "; ".join(
+        f"{promise}: {violations[promise]}, such as {verdict.examples[promise]}" for promise in broken
+    )

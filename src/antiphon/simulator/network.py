@@ -155,6 +155,7 @@ class Network:
         reordering_window: i64 = 0,
         detection: i64 = 1000,
         in_order: bool = False,
+        notices_pauses: bool = False,
     ) -> None:
         for name, share in (("loss", loss), ("duplication", duplication), ("reordering", reordering)):
             if not 0 <= share <= 1:
@@ -177,6 +178,8 @@ class Network:
         self.detection: Final[i64] = detection
         # Whether copies from one node to another never overtake each other, as on a connection.
         self.in_order: Final[bool] = in_order
+        # Whether a node that is paused for longer than detection is lost to those who watch it, as live nodes are.
+        self.notices_pauses: Final[bool] = notices_pauses
 
     def is_simple(self) -> bool:
         """Whether every copy travels for the same time and arrives exactly once, so that no number need be drawn."""
@@ -190,14 +193,22 @@ class Cut:
 
     Nodes that are in no group form a group of their own. A one-way cut loses only what goes from the first group
     to others. Where groups are linked as a chain or a ring, those that are beside each other lose nothing: a node
-    alone in the middle of a chain of three is a bridge.
+    alone in the middle of a chain of three is a bridge. A node that stands still, when others have noticed
+    (``is_standstill``), has lost its connections, however soon it goes on.
     """
 
     def __init__(
-        self, start: i64, end: i64, groups: list[list[int]], one_way: bool = False, linked: str = "apart"
+        self,
+        start: i64,
+        end: i64,
+        groups: list[list[int]],
+        one_way: bool = False,
+        linked: str = "apart",
+        is_standstill: bool = False,
     ) -> None:
         self.start: Final[i64] = start
         self.end: Final[i64] = end
+        self.is_standstill: Final[bool] = is_standstill
         self._one_way: Final[bool] = one_way
         self._is_linked: Final[bool] = linked != "apart"
         # How far apart the first and the last are that reach each other; nowhere else are numbers so far apart.

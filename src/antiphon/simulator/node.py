@@ -10,7 +10,7 @@ from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.events import Life, Timer
-from antiphon.trace.recorder import SUBSCRIBED, UNSUBSCRIBED
+from antiphon.trace.recorder import LOST, SUBSCRIBED, UNSUBSCRIBED
 
 if TYPE_CHECKING:
     from antiphon.simulator.engine import Engine
@@ -34,7 +34,10 @@ class Node(Environment):
         self._engine: Final[Engine] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
+        # How often a process was built here.
+        self.incarnation: i64 = 0
         self.life: Life = Life()
+        self.paused_at: i64 = 0
         self.free: i64 = 0
         # By how much the clock that shows the time of day is wrong; it outlives crashes.
         self.clock_error: i64 = 0
@@ -85,8 +88,7 @@ class Node(Environment):
     def lost(self, topic: i64, source: i64, sequence: i64) -> None:
         engine = self._engine
         engine.lost += 1
-        if engine.losses is not None:
-            engine.losses.append((self.identifier, topic, source, sequence))
+        engine.record_publication(LOST, self.identifier, topic, source, sequence)
 
     def read_back(self, topic: i64) -> LogReader | None:
         application = self._engine.application
@@ -96,9 +98,31 @@ class Node(Environment):
         application = self._engine.application
         return application is None or application.was_logged(self.identifier, topic, source, sequence)
 
+    def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
+        application = self._engine.application
+        return None if application is None else application.recalled(self.identifier, topic, source, sequence)
+
     def past(self, topic: i64) -> list[int] | None:
         application = self._engine.application
         return None if application is None else application.past(self.identifier, topic)
+
+    def journal(self) -> list[Message] | None:
+        application = self._engine.application
+        return None if application is None else application.journal(self.identifier)
+
+    def write(self, record: Message) -> None:
+        application = self._engine.application
+        if application is not None:
+            application.write(self.identifier, record)
+
+    def rewrite(self, records: list[Message]) -> None:
+        application = self._engine.application
+        if application is not None:
+            application.rewrite(self.identifier, records)
+
+    def sync(self) -> bool:
+        application = self._engine.application
+        return application is None or application.sync_journal(self._engine, self.identifier)
 
     def unwanted(self, message: Message) -> None:
         self._engine.unwanted += 1
@@ -114,6 +138,9 @@ class Node(Environment):
         engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
         if engine.application is not None:
             engine.application.unsubscribed(engine, self.identifier, topic)
+
+    def ordering_epoch(self, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
+        self._engine.record_epoch(self.identifier, epoch, members, councils)
 
     def set_timer(self, delay: i64, name: i64) -> i64:
         timers = self._timers

@@ -179,6 +179,10 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
     """No node is deeper in a graph."""
     published: Flag = False
     """Whether the rules are those of the thesis, with their races, for networks that lose nothing."""
+    log: NotNegative = 0
+    """How many publications of a topic the log of a node holds, for others that lack them; 0 for no logs."""
+    log_nodes: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[0, 1]])] = []
+    """Which nodes have logs; all if none are named."""
     round_period: Positive = 125
     """Ticks between two rounds of total order, while there is something to order."""
     round_drift: Annotated[float, Meta(ge=0, le=100, description="a share of the period", examples=[0.1])] = 0.1
@@ -187,6 +191,8 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
     """To how many others a ball of names is sent; without it ``2 e ln n / ln ln n``, for all ``n`` nodes."""
     ttl: Positive | None = None
     """How often a name is relayed; without it ``log2 n``, or more where messages are lost."""
+    total_wait: NotNegative = 10_000
+    """For how many ticks at most a node that reaches no more than half of those whom it knows lets total order wait."""
     clock: Literal["logical", "global"] = "logical"
     """Whether total order is by counts or by times."""
     skew: NotNegative = 0

@@ -16,10 +16,11 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator import actions
-from antiphon.simulator.disks import Disks, LastingDisks, Sync, Trouble
-from antiphon.simulator.engine import Engine
+from antiphon.simulator.disks import BrokerDisks, Disks, LastingDisks, RecallingDisks, Sync, Trouble
+from antiphon.simulator.engine import Application, Engine
 from antiphon.simulator.events import NEVER
-from antiphon.simulator.judgement import Witness, agreement, judge_run, why_not_judged
+from antiphon.simulator.judgement import Witness, agreement, judge_run, loses, promised_to, why_not_judged
+from antiphon.simulator.lives import returns_as_itself
 from antiphon.simulator.network import (
     ConstantDelay,
     Cut,
@@ -30,7 +31,7 @@ from antiphon.simulator.network import (
     NormalDelay,
     QuantileDelay,
 )
-from antiphon.simulator.protocol_options import LastingOptions
+from antiphon.simulator.protocol_options import BrisaTableOptions, LastingOptions
 from antiphon.simulator.protocols import PROTOCOLS, Setting
 from antiphon.simulator.scenario import (
     BesideLives,
@@ -157,6 +158,7 @@ class Simulation:
             absent=absent,
             application=disks_for(options),
             reconnects=self._protocol.remembers,
+            knows_lives=isinstance(options, TreeTableOptions) and options.disk,
         )
         schedule_faults(self.engine, scenario, self.cube)
         schedule_subscriptions(self.engine, scenario)
@@ -173,8 +175,15 @@ class Simulation:
         return process
 
     def stuck(self) -> int:
-        """What the processes of nodes that are there have begun, or were asked for, and have not finished."""
-        return sum(int(node.process.unfinished()) for node in self.engine.nodes if node.process is not None)
+        """What the processes of nodes that are there have begun, or were asked for, and have not finished.
+
+        Where all nodes are back, whoever does not take total publications waits for nobody any more.
+        """
+        present = [node.process for node in self.engine.nodes if node.process is not None]
+        unfinished = sum(int(process.unfinished()) for process in present)
+        if len(present) < self.scenario.nodes or not returns_as_itself(self.scenario) or loses(self.scenario):
+            return unfinished
+        return unfinished + sum(process.refusal(TOTAL) is not None for process in present)
 
     def run(self, watch: Watcher | None = None) -> str:
         """Run to the end or to a limit; says which."""
@@ -265,7 +274,7 @@ def run_into_file(scenario: Scenario, trace: Path, watch: Watcher | None, witnes
         raise UsageError(f"{trace} is a directory; name a file in it, such as {trace / 'trace.parquet'}")
     from antiphon.trace.store import TraceWriter
 
-    about = {"host": "simulator", "scenario": msgspec.to_builtins(scenario)}
+    about = {"host": "simulator", "scenario": msgspec.to_builtins(scenario), **promised_to(scenario)}
     also = None if witness is None else witness.see
     with TraceWriter(trace, scenario.trace.level, about, also=also) as writer:
         result = timed(scenario, writer.recorder, watch, witness)
@@ -277,24 +286,25 @@ def timed(
 ) -> Result:
     """Run a scenario; the seconds are those of the run, without its preparation and its judgement."""
     simulation = Simulation(scenario, recorder)
-    simulation.engine.losses = None if witness is None else []
     begun = time.perf_counter()
     stopped = simulation.run(watch)
     result = simulation.result(stopped, time.perf_counter() - begun)
+    simulation.engine.record_end(stopped)
     if witness is None:
         return result
-    application = simulation.engine.application
-    unshown = application.unshown if isinstance(application, LastingDisks) else []
-    losses = simulation.engine.losses or []
-    violations, judgement = judge_run(scenario, witness, stopped, result.published, simulation.stuck(), losses, unshown)
+    violations, judgement = judge_run(scenario, witness, stopped, simulation.stuck())
     agreed, owed = agreement(scenario, witness)
     return msgspec.structs.replace(result, violations=violations, judgement=judgement, agreed=agreed, owed=owed)
 
 
-def disks_for(options: object) -> Disks | None:
+def disks_for(options: object) -> Application | None:
     """The logs of nodes, where they have any."""
     if isinstance(options, LastingOptions):
         return LastingDisks(options.log) if options.log > 0 else None
+    if isinstance(options, BrisaTableOptions):
+        return RecallingDisks(options.log, options.log_nodes) if options.log > 0 else None
+    if isinstance(options, TreeTableOptions) and options.disk:
+        return BrokerDisks(options.log, options.sync)
     return Disks(options.log) if isinstance(options, TreeTableOptions) and options.log > 0 else None
 
 
@@ -324,6 +334,7 @@ def build_network(scenario: Scenario) -> Network:
         table.reordering_window,
         table.detection,
         table.in_order,
+        table.notices_pauses,
     )
 
 

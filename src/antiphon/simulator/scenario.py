@@ -118,6 +118,7 @@ class NetworkTable(Table, frozen=True, kw_only=True):
     reordering_window: DrawnTicks = 0
     detection: Ticks = 1000
     in_order: Flag = False
+    notices_pauses: Flag = False
 
 
 # Who is a member of what.

@@ -104,6 +104,10 @@ def check_fault_tolerance(scenario: Scenario, document: Document) -> None:
                 f"{scenario.protocol} needs links that neither lose nor duplicate (they may delay and reorder, see "
                 f"reordering); {remedy}",
             )
+    if scenario.network.notices_pauses:
+        raise document.error(
+            ("network", "notices_pauses"), f"{scenario.protocol} needs nodes that nobody counts as lost; {remedy}"
+        )
     for number, fault in enumerate(scenario.faults):
         if not isinstance(fault, PauseFault | ResumeFault | ClockFault):
             raise document.error(
@@ -127,20 +131,43 @@ def check_connections(scenario: Scenario, document: Document) -> None:
         check_returns(scenario, document)
         return
     joins = scenario.protocol == "broker-tree"
+    check_standstills(scenario, document)
     for number, fault in enumerate(scenario.faults):
         survived = (CrashFault, PauseFault, ResumeFault, ClockFault)
         if isinstance(fault, survived) or (joins and isinstance(fault, JoinFault)):
             continue
         if not joins:
             complaint = f"{scenario.protocol} survives crashes and pauses, and nothing else; leave this out"
-        elif isinstance(fault, PartitionFault):
-            if scenario.protocol_options.get("quorum", False):
-                continue
-            complaint = "without a quorum brokers take a partition for crashes; write: protocol-options.quorum = true"
-        else:
-            complaint = "a broker that returns is a new one, under a number of its own; let another node join"
-        raise document.error(("fault", number), complaint)
+            raise document.error(("fault", number), complaint)
+        check_fault_of_tree(scenario, document, number)
     check_newcomers(scenario, document)
+
+
+def check_standstills(scenario: Scenario, document: Document) -> None:
+    """Who counts as lost because it stands still comes back only where there is a quorum."""
+    if scenario.network.notices_pauses and not scenario.protocol_options.get("quorum", False):
+        raise document.error(
+            ("network", "notices_pauses"), "without a quorum nobody comes back; write: protocol-options.quorum = true"
+        )
+
+
+def check_fault_of_tree(scenario: Scenario, document: Document, number: int) -> None:
+    """With a quorum networks fall apart, and brokers that have disks return with them."""
+    fault = scenario.faults[number]
+    has_quorum = scenario.protocol_options.get("quorum", False)
+    returns = isinstance(fault, RestartFault) and scenario.protocol_options.get("disk", False)
+    if has_quorum and (returns or isinstance(fault, PartitionFault)):
+        return
+    if isinstance(fault, PartitionFault):
+        complaint = "without a quorum brokers take a partition for crashes; write: protocol-options.quorum = true"
+    elif returns:
+        complaint = "without a quorum who is lost stays lost; write: protocol-options.quorum = true"
+    else:
+        complaint = (
+            "a broker that returns without its disk is a new one, under a number of its own; let another node join, or "
+            "give brokers disks: protocol-options.disk = true"
+        )
+    raise document.error(("fault", number), complaint)
 
 
 def check_disks(scenario: Scenario, document: Document) -> None:

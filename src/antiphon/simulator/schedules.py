@@ -61,6 +61,9 @@ EVENT_LIMIT = 2_000_000
 PART, CLOCK, DISK, JOIN, PAUSE, CRASH, LEAVE, UNSUBSCRIBE, SUBSCRIBE, PUBLISH = range(10)
 """What a node can be told, or what happens to it; at the same tick this is the order."""
 
+UNLIMITED = 1 << 30
+"""More nodes than there are."""
+
 LONG_AFTER = 100_000
 """Ticks after which nearly everything has settled."""
 
@@ -433,6 +436,9 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     """The scenario with these operations, as far as they are possible, instead of its own."""
     protocol = PROTOCOLS[scenario.protocol]
     everybody = scenario.nodes if protocol.outlives_publishers or protocol.agrees_probably else 0
+    if scenario.protocol_options.get("disk", False):
+        # All may be down at once: they come back.
+        everybody = UNLIMITED
     kept = possible(operations, named_members(scenario), everybody)
     faults = [fault for operation in kept for fault in faults_of(operation)]
 

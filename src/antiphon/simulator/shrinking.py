@@ -18,6 +18,7 @@ import msgspec
 from antiphon.kernel.errors import PeerError, ScenarioError
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.campaign import ENDLESS, KINDS, Outcome, run_schedule, tidy_collector
+from antiphon.simulator.protocols import PROTOCOLS
 from antiphon.simulator.run import Simulation
 from antiphon.simulator.scenario import (
     ConstantLaw,
@@ -198,7 +199,7 @@ class Shrinker:
         fewer = msgspec.structs.replace(
             self._with_members(members),
             nodes=len(stay),
-            protocol_options=options_without(self.scenario.protocol_options, places),
+            protocol_options=options_without(self.scenario, places),
         )
         return with_operations(fewer, kept)
 
@@ -275,20 +276,32 @@ def parted(operation: Operation, places: dict[int, int]) -> list[Operation]:
     return [operation._replace(keys=first, shape=Shape(one_way, left, linked))]
 
 
-def options_without(options: dict[str, Any], places: dict[int, int]) -> dict[str, Any]:
-    """The options that name nodes, for those who stay; who loses its parent goes to its grandparent, or to the root."""
+def options_without(scenario: Scenario, places: dict[int, int]) -> dict[str, Any]:
+    """The options that name nodes, for those who stay.
+
+    Which options these are is a matter of the protocol: the parents of a tree are a broker for each broker, those of a
+    gossip are a number. A broker that loses its parent goes to its grandparent, or to the root.
+    """
+    options = scenario.protocol_options
     changed = dict(options)
+    if options.get("log_nodes"):
+        changed["log_nodes"] = [places[node] for node in options["log_nodes"] if node in places]
     if "contacts" in options:
         changed["contacts"] = [places[node] for node in options["contacts"] if node in places] or [0]
-    if "parents" in options:
-        parents: list[int] = []
-        for node in places:
-            parent = options["parents"][node]
-            while parent != NO_NODE and parent not in places:
-                parent = options["parents"][parent]
-            parents.append(int(NO_NODE) if not parents else places.get(parent, 0))
-        changed["parents"] = parents
+    if PROTOCOLS[scenario.protocol].fabric == "tree" and "parents" in options:
+        changed["parents"] = parents_without(options["parents"], places)
     return changed
+
+
+def parents_without(parents_of: Sequence[int], places: dict[int, int]) -> list[int]:
+    """The parents of those who stay, who have new numbers; the first of them is the root."""
+    parents: list[int] = []
+    for node in places:
+        parent = parents_of[node]
+        while parent != NO_NODE and parent not in places:
+            parent = parents_of[parent]
+        parents.append(int(NO_NODE) if not parents else places.get(parent, 0))
+    return parents
 
 
 def with_gaps(scenario: Scenario, longest: int, only: int | None = None) -> Scenario:
@@ -324,24 +337,27 @@ def simpler_networks(network: NetworkTable) -> Iterator[dict[str, object]]:
 
 
 def representatives(failing: Sequence[Outcome]) -> list[tuple[str, Outcome]]:
-    """For each way to fail the first outcome that shows it; an outcome that shows several stands for one of them."""
+    """For each way to fail of each fabric the first outcome that shows it; one that shows several stands for one."""
     chosen: dict[int, tuple[str, Outcome]] = {}
+    seen: set[tuple[str, str]] = set()
     for kind in KINDS:
         for outcome in failing:
-            if kind in outcome.violations:
+            if kind in outcome.violations and (kind, outcome.fabric) not in seen:
+                seen.add((kind, outcome.fabric))
                 chosen.setdefault(outcome.seed, (kind, outcome))
-                break
     return list(chosen.values())
 
 
-def write_failure(outcome: Outcome, kind: str, scenario: Scenario, directory: Path) -> Path:
-    """Write a shrunk schedule as a scenario file, with what it is about above it, and what happens in it as a text."""
+def write_failure(
+    outcome: Outcome, kind: str, scenario: Scenario, directory: Path, state: str = "shrunk while it failed by"
+) -> Path:
+    """Write a schedule as a scenario file, with what it is about above it, and what happens in it as a text."""
     path = directory / f"torture-{outcome.seed}.toml"
     limits = scenario.limits if kind == ENDLESS else LimitsTable()
     named = msgspec.structs.replace(scenario, name=f"torture {outcome.seed}: {kind}", limits=limits)
     trace = path.with_suffix(".txt")
     remark = (
-        f"Seed {outcome.seed} of antiphon torture, shrunk while it failed by: {kind}.\n"
+        f"Seed {outcome.seed} of antiphon torture, {state}: {kind}.\n"
         f"At first: {outcome.about}\n"
         f"Replay it: antiphon simulate {path.name}\n"
         f"{trace.name} tells what happens: antiphon simulate {path.name} --level everything --trace {trace.name}"
@@ -361,7 +377,9 @@ def write_story(scenario: Scenario, path: Path) -> None:
     end = ""
     try:
         few = msgspec.structs.replace(scenario.limits, events=min(scenario.limits.events, EVENTS_TOLD))
-        stopped = Simulation(msgspec.structs.replace(scenario, limits=few), memory.recorder).run()
+        simulation = Simulation(msgspec.structs.replace(scenario, limits=few), memory.recorder)
+        stopped = simulation.run()
+        simulation.engine.record_end(stopped)
         end = "" if stopped == "finished" else f"and so on: {stopped}\n"
     except Exception as error:  # whatever a protocol stumbles over is what the story ends with
         end = f"{type(error).__name__}: {error}\n"

@@ -50,8 +50,14 @@ class TreeTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Ticks after a change of the tree until those who are there become the council, which votes; 0: never."""
     absence: Positive = 1_000_000
     """Ticks for which what those who are lost lack is kept for them."""
+    quorum_delivery: Flag = False
+    """Whether publications of every order wait for a majority, so that each total one has one past for all."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
     """How many publications of a topic the log of each broker holds, for those who were away for longer; 0: no log."""
+    disk: Flag = False
+    """Whether brokers have disks, with which they return after a crash as who they were; with a quorum only."""
+    sync: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[50])] = 0
+    """Ticks until what a broker writes is on its disk."""
 
 
 def overlay_of(options: TreeTableOptions, nodes: int, absent: Collection[int] = ()) -> Overlay:
@@ -101,6 +107,7 @@ def tree_builder(
         council_ticks=chosen.council,
         absence_ticks=chosen.absence,
         nearest_first=chosen.nearest_first,
+        quorum_delivery=chosen.quorum_delivery,
     )
     overlay = overlay_of(chosen, nodes, absent)
     listed = chosen.parents or regular_parents(nodes, chosen.fan_out)
@@ -108,6 +115,8 @@ def tree_builder(
 
     def build(environment: Environment) -> TreeBroker:
         me = int(environment.identifier)
+        if chosen.disk and environment.journal():
+            return (make or TreeBroker)(environment, options, overlay)
         if me in absent:
             newcomer = (make or TreeBroker)(environment, options, overlay_of_newcomer(me, [listed[me]]))
             for topic, members in enumerate(topics):

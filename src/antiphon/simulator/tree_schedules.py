@@ -9,6 +9,11 @@ One schedule in eight is **busy**: everybody publishes all the time, and brokers
 the root asks again and again what can be forgotten. Whatever is kept for too short a time is missed by somebody then.
 In half of these whoever would have to tell of a failure stands still meanwhile, so that others have found a new place
 before the root knows that they had lost theirs.
+
+One in eight of the others is **torn**: everybody publishes about few keys in all orders, the network falls apart, a
+broker crashes within moments of that, others stand still, and the council follows who is there. Whatever only few have
+got just then is on trial: a weaker publication that only they delivered, a lock that only they know of. In half of
+these, and in one of four of all others with a quorum, publications of every order wait for a majority.
 """
 
 from __future__ import annotations
@@ -38,6 +43,8 @@ from antiphon.simulator.schedules import (
     pick,
     with_operations,
 )
+from antiphon.simulator.standstill_schedules import with_standstills
+from antiphon.simulator.tree_return_schedules import ONE_IN, RETURN_STREAM, draw_return_schedule
 
 TREE_STREAM = 9
 """Names the stream of random numbers; 1 to 8 are those of the simulator and of other schedules."""
@@ -46,6 +53,9 @@ BUSY_STREAM = 23
 """Names the stream for busy schedules, apart from the other, so that all others are what they were without them."""
 
 BUSY_PUBLICATIONS = 150
+
+TORN_STREAM = 31
+"""Names the stream for torn schedules, and for whether all orders wait for a majority, apart from the others."""
 
 EVENT_LIMIT = 1_000_000
 """No schedule comes near it unless it never ends."""
@@ -57,9 +67,22 @@ LOG_ENTRIES = 1 << 20
 
 def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
     """The scenario of a seed; ``order`` if it is not to be drawn for each publication."""
+    return with_standstills(draw_unwatched_schedule(seed, order), seed)
+
+
+def draw_unwatched_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The same without those who stand still and are lost."""
     busy = RandomStream(seed, BUSY_STREAM)
     if busy.below(8) == 0:
         return draw_busy_schedule(seed, order, busy)
+    torn = RandomStream(seed, TORN_STREAM)
+    if torn.below(8) == 0:
+        return draw_torn_schedule(seed, order, torn)
+    returning = RandomStream(seed, RETURN_STREAM)
+    if returning.below(ONE_IN) == 0:
+        return draw_return_schedule(
+            new_scenario(seed, order, int(returning.between(2, 9)), returning), order, returning
+        )
     random = RandomStream(seed, TREE_STREAM)
     nodes = int(random.between(2, 8) if random.below(100) < 75 else random.between(9, LARGEST))
     topic_count = pick(random, (1, 1, 2))
@@ -80,7 +103,46 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
         # Whoever was to publish may have failed before.
         return complete if complete.publications else with_operations(scenario, survivors)
     complete = draw_with_quorum(scenario, drawn, random)
+    if torn.below(4) == 0:
+        options = {**complete.protocol_options, "quorum_delivery": True}
+        complete = msgspec.structs.replace(complete, protocol_options=options)
     return complete if complete.publications else with_operations(scenario, survivors)
+
+
+def draw_torn_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
+    """Everybody publishes all the time, and partitions, crashes and pauses come close together; a majority lives.
+
+    A council that follows partitions may shrink to little more than half of the founders. So that half of it survives
+    there is one partition then, and of four brokers one crashes at most.
+    """
+    nodes = int(random.between(4, 9))
+    scenario = new_scenario(seed, order, nodes, random)
+    orders = pick(random, (ORDER_NAMES, ("none", "causal", "total"), ("causal", "total")))
+    gap, keys = pick(random, (10, 30, 100)), pick(random, (1, 1, 3))
+    now, operations = 0, []
+    for _ in range(int(random.between(20, 80))):
+        now += int(random.below(2 * gap))
+        publication = Operation(now, PUBLISH, int(random.below(nodes)))
+        operations.append(draw_kind(publication, order, orders, keys, random))
+    council = pick(random, (0, 100, 1000, 3000))
+    mortal = (nodes - 1) // 2 if council == 0 else (nodes - 1) // 4
+    is_relay = random.below(2) == 0
+    cuts: list[Operation] = []
+    for _ in range(pick(random, (1, 2, 3, 5)) if council == 0 else 1):
+        cut = draw_next_cut(cuts[-1], nodes, random) if cuts and is_relay else draw_partition(nodes, now + 1, random)
+        cuts.append(cut)
+        operations.append(cut)
+        for node in sorted({int(random.below(nodes)) for _ in range(pick(random, (0, 1, 1, 2)))}):
+            if mortal > 0:
+                mortal -= 1
+                operations.append(Operation(max(0, cut.at + int(random.between(-300, 600))), CRASH, node))
+        if random.below(2) == 0:
+            start = max(0, cut.at + int(random.between(-1000, 1000)))
+            lasts = pick(random, (100, 1000, 5000))
+            operations.append(Operation(start, PAUSE, int(random.below(nodes)), 0, start + lasts))
+    options = {**scenario.protocol_options, "quorum": True, "council": council}
+    options["quorum_delivery"] = random.below(2) == 0
+    return with_operations(msgspec.structs.replace(scenario, protocol_options=options), operations)
 
 
 def new_scenario(seed: int, order: str | None, nodes: int, random: RandomStream) -> Scenario:
@@ -181,6 +243,14 @@ def draw_partition(nodes: int, end: int, random: RandomStream) -> Operation:
     start = int(random.below(end))
     lasts = pick(random, (10, 400, 3000, 10_000, 40_000))
     return Operation(start, PART, 0, 0, start + lasts, None, group[: nodes - 1] or (0,))
+
+
+def draw_next_cut(last: Operation, nodes: int, random: RandomStream) -> Operation:
+    """As soon as those who were cut off are back, another one is: each time others know what was begun last."""
+    start = max(0, last.until - int(random.below(300)))
+    lasts = pick(random, (600, 2000, 6000))
+    alone = int(random.below(nodes))
+    return Operation(start, PART, 0, 0, start + lasts, None, (alone, (alone + 1) % nodes)[: pick(random, (1, 1, 2))])
 
 
 def draw_newcomer(node: int, end: int, random: RandomStream) -> list[Operation]:

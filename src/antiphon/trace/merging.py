@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
-from antiphon.trace.oracle import COLUMNS, KEYS, ORDER
+from antiphon.trace.oracle import COLUMNS, KEYS, ORDER, PEER, VALUE
 from antiphon.trace.store import about_trace
 
 Rows = npt.NDArray[np.int64]
@@ -37,7 +37,11 @@ def merge_traces(tables: Sequence[pa.Table]) -> pa.Table:
         return tables[0]
     check_origin(tables)
     has_keys = all(KEYS in table.column_names for table in tables)
-    columns = ["time", *COLUMNS, ORDER, *([KEYS] if has_keys else [])]
+    has_values = all(VALUE in table.column_names for table in tables)
+    more = [KEYS] if has_keys else []
+    more += [VALUE] if has_values else []
+    more += [PEER] if all(PEER in table.column_names for table in tables) else []
+    columns = ["time", *COLUMNS, ORDER, *more]
     plain = [table.select(columns).set_column(1, "event", table["event"].cast(pa.string())) for table in tables]
     orders = [table.set_column(len(COLUMNS) + 1, ORDER, table[ORDER].cast(pa.string())) for table in plain]
     whole = pa.concat_tables(orders)
@@ -55,14 +59,16 @@ def check_origin(tables: Sequence[pa.Table]) -> None:
     for table in tables:
         if about_trace(table).get("host") != "live":
             raise UsageError("only the traces of live nodes are parts of one run; look at simulated runs one by one")
-    seen: set[int] = set()
+    lives: dict[int, list[tuple[int, int]]] = {}
     for table in tables:
-        nodes = set(pc.unique(table["node"]).to_pylist())
-        if seen & nodes:
-            raise UsageError(
-                f"node {min(seen & nodes)} is in two traces; give the traces of one run, and each of them once"
-            )
-        seen |= nodes
+        if table.num_rows == 0:
+            continue
+        span = (pc.min(table["time"]).as_py(), pc.max(table["time"]).as_py())
+        for node in sorted(pc.unique(table["node"]).to_pylist()):
+            # A node that came back under its number has a trace for each life, one after the other.
+            if any(span[0] <= end and begin <= span[1] for begin, end in lives.setdefault(node, [])):
+                raise UsageError(f"node {node} is in two traces; give the traces of one run, and each of them once")
+            lives[node].append(span)
 
 
 def numbers(table: pa.Table, name: str) -> Rows:

@@ -5,20 +5,24 @@ ending, publications starting, deliveries. It knows no protocol and shares no co
 clock per node and publication and reports violations of ``duplicates``, ``fifo``, ``causal``, ``validity``,
 ``membership`` and ``completeness``, which are defined among the quantities (:mod:`antiphon.trace.quantities`).
 
-A publication starts when its own publisher delivers it, a total one when the application asks for it. What it follows
-depends on its order, which is the one that the application asked for: without order it follows nothing; in fifo order
-it follows all earlier ones of its source, and what these follow; in causal or total order it follows everything that
-its publisher had delivered before it started, and what that follows. Where all publications are causal this is
-Lamport's happened-before, per topic. Where no publication is said to be asked for, as in traces of live nodes, the
-order is the one in which its publisher delivered it; where nothing is known of an order, a publication is judged as a
-causal one.
+A publication starts when its own publisher delivers it, a total one when the application asks for it, and so do all
+where they wait for a majority (``all_asked``). What it follows depends on its order, which is the one that the
+application asked for: without order it follows nothing; in fifo order it follows all earlier ones of its source, and
+what these follow; in causal or total order it follows everything that its publisher had delivered before it started,
+and what that follows. Where all publications are causal this is Lamport's happened-before, per topic. Where no
+publication is said to be asked for, as in traces of live nodes, the order is the one in which its publisher delivered
+it; where nothing is known of an order, a publication is judged as a causal one.
+
+Where nodes crash, leave or come back, a "node" is one of its lanes (:mod:`antiphon.trace.lives`). What a node that
+failed published may be lost with it, and what a node says to be lost may be excused, each publication by its name
+(:class:`Excuses`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 import numpy as np
@@ -28,12 +32,17 @@ import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
+from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED, TOLD_NEVER
+from antiphon.trace.lives import ENDS, STARTS, Lives, lanes_of
 
 KINDS = ("duplicates", "fifo", "causal", "validity", "membership", "completeness")
 
 COLUMNS = ["event", "node", "topic", "source", "sequence"]
-EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed"]
+EVENTS = ["publish", "deliver", "subscribed", "unsubscribe", "unsubscribed", "lost"]
 """What of a trace is needed to judge it."""
+
+BESIDES = [*STARTS, *ENDS, "unshown", "stuck", "end", "epoch"]
+"""What else is needed: where nodes come and go, where majorities decide, and of the end of a run."""
 
 ORDER = "order"
 """A column that traces of the first schema do not have."""
@@ -41,12 +50,37 @@ ORDER = "order"
 KEYS = "keys"
 """A column for the judge of total order (:mod:`antiphon.trace.total_order`)."""
 
+VALUE = "value"
+"""A column that says how a run ended."""
+
+PEER = "peer"
+"""A column that says of whom an epoch speaks (:mod:`antiphon.trace.majorities`)."""
+
 Clock = npt.NDArray[np.int64]
 Identity = tuple[int, int]
 """Source and number of a publication."""
 
 Loss = tuple[int, int, int, int]
 """What a node has said to be lost: the node, the topic, the source and the number there."""
+
+
+@dataclass(frozen=True)
+class Excuses:
+    """What need not be delivered.
+
+    What a ``mortal`` node published may be lost with it, unless a member has delivered it, or something that follows
+    it. But who was told that something is lost need not know what that followed. Whether a publication is excused
+    because a node has said that it is lost depends on what was promised: never, if its publisher failed, or always; and
+    always if it is of the order ``holes_in``.
+    """
+
+    mortal: Container[int] = ()
+    losses: Sequence[Loss] = ()
+    told: str = TOLD_NEVER
+    holes_in: int = UNSPECIFIED
+
+
+NO_EXCUSES = Excuses()
 
 
 @dataclass
@@ -134,7 +168,7 @@ class TopicOracle:
     """One topic. Times are positions in the sequence of events; ``columns`` are the places of sources in clocks.
 
     ``default`` is the order of publications for which none was asked. Of what the ``silent`` published nothing is known
-    but what others delivered.
+    but what others delivered. With ``all_asked`` publications of every order start when they are asked for.
     """
 
     def __init__(
@@ -144,8 +178,13 @@ class TopicOracle:
         findings: Findings,
         default: int = CAUSAL,
         silent: Container[int] = (),
+        stride: int = 0,
+        excuses: Excuses = NO_EXCUSES,
+        all_asked: bool = False,
     ) -> None:
         self._silent = silent
+        self._stride = stride
+        self._all_asked = all_asked
         self._topic = topic
         self._columns = columns
         self._findings = findings
@@ -155,6 +194,7 @@ class TopicOracle:
         self._leaving_since: dict[int, int] = {}
         self.started_at: dict[Identity, int] = {}
         self._asked: dict[Identity, int] = {}
+        self._home: dict[Identity, int] = {}
         # What publications follow; those in fifo order share what the causal one before them at their source follows.
         # A total one starts when it is asked for, and others that were asked for earlier may start after it.
         self._followed_by: dict[Identity, Past] = {}
@@ -163,11 +203,33 @@ class TopicOracle:
         self._knows: dict[int, Past] = {}
         self._delivered: dict[int, set[Identity]] = {}
         self._last: dict[tuple[int, int], int] = {}
+        self._lost: dict[int, set[Identity]] = {}
+        self.excuse(excuses)
+
+    def excuse(self, excuses: Excuses) -> None:
+        """Say what need not be delivered."""
+        self._excuses = excuses
+        for node, topic, source, sequence in excuses.losses:
+            if topic == self._topic:
+                self._lost.setdefault(node, set()).add((source, sequence))
+
+    def _node(self, lane: int) -> int:
+        """Whose lane it is."""
+        return lane % self._stride if self._stride else lane
+
+    def change(self, event: str, node: int) -> None:
+        """A subscription begins or ends; what is lost was said before."""
+        if event == "subscribed":
+            self.subscribed(node)
+        elif event == "unsubscribe":
+            self.leaving(node)
+        elif event == "unsubscribed":
+            self.unsubscribed(node)
 
     def subscribed(self, node: int) -> None:
-        """A subscription takes effect."""
+        """A subscription takes effect; a node that comes back says so again, and has been a member all the time."""
         self._position += 1
-        self.member_since[node] = self._position
+        self.member_since.setdefault(node, self._position)
 
     def leaving(self, node: int) -> None:
         """The application asks for the end of a subscription."""
@@ -178,23 +240,30 @@ class TopicOracle:
         since = self.member_since.pop(node, None)
         asked_at = self._leaving_since.pop(node, None)
         knows = self._knows.get(node)
-        if since is None or asked_at is None or knows is None:
-            return
+        if since is not None and asked_at is not None and knows is not None:
+            # Who publishes when it has heard of the leave does not send to this node any more.
+            self._find_left_out(node, knows, since, asked_at)
+
+    def _find_left_out(self, node: int, knows: Past, since: int, until: int) -> None:
+        """What started in a time and was not delivered, though something that follows it was."""
         seen = self._delivered[node]
+        unknowable = self._unknowable(node)
         for publication, start in reversed(self.started_at.items()):
             if start <= since:
                 break
-            # Who publishes when it has heard of the leave does not send to this node any more.
-            if start <= asked_at and publication not in seen and knows.holds(publication):
+            if start <= until and publication not in seen and knows.holds(publication):
+                if self._is_excused(node, publication, unknowable):
+                    continue
                 name = self._name(node, publication)
                 self._findings.add("completeness", f"{name}: never delivered, though something that follows it was")
 
-    def published(self, source: int, sequence: int, order: int) -> None:
+    def published(self, source: int, sequence: int, order: int, lane: int | None = None) -> None:
         """The application asks for a publication of a given order; it need not start at once, unless it is total."""
-        self._asked[source, sequence] = order
-        if order == TOTAL:
-            knows = self._knows.setdefault(source, self._nothing())
-            self._start((source, sequence), knows)
+        publication = (source, sequence)
+        home = self._home.setdefault(publication, source if lane is None else lane)
+        self._asked[publication] = order
+        if (order == TOTAL or self._all_asked) and publication not in self.started_at:
+            self._start(publication, self._knows.setdefault(home, self._nothing()))
 
     def delivered(self, node: int, source: int, sequence: int, order: int = UNSPECIFIED) -> None:
         """A node delivers a publication, taking it for one of ``order``; at its own source that is the start of it."""
@@ -217,11 +286,13 @@ class TopicOracle:
         asked = self._asked.get(publication, UNSPECIFIED)
         if order != UNSPECIFIED and asked not in (UNSPECIFIED, order):
             findings.add("validity", f"{name}: published in order {ORDER_NAMES[asked]}, not {ORDER_NAMES[order]}")
-        if order != UNSPECIFIED and (node == source or source in self._silent):
+        # It starts in the life of its publisher that was asked for it, if any was.
+        is_own = self._node(node) == source and self._home.setdefault(publication, node) == node
+        if order != UNSPECIFIED and (is_own or source in self._silent):
             # Where nothing says what was asked for, the publisher's own delivery does, or the first one.
             self._asked.setdefault(publication, order)
         if publication not in self.started_at:
-            if node == source:
+            if is_own:
                 self._start(publication, knows)
             else:
                 findings.add("validity", f"{name}: delivered before anybody published it")
@@ -263,7 +334,9 @@ class TopicOracle:
 
     def _name(self, node: int, publication: Identity) -> str:
         source, sequence = publication
-        return f"publication {sequence} of node {source} on topic {self._topic} at node {node}"
+        life = node // self._stride + 1 if self._stride else 1
+        where = f"node {self._node(node)}" + (f" in its life {life}" if life > 1 else "")
+        return f"publication {sequence} of node {source} on topic {self._topic} at {where}"
 
     def owed(self) -> list[tuple[int, Identity]]:
         """Who still lacks what: members since before a publication started that have not delivered it."""
@@ -273,24 +346,34 @@ class TopicOracle:
             lacking += [(node, p) for p, start in self.started_at.items() if start > since and p not in seen]
         return lacking
 
-    def finish(self, mortal: Container[int] = (), told: Sequence[tuple[int, Identity]] = ()) -> None:
-        """Nothing more will happen: whatever is still owed is lost.
-
-        What a mortal published may be lost with it, unless a member has delivered it, or something that follows it.
-        But who was told that something is lost need not know what that followed.
-        """
+    def finish(self) -> None:
+        """Nothing more will happen: whatever is still owed, and not excused, is lost."""
         known = [self._knows[node] for node in self.member_since if node in self._knows]
-        unknowable: dict[int, list[Past]] = {}
-        for node, publication in told:
-            if publication in self._followed_by:
-                unknowable.setdefault(node, []).append(self._followed_by[publication])
+        unknowable = {node: self._unknowable(node) for node in self._lost}
         for node, publication in self.owed():
-            if publication[0] in mortal and (
-                not any(knows.holds(publication) for knows in known)
-                or any(past.holds(publication) for past in unknowable.get(node, ()))
-            ):
+            if publication[0] in self._excuses.mortal and not any(knows.holds(publication) for knows in known):
                 continue
-            self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
+            if not self._is_excused(node, publication, unknowable.get(node, [])):
+                self._findings.add("completeness", f"{self._name(node, publication)}: owed and never delivered")
+
+    def cut_off(self) -> None:
+        """The run ends before its time. What is under way is not owed, unless something that follows it was there."""
+        for node, since in self.member_since.items():
+            if node in self._knows:
+                self._find_left_out(node, self._knows[node], since, self._position)
+
+    def _unknowable(self, node: int) -> list[Past]:
+        """What those publications follow that a node has said to be lost."""
+        return [self._followed_by[lost] for lost in sorted(self._lost.get(node, ())) if lost in self._followed_by]
+
+    def _is_excused(self, node: int, publication: Identity, unknowable: Sequence[Past]) -> bool:
+        excuses = self._excuses
+        is_of_mortal = publication[0] in excuses.mortal
+        if publication in self._lost.get(node, ()):
+            may_be_said = excuses.told == TOLD_ALWAYS or (excuses.told == TOLD_FAILED and is_of_mortal)
+            if may_be_said or self._order_of(publication) == excuses.holes_in:
+                return True
+        return is_of_mortal and any(past.holds(publication) for past in unknowable)
 
     def state(self) -> str:
         """What the future judgement depends on, as text."""
@@ -314,8 +397,14 @@ class Oracle:
         sources: Iterable[int] | None = None,
         default: int = CAUSAL,
         silent: Container[int] = (),
+        stride: int = 0,
+        excuses: Excuses = NO_EXCUSES,
+        all_asked: bool = False,
     ) -> None:
         self._silent = silent
+        self._stride = stride
+        self._all_asked = all_asked
+        self._excuses = excuses
         # Clocks have an entry per source and not per node: it is often one node of thousands that publishes.
         self._columns = {source: column for column, source in enumerate(sources or range(node_count))}
         self._default = default
@@ -326,16 +415,34 @@ class Oracle:
         """The judge of one topic."""
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = TopicOracle(topic, self._columns, self.findings, self._default, self._silent)
+            found = self._topics[topic] = TopicOracle(
+                topic,
+                self._columns,
+                self.findings,
+                self._default,
+                self._silent,
+                self._stride,
+                self._excuses,
+                self._all_asked,
+            )
         return found
 
-    def finish(self, mortal: Container[int] = (), told: Iterable[Loss] = ()) -> Findings:
+    def topics_of(self, lane: int) -> list[TopicOracle]:
+        """The topics of which a lane is a member now."""
+        return [topic for topic in self._topics.values() if lane in topic.member_since]
+
+    def finish(self, mortal: Container[int] | None = None) -> Findings:
         """The judgement, when nothing more can happen; what a mortal published may be lost with it."""
-        told_of: dict[int, list[tuple[int, Identity]]] = {}
-        for node, topic, source, sequence in told:
-            told_of.setdefault(topic, []).append((node, (source, sequence)))
-        for name, judge_topic in self._topics.items():
-            judge_topic.finish(mortal, told_of.get(name, ()))
+        for judge_topic in self._topics.values():
+            if mortal is not None:
+                judge_topic.excuse(replace(self._excuses, mortal=mortal))
+            judge_topic.finish()
+        return self.findings
+
+    def cut_off(self) -> Findings:
+        """The judgement of a run that ended before its time."""
+        for judge_topic in self._topics.values():
+            judge_topic.cut_off()
         return self.findings
 
     def state(self) -> str:
@@ -352,9 +459,18 @@ def evidence(table: pa.Table) -> pa.Table:
     events = seen["event"].cast(pa.string())
     orders = table[ORDER].cast(pa.string()) if ORDER in table.column_names else pa.nulls(len(seen), pa.string())
     seen = seen.set_column(0, "event", events).append_column(ORDER, orders)
-    if KEYS in table.column_names:
-        seen = seen.append_column(KEYS, table[KEYS])
-    return seen.filter(pc.is_in(events, pa.array(EVENTS)))
+    for name in (KEYS, VALUE, PEER):
+        if name in table.column_names:
+            seen = seen.append_column(name, table[name])
+    return seen.filter(pc.is_in(events, pa.array([*EVENTS, *BESIDES])))
+
+
+def losses_in(rows: pa.Table, lanes: npt.NDArray[np.int64]) -> list[Loss]:
+    """What lanes have said to be lost, in the order in which they said it."""
+    places = np.flatnonzero(pc.equal(rows["event"], "lost").to_numpy(zero_copy_only=False))
+    said = rows.take(pa.array(places))
+    columns = (said[name].to_pylist() for name in ("topic", "source", "sequence"))
+    return list(zip(lanes[places].tolist(), *columns, strict=True))
 
 
 def judge(
@@ -364,36 +480,44 @@ def judge(
     complete: bool = True,
     default: int = CAUSAL,
     leavers: bool = False,
-    mortal: Container[int] = (),
-    told: Iterable[Loss] = (),
+    lives: Lives | None = None,
+    excuses: Excuses = NO_EXCUSES,
+    is_cut: bool = False,
+    all_asked: bool = False,
 ) -> Findings:
-    """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if the run came to its end.
+    """Judge a trace. ``everybody`` if all nodes are members of everything; ``complete`` if nothing may be missing.
 
     ``default`` is the order of publications for which none was asked. ``leavers`` if those are judged too who leave,
-    for which the order of each publication must be known: what follows what depends on it. What a ``mortal`` node
-    published may be lost with it, and what that followed may be unknown to who was ``told`` so.
+    for which the order of each publication must be known: what follows what depends on it. ``lives`` says which rows
+    end the lanes of nodes; without it nobody fails. ``excuses`` says what need not be delivered, with losses by lanes.
+    If the run ``is_cut``, what was under way at its end may be missing. With ``all_asked`` publications of every order
+    start when they are asked for.
     """
     rows = evidence(table)
     about = rows.filter(pc.is_in(rows["event"], pa.array(["publish", "deliver"])))
     sources = pc.unique(about["source"]).to_pylist()
     silent = frozenset(sources) - frozenset(pc.unique(rows["node"]).to_pylist())
-    oracle = Oracle(node_count, sorted(sources), default, silent)
-    columns = (rows[name].to_pylist() for name in [*COLUMNS, ORDER])
-    for event, node, topic, source, sequence, order_name in zip(*columns, strict=True):
-        order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)
+    stride = 0 if lives is None else lives.stride
+    oracle = Oracle(node_count, sorted(sources), default, silent, stride, excuses, all_asked)
+    lanes = rows["node"].to_pylist() if lives is None else lanes_of(rows, lives).tolist()
+    ends = frozenset() if lives is None else lives.ends
+    columns = (rows[name].to_pylist() for name in ["event", "topic", "source", "sequence", ORDER])
+    for place, (lane, event, topic, source, sequence, order_name) in enumerate(zip(lanes, *columns, strict=True)):
+        if event in BESIDES:
+            for judge_topic in oracle.topics_of(lane) if place in ends else ():
+                judge_topic.unsubscribed(lane)
+            continue
         judge_topic = oracle.topic(topic)
         if everybody and not judge_topic.member_since:
             for member in range(node_count):
                 judge_topic.subscribed(member)
+        order = UNSPECIFIED if order_name is None else ORDER_NAMES.index(order_name)
         if event == "deliver":
-            judge_topic.delivered(node, source, sequence, order)
+            judge_topic.delivered(lane, source, sequence, order)
         elif event == "publish":
-            judge_topic.published(source, sequence, order)
-        elif event == "subscribed":
-            judge_topic.subscribed(node)
-        elif event == "unsubscribe":
-            if leavers:
-                judge_topic.leaving(node)
-        else:
-            judge_topic.unsubscribed(node)
-    return oracle.finish(mortal, told) if complete else oracle.findings
+            judge_topic.published(source, sequence, order, lane)
+        elif event != "unsubscribe" or leavers:
+            judge_topic.change(event, lane)
+    if not complete:
+        return oracle.findings
+    return oracle.cut_off() if is_cut else oracle.finish()

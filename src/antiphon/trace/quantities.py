@@ -167,7 +167,11 @@ define(AUDIT, "messages", "messages", "Publications that have started: their own
 define(AUDIT, "deliveries", "deliveries", "Publications handed to the application of a node, its own included.")
 define(AUDIT, "violations-of-completeness", "publications",
     """A node that was a member when a publication started, and stayed one, never delivered it; or, where it is known
-    when nodes ask to leave, it left later and delivered only something that follows it.""",
+    when nodes ask to leave, it left later and delivered only something that follows it. A node that crashes or leaves
+    is no member any more, unless it comes back with its memory. What a node that failed had published may be lost with
+    it, if no member has delivered it or something that follows it. A publication that a node has said to be lost is
+    excused there, by its name, where that may be said. If a limit cut the run off, only what follows something
+    delivered counts.""",
 )  # fmt: skip
 define(AUDIT, "violations-of-duplicates", "deliveries", "A node delivered a publication that it had delivered before.")
 define(AUDIT, "violations-of-fifo", "deliveries",
@@ -185,9 +189,32 @@ define(AUDIT, "violations-of-validity", "deliveries",
 define(AUDIT, "violations-of-membership", "deliveries",
     "A node delivered something of a topic of which it was no member.",
 )  # fmt: skip
+define(AUDIT, "violations-of-holes", "words",
+    """In a simulated run: a node said of something that it is lost to it twice, or delivered it all the same, or said
+    it of a publisher that lives though only what failed nodes published may be lost, or passed over a number without a
+    word where each must be told.""",
+)  # fmt: skip
+define(AUDIT, "violations-of-requests", "requests",
+    "In a simulated run: what the application asked for did not happen, or something happened for which it had not "
+    "asked.",
+)  # fmt: skip
+define(AUDIT, "violations-of-stuck", "operations",
+    "In a simulated run: a node had begun something and could not finish it, though nothing was on its way any more.",
+)  # fmt: skip
 define(AUDIT, "violations-of-durability", "messages",
     """In a live campaign: a node had accepted a message and did not have it on its disk when it was killed; or its log
     could not be read.""",
+)  # fmt: skip
+define(AUDIT, "violations-of-content", "deliveries",
+    "In a live campaign: a message came that was not, byte for byte, what its application had published.",
+)  # fmt: skip
+define(AUDIT, "violations-of-drops", "subscribers",
+    """In a live campaign: a subscriber whose policy lets messages be dropped missed more than it was told, or was told
+    of more than it can have missed.""",
+)  # fmt: skip
+define(AUDIT, "violations-of-stalls", "messages",
+    """In a live campaign: a publisher waited for an answer for longer than it may, while nothing was done to nodes:
+    only slow subscribers can have kept it.""",
 )  # fmt: skip
 
 define(NODE, "peers", "nodes", "Other nodes in the cluster")
@@ -218,6 +245,8 @@ define(NODE, "bytes-unwritten", "bytes", "Bytes sent to peers that the operating
 define(NODE, "unfinished", "operations", "Things that the protocol has begun and waits to finish")
 define(NODE, "commits", "commits", "Group commits of the log")
 define(NODE, "bytes-uncommitted", "bytes", "Bytes that wait for the disk")
+define(NODE, "bytes-handed-in", "bytes", "Bytes that clients have handed in and that wait to be published")
+define(NODE, "clients-held", "clients", "Clients that are not read from because all have handed in too much together")
 define(NODE, "uptime-seconds", "seconds", "Seconds since the node started")
 define(NODE, "healthy", "1 or 0", "1 while nothing is wrong")
 
@@ -230,5 +259,8 @@ define(TOPIC, "lost-batches", "batches", "Batches that will never be delivered h
 define(TOPIC, "publisher-waits", "times", "Times that a publisher was slowed down")
 define(TOPIC, "lag", "messages", "Messages that wait for the slowest subscription")
 define(TOPIC, "unsent", "messages", "Messages that wait to be sent")
+define(TOPIC, "bytes-under-way", "bytes", "Bytes published here that other nodes may not have acknowledged yet")
+define(TOPIC, "subscriptions-behind", "subscriptions", "Subscriptions here for which publishers wait")
+define(TOPIC, "blocked-seconds", "seconds", "For how long publishers here have waited while nothing was sent")
 define(TOPIC, "subscriptions", "subscriptions", "Subscriptions of this node's application and clients")
 define(TOPIC, "end-offset", "offset", "The offset of the next message")

@@ -37,6 +37,15 @@ SUBSCRIBE: Final[i64] = 14
 UNSUBSCRIBE: Final[i64] = 15
 SUBSCRIBED: Final[i64] = 16
 UNSUBSCRIBED: Final[i64] = 17
+LOST: Final[i64] = 18
+UNSHOWN: Final[i64] = 19
+STUCK: Final[i64] = 20
+END: Final[i64] = 21
+BATCH: Final[i64] = 22
+EPOCH: Final[i64] = 23
+
+EPOCH_ROOT_BITS: Final = 22
+"""An epoch is written like a publication: the lower bits of its number, which name its root, as the source."""
 
 DROPPED_LOSS: Final[i64] = 1
 DROPPED_PARTITION: Final[i64] = 2
@@ -52,7 +61,7 @@ DROP_REASONS: Final = ("", "loss", "partition", "receiver down", "sender down")
 EVENT_NAMES: Final = (
     "", "publish", "send", "receive", "deliver", "drop", "duplicate", "expire", "join", "leave", "crash",
     "restart", "pause", "resume", "subscribe", "unsubscribe",
-    "subscribed", "unsubscribed",
+    "subscribed", "unsubscribed", "lost", "unshown", "stuck", "end", "batch", "epoch",
 )  # fmt: skip
 
 
@@ -131,6 +140,20 @@ class Recorder:
     def record_topic(self, time: i64, event: i64, node: i64, topic: i64) -> None:
         """Add a row about a node's subscription to a topic."""
         self._append(time, pack(event, 0, node, NO_NODE), publication_key(node, 0), pack_value(topic, 0))
+
+    def record_epoch(self, time: i64, node: i64, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
+        """Add a row that a node has begun an epoch, and one for each member and voter that it names.
+
+        Their value has its lowest bit set for members, and the next ones for those with a voice in each council.
+        """
+        key = publication_key(epoch & ((1 << EPOCH_ROOT_BITS) - 1), epoch >> EPOCH_ROOT_BITS)
+        self._append(time, pack(EPOCH, 0, node, NO_NODE), key, 0)
+        roles: dict[int, int] = dict.fromkeys(members, 1)
+        for place, council in enumerate(councils):
+            for voter in council:
+                roles[voter] = roles.get(voter, 0) | 2 << place
+        for peer in sorted(roles):
+            self._append(time, pack(EPOCH, 0, node, peer), key, roles[peer])
 
     def reserve(self) -> i64:
         """Add an empty row, to be filled before the next flush; the answer says where."""

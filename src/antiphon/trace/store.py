@@ -8,7 +8,11 @@ column     type               meaning
 time       int64              ticks of the host's clock
 event      dictionary         ``publish``, ``send``, ``receive``, ``deliver``, ``drop``, ``duplicate``, ``expire``,
                               ``join``, ``leave``, ``crash``, ``restart``, ``pause``, ``resume``, ``subscribe``,
-                              ``unsubscribe`` (both: asked for), ``subscribed``, ``unsubscribed`` (both: effective)
+                              ``unsubscribe`` (both: asked for), ``subscribed``, ``unsubscribed`` (both: effective),
+                              ``lost`` (the node says that it will never deliver the publication), ``unshown`` (a disk
+                              lost a delivery before the application saw it), ``stuck`` (the node has not finished
+                              something at the end), ``end`` (of the run), ``batch`` (live: the number of a batch),
+                              ``epoch`` (a broker begins an epoch of total order, or says who belongs to it)
 node       int32              where it happened; for ``drop`` and ``duplicate`` where the copy was going
 peer       int32, nullable    the other end: destination of a ``send``, sender of the rest
 message    dictionary, null.  class of the message
@@ -17,7 +21,12 @@ sequence   int64, nullable    its number at that publisher
 topic      int32, nullable    its topic
 value      int64, nullable    ``publish``: bytes of payload; ``send``: ticks until the copy has left the output queue
                               (with one tick per copy, the length of the queue, itself included); ``deliver``: latency
-                              in ticks; ``expire``: name of the timer
+                              in ticks; ``expire``: name of the timer; ``join``, ``restart``: incarnation of the
+                              node, counted from 1; ``stuck``: how much is unfinished; ``end``: 0 if
+                              nothing was left to do, 1 or 2 if the limit of time or events ended the run; ``batch``:
+                              number of the batch that begins with this message; ``lost`` in a live trace: 1 if
+                              ``sequence`` is the number of a batch; ``epoch``: for the broker ``peer`` the lowest
+                              bit if it belongs to the epoch, the next ones if it has a voice in each council
 reason     dictionary, null.  why a copy was dropped: ``loss``, ``partition``, ``receiver down``, ``sender down``
 order      dictionary, null.  how strongly the publication is ordered: ``none``, ``fifo``, ``causal``; null if the row
                               is about something else, if there is no order at all, or, for ``publish``, if none was
@@ -29,9 +38,10 @@ keys       list, nullable     ``deliver``: int64 keys of the total order; null i
 =========  =================  =======================================================================================
 
 Rows stand in the order in which things happened. The file's metadata holds, as JSON under the key ``antiphon``, the
-version of the schema (version 1 had no column ``order``, version 2 none of those behind it) and whatever the writer was
-given (scenario, seed). A file is written beside its final place and moved there when it is complete: a file with the
-right name is never half a file.
+version of the schema and whatever the writer was given: the scenario, and what was promised
+(:mod:`antiphon.trace.contract`). Version 1 had no column ``order``, version 2 none of those behind it, version 3 no
+promise, and no rows about losses and the end of a run. A file is written beside its final place and moved there when
+it is complete: a file with the right name is never half a file.
 """
 
 from __future__ import annotations
@@ -39,6 +49,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -49,22 +60,29 @@ import pyarrow.parquet as pq
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.message import ORDER_NAMES, SOURCE_BITS, SOURCE_MASK
 from antiphon.trace.recorder import (
+    BATCH,
     DELIVER,
     DROP,
     DROP_REASONS,
+    END,
     ENTRY_BITS,
+    EPOCH,
     EVENT_NAMES,
     EXPIRE,
+    JOIN,
+    LOST,
     PAYLOAD_BITS,
     PUBLISH,
     RECEIVE,
+    RESTART,
     SEND,
+    STUCK,
     WORDS_PER_ROW,
     Recorder,
 )
 from antiphon.trace.text import TextFile
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 WORD = pa.dictionary(pa.int8(), pa.string())
 # Parquet calls what a list holds by this name.
@@ -89,6 +107,12 @@ SCHEMA = pa.schema(
     ]
 )
 
+PARTIAL = ".partial"
+"""The ending of a trace that is being written, or whose writer was killed."""
+
+COLUMN_ROWS = 1 << 18
+"""How many rows of a stream are turned into columns at a time."""
+
 OPTIONAL = frozenset({"order", "carried", "entries", "payload", "keys"})
 """Columns that traces of older versions lack; they read as if nothing was written there."""
 
@@ -97,7 +121,8 @@ LEVELS = ("counts", "deliveries", "everything")
 
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 PAYLOAD_MASK = (1 << PAYLOAD_BITS) - 1
-HAS_VALUE = np.array([event in (PUBLISH, SEND, DELIVER, EXPIRE) for event in range(len(EVENT_NAMES))])
+VALUED = frozenset({PUBLISH, SEND, DELIVER, EXPIRE, JOIN, RESTART, LOST, STUCK, END, BATCH, EPOCH})
+HAS_VALUE = np.array([event in VALUED for event in range(len(EVENT_NAMES))])
 
 
 def wants_copies(level: str) -> bool:
@@ -173,7 +198,7 @@ class TraceWriter:
     """Writes a trace to a file; ``.parquet``, ``.arrow`` or ``.txt`` by its name. Use as a context manager.
 
     ``recorder`` is what a host records into; ``also`` sees all that is written. If the block ends with an exception
-    nothing is left behind.
+    nothing is left behind. If it ``survives``, what was flushed can be read even if the process is killed.
     """
 
     def __init__(
@@ -183,22 +208,27 @@ class TraceWriter:
         about: Mapping[str, object],
         chunk_rows: int = 1 << 20,
         also: Callable[[pa.RecordBatch], None] | None = None,
+        survives: bool = False,
     ) -> None:
         copies = wants_copies(level)
         if path.suffix not in (".parquet", ".arrow", ".txt"):
             raise UsageError(f"a trace is written as .parquet, .arrow or .txt, not as {path.name!r}; change its ending")
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._partial = partial_of(path)
+        # Only a stream can be read as far as it came; columns are made of it when it is complete.
+        self._is_stream_first = survives and path.suffix == ".parquet"
         metadata = json.dumps({"schema": SCHEMA_VERSION, "level": level, **about}, sort_keys=True)
         schema = SCHEMA.with_metadata({"antiphon": metadata})
         self.recorder = Recorder(copies, self._write, chunk_rows)
         self.rows = 0
+        # What is known about the trace only when it is complete; a file of columns made of a stream says it too.
+        self.about_at_end: dict[str, object] = {}
         self._also = also
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".txt":
                 self._writer = TextFile(self._partial)
-            elif path.suffix == ".parquet":
+            elif path.suffix == ".parquet" and not survives:
                 self._writer = pq.ParquetWriter(self._partial, schema, compression="zstd")
             else:
                 # Dictionaries grow while the trace is written, so later chunks may replace them.
@@ -233,7 +263,9 @@ class TraceWriter:
             if kind is None:
                 self.recorder.flush()
             self._writer.close()
-            if kind is None:
+            if kind is None and self._is_stream_first:
+                write_columns(self._partial, self._path, self.about_at_end)
+            elif kind is None:
                 os.replace(self._partial, self._path)
         except OSError as failure:
             raise PeerError(
@@ -243,8 +275,52 @@ class TraceWriter:
             self._partial.unlink(missing_ok=True)
 
 
+def partial_of(path: Path) -> Path:
+    """Where a trace is written until it is complete."""
+    return path.with_name(f".{path.name}{PARTIAL}")
+
+
+def write_columns(stream: Path, path: Path, about_at_end: Mapping[str, object]) -> None:
+    """Make a file of columns of a stream, piece by piece, which says more about itself than the stream could."""
+    beside = path.with_name(f".{path.name}.columns")
+    try:
+        with pa.memory_map(str(stream)) as file:
+            reader = pa.ipc.open_stream(file)
+            about = {**json.loads(reader.schema.metadata[b"antiphon"]), **about_at_end}
+            schema = reader.schema.with_metadata({"antiphon": json.dumps(about, sort_keys=True)})
+            with pq.ParquetWriter(beside, schema, compression="zstd") as writer:
+                waiting: list[pa.RecordBatch] = []
+                for batch in reader:
+                    waiting.append(batch)
+                    if sum(each.num_rows for each in waiting) >= COLUMN_ROWS:
+                        writer.write_table(pa.Table.from_batches(waiting).unify_dictionaries())
+                        waiting.clear()
+                writer.write_table(pa.Table.from_batches(waiting, reader.schema).unify_dictionaries())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_cut_stream(path: Path) -> pa.Table:
+    """What can be read of a trace whose writer was killed: all that was flushed."""
+    batches: list[pa.RecordBatch] = []
+    try:
+        with pa.memory_map(str(path)) as file:
+            reader = pa.ipc.open_stream(file)
+            schema = reader.schema
+            # The last piece was being written.
+            with suppress(OSError, pa.ArrowInvalid):
+                for batch in reader:
+                    batches.append(batch)  # noqa: PERF402
+            return pa.Table.from_batches(batches, schema).unify_dictionaries()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise PeerError(f"{path} is not a readable trace: {error}; its node was killed before it wrote any") from error
+
+
 def read_trace(path: Path) -> pa.Table:
     """A trace as a table."""
+    if path.suffix == PARTIAL:
+        return read_cut_stream(path)
     try:
         if path.suffix == ".arrow":
             with pa.memory_map(str(path)) as file:
@@ -258,12 +334,18 @@ def read_trace(path: Path) -> pa.Table:
 
 def count_rows(path: Path) -> int:
     """How many rows a trace has, without reading them where the file says it."""
-    if path.suffix != ".arrow" and path.is_file():
+    if path.suffix not in (".arrow", PARTIAL) and path.is_file():
         try:
             return int(pq.read_metadata(path).num_rows)
         except (OSError, pa.ArrowInvalid) as error:
             raise PeerError(f"{path} is not a readable trace: {error}; write it again") from error
-    return len(read_trace(path))
+    try:
+        return len(read_trace(path))
+    except PeerError:
+        if path.suffix != PARTIAL:
+            raise
+        # Its node was killed before it wrote anything.
+        return 0
 
 
 def about_trace(table: pa.Table) -> dict[str, object]:

@@ -17,7 +17,13 @@ HEADING = f"{'time':>10}  {'node':>4}  what\n"
 PEERS = {"send": "to", "receive": "from", "drop": "from", "duplicate": "from"}
 """How the other end of a copy is spoken of."""
 
-VALUES = {"deliver": "after {} ticks", "expire": "timer {}"}
+VALUES = {
+    "deliver": "after {} ticks",
+    "expire": "timer {}",
+    "join": "incarnation {}",
+    "restart": "incarnation {}",
+    "stuck": "{} unfinished",
+}
 """What the value of a row means, where it says something to people."""
 
 

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -83,16 +85,20 @@ def pairs_of(lane: Iterable[tuple[Name, bool]]) -> Iterator[tuple[Name, Name]]:
             since.append(name)
 
 
-def judge_total_order(table: pa.Table, apart: Collection[int] = ()) -> tuple[int, str | None]:
+def judge_total_order(
+    table: pa.Table, apart: Collection[int] = (), lanes_of_rows: npt.NDArray[np.int64] | None = None
+) -> tuple[int, str | None]:
     """On how many topics and keys there is no single order, and an example. Rows are those of a trace.
 
-    Of sources that were ``apart``, in a partition, only total publications count.
+    Of sources that were ``apart``, in a partition, only total publications count. ``lanes_of_rows`` says for each row
+    to which life of its node it belongs, where nodes have several.
     """
+    table = table.append_column("lane", table["node"] if lanes_of_rows is None else pa.array(lanes_of_rows))
     rows = table.filter(pc.equal(table["event"], "deliver"))
     if "total" not in pc.unique(rows["order"].cast(pa.string())).to_pylist():
         return 0, None
     lanes: dict[tuple[int, int | None], dict[int, list[tuple[Name, bool]]]] = {}
-    columns = [rows[name].to_pylist() for name in ("node", "topic", "source", "sequence", "order")]
+    columns = [rows[name].to_pylist() for name in ("lane", "topic", "source", "sequence", "order")]
     all_keys = rows["keys"].to_pylist() if "keys" in rows.column_names else [None] * rows.num_rows
     for node, topic, source, sequence, order, keys in zip(*columns, all_keys, strict=True):
         if source in apart and order != "total":

@@ -124,11 +124,12 @@ def test_who_is_cut_off_passes_nothing_over_before_it_may_take_all_others_for_lo
 def test_a_new_neighbour_is_asked_before_anything_is_passed_over() -> None:
     process, environment = lacking([7])
     gone = Gone(3, 2, TOPIC)
-    for _ in range(HOPELESS * PATIENCE):
+    for _ in range(2 * HOPELESS * PATIENCE):
         process.expire(TOPIC)
     process.receive(8, gone)
     process.receive(9, Join(9, TOPIC))
-    for _ in range(HOPELESS * PATIENCE):
+    # The source has not answered.
+    for _ in range(2 * HOPELESS * PATIENCE):
         process.expire(TOPIC)
     assert environment.passed == []
     process.expire(TOPIC)

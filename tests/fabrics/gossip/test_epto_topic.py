@@ -190,8 +190,12 @@ def test_others_go_on_in_one_order_when_publishers_crash() -> None:
     world.engine.run()
     stays = [node for node in range(NODES) if node not in (3, 6, 9)]
     first = world.heard.total(0)
-    assert all(world.heard.total(node) == first for node in stays)
     assert {name for name in first if name[0] in stays} == {(node, 1 + turn) for node in stays for turn in range(2)}
+    for node in stays:
+        # Of what died with its publisher one may have got less than another.
+        heard, both = world.heard.total(node), set(first) & set(world.heard.total(node))
+        assert [name for name in heard if name in both] == [name for name in first if name in both]
+        assert {source for source, _ in set(first) ^ set(heard)} <= {3, 6, 9}
 
 
 def test_the_application_sees_how_stable_an_event_is_before_it_is_delivered() -> None:

@@ -36,7 +36,7 @@ def test_halves_that_were_apart_and_have_the_same_are_one_again(contacts: list[i
 
 def busy_world(contacts: list[int], seed: int, keep: int) -> World:
     """Both halves go on publishing while they are apart and long after they could be one again."""
-    options = BrisaOptions(HyParViewOptions(active=3, passive=3), contacts=contacts, keep=keep)
+    options = BrisaOptions(HyParViewOptions(active=3, passive=3), contacts=contacts, keep=keep, buffer=keep)
     world = World(NODES, options, seed=seed, can_fail=True)
     world.engine.at(CUT, Partition(Cut(CUT, HEALED, [list(range(12))])))
     for publisher in (3, 20):

@@ -133,10 +133,7 @@ class Outcome:
         self.stopped = self.simulation.run()
         table = witness.table()
         assert table is not None, "little enough to be judged"
-        engine = self.simulation.engine
-        violations, self.judgement = judge_run(
-            scenario, witness, self.stopped, int(engine.published), self.simulation.stuck()
-        )
+        violations, self.judgement = judge_run(scenario, witness, self.stopped, self.simulation.stuck())
         assert violations is not None, "little enough to be judged"
         self.violations: dict[str, int] = violations
         rows = table.filter(pc.equal(table["event"], "deliver"))

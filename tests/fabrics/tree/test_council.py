@@ -74,9 +74,10 @@ def test_no_two_councils_follow_each_other_unknown(steps: list[tuple[set[int], b
         for broker in part:
             council = council.merged(knows[broker])
         if council.is_held_by(part):
-            council = council.proposing(part)
+            following = council.to_follow(part)
+            council = council.proposing(following)
             if agrees and council.is_held_by(part):
-                council = council.followed_by(part)
+                council = council.followed_by(following)
         for broker in part:
             knows[broker] = council
         able = [
@@ -86,6 +87,45 @@ def test_no_two_councils_follow_each_other_unknown(steps: list[tuple[set[int], b
             if able_to_order(group, knows)
         ]
         assert all(one & other for one in able for other in able)
+
+
+@given(brokers, brokers)
+def test_what_follows_is_no_smaller_and_is_held_by_those_who_are_there(body: set[int], present: set[int]) -> None:
+    council = Council(1, [sorted(body)])
+    following = council.to_follow(present)
+    assert present <= following <= present | body
+    assert len(following) == max(len(body), len(present))
+    if council.is_held_by(present):
+        assert council.proposing(following).is_held_by(present)
+
+
+@given(brokers, st.lists(brokers, max_size=6))
+def test_no_minority_ends_a_council_whoever_was_away(founders: set[int], parts: list[set[int]]) -> None:
+    """Brokers part and meet in any way: whatever became of the council, any majority of the founders holds it."""
+    knows = {broker: Council(1, [sorted(founders)]) for broker in founders}
+    for part in (together & founders for together in parts):
+        council = Council(0, [])
+        for broker in part:
+            council = council.merged(knows[broker])
+        if council.is_held_by(part):
+            council = council.proposing(council.to_follow(part))
+            council = council.followed_by(council.to_follow(part))
+        for broker in part:
+            knows[broker] = council
+    minority = (len(founders) - 1) // 2
+    for failed in combinations(sorted(founders), minority):
+        assert able_to_order(tuple(founders - set(failed)), knows)
+
+
+def test_a_newcomer_takes_the_place_of_a_member_that_is_away() -> None:
+    council = Council(1, [[0, 1, 2, 3, 4]])
+    assert council.to_follow({0, 1, 2, 9}) == {0, 1, 2, 3, 9}
+    assert council.to_follow({0, 1, 2, 3, 4, 9}) == {0, 1, 2, 3, 4, 9}
+
+
+def test_an_operator_may_say_who_is_gone() -> None:
+    council = Council(3, [[0, 1, 2, 3], [0, 1, 2, 3, 4]]).without({2, 3, 4})
+    assert (council.number, council.bodies) == (4, [[0, 1]])
 
 
 def able_to_order(group: tuple[int, ...], knows: dict[int, Council]) -> bool:

@@ -85,14 +85,22 @@ def test_a_root_that_is_cut_off_makes_way() -> None:
     assert not orders_at(simulation, 0)[int(TOTAL)]
 
 
-def test_a_council_follows_those_who_are_there() -> None:
-    """Eight, then five, then three of these five: more than half each time, and no majority of the eight."""
+def test_a_council_does_not_shrink_to_those_who_are_there() -> None:
+    """Three of five of eight are no majority of the eight, however long the others have been away."""
     parts = [cut(1000, 90_000, 5, 6, 7), cut(20_000, 90_000, 3, 4)]
     said = [publish(50_000, 1, "total", 1)]
-    following = run_until(tree(said, parts, quorum=True, council=2000), 60_000)
-    assert following.engine.deliveries == 3
-    fixed = run_until(tree(said, parts, quorum=True, council=0), 60_000)
-    assert (fixed.engine.deliveries, fixed.engine.refused) == (0, 1)
+    for council in (0, 2000):
+        simulation = run_until(tree(said, parts, quorum=True, council=council), 60_000)
+        assert (simulation.engine.deliveries, simulation.engine.refused) == (0, 1)
+
+
+@pytest.mark.parametrize("fails", [0, 1, 2])
+def test_partitions_and_then_one_crash_leave_a_majority(fails: int) -> None:
+    """Five brokers, of which few were together for long: four that live are a majority, whichever has failed."""
+    parts = [cut(1000, 90_000, 3, 4), cut(20_000, 90_000, 2)]
+    said = [publish(150_000, 4, "total", 1)]
+    five = tree(said, [*parts, crash(60_000, fails)], [-1, 0, 0, 1, 1], quorum=True, council=2000)
+    assert run(five).engine.deliveries == 4
 
 
 def test_a_short_partition_is_not_noticed() -> None:
@@ -277,5 +285,32 @@ fault = [
 def test_who_has_not_noticed_that_its_child_is_the_root_makes_no_cycle() -> None:
     """Found by the campaign: broker 4 sleeps while 5, its child, becomes the root, and takes in those above 4."""
     simulation = run(parse_scenario(FORMER_PARENT_BELOW, "a.toml"))
+    check_tree(shape(simulation))
+    assert simulation.stuck() == 0
+
+
+LATE_NEWS_OF_A_BREAK = """
+name = "a broker grants a place and then learns that the link was broken before"
+fabric = "tree"
+protocol = "broker-tree"
+nodes = 3
+protocol-options = { parents = [-1, 0, 1], quorum = true }
+network = { detection = 1, in_order = true }
+topics = { members = [[0]] }
+publish = [{ at = 0, node = 0, keys = [2] }]
+limits = { events = 10000 }
+fault = [
+    { kind = "pause", at = 1, node = 1 },
+    { kind = "resume", at = 1839, node = 1 },
+    { kind = "partition", at = 2, until = 3, groups = [[2]] },
+    { kind = "partition", at = 1003, until = 1004, groups = [[1, 2]] },
+    { kind = "partition", at = 1837, until = 1838, groups = [[1]] },
+]
+"""
+
+
+def test_a_broker_whose_parent_does_not_know_it_looks_for_a_place_again() -> None:
+    """Found by the campaign: broker 1 sleeps, takes 2 in, and then drops it for a break that is long over."""
+    simulation = run(parse_scenario(LATE_NEWS_OF_A_BREAK, "a.toml"))
     check_tree(shape(simulation))
     assert simulation.stuck() == 0

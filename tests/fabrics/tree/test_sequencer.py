@@ -80,8 +80,8 @@ def test_locks_of_an_earlier_root_hold_their_keys() -> None:
     sequencer.resume(found)
     sequencer.add(total(2, 1, 7))
     assert locked_by(sequencer, 7) == []
-    following = sequencer.next_locked(1)
+    following = sequencer.next_locked()
     assert following is not None and following.sequence == 4
     sequencer.complete(found)
-    assert sequencer.next_locked(1) is None
+    assert sequencer.next_locked() is None
     assert locked_by(sequencer, 7) == [(2, 1)]

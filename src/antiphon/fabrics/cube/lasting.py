@@ -6,10 +6,13 @@ Goes beyond the thesis, which leaves failures as future work (section 6.2). Tree
 * **Compare.** Two members tell each other what they have: per source a number, and single publications beyond
   (:class:`~antiphon.fabrics.cube.fault_messages.Compare`), with the members of whom they know. Who has something that
   the other lacks sends it (``Filling``), from memory or from its log. Order is restored by the receiver, as always.
+  Much comes in parts: who has got a part asks at once for the next, and one part at a time is on its way to each peer.
 * **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
-  or found, while somebody is away, while something waits for what has not come in a whole round, until three rounds
-  have brought nothing new. In a round a member asks the first member of each of its clusters; news reach all in as many
-  rounds as the cube has dimensions. So the last publications of a dead publisher are completed by those who have them.
+  or found, while somebody is away, while something waits for what has not come in a whole round, after something came
+  of a publisher that is out of reach, until three rounds have brought nothing new. In a round a member asks the first
+  member of each of its clusters; news reach all in as many rounds as the cube has dimensions. So the last publications
+  of a dead publisher are completed by those who have them. Newcomers count as past what they have not got; who lacks it
+  asks all (:mod:`antiphon.fabrics.cube.lacks`).
 * **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
   the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
   latter is a member at once, from where its log ends (``Environment.past``).
@@ -29,6 +32,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.fault_messages import ANSWER, ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
 from antiphon.fabrics.cube.keeping import Possession, with_held
+from antiphon.fabrics.cube.lacks import Lacks
 from antiphon.fabrics.cube.lasting_totals import LastingTotals
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Question, Unsubscribe, member_entry
 from antiphon.fabrics.cube.recalling import Recall, recall
@@ -53,6 +57,11 @@ FILLING_AT_MOST: Final[i64] = 64
 FILLING_BYTES: Final[i64] = 1 << 20
 """How much is sent at once to one who lacks something, about; then it asks for more."""
 
+GIVEN_PART: Final[i64] = 0
+GIVEN_ALL: Final[i64] = 1
+GIVEN_WHAT_IS_HERE: Final[i64] = 2
+"""Whether another one has got what it lacks: a part, all of it, or all but what counts as past here and is not here."""
+
 
 @final
 class Unrest:
@@ -70,6 +79,16 @@ class Unrest:
         self.gone: dict[i64, i64] = {}
 
 
+@final
+class Part:
+    """A part of what somebody lacks, on its way: for which subscription, its last publication, and since when."""
+
+    def __init__(self, counter: i64, last: i64, sent_at: i64) -> None:
+        self.counter: Final[i64] = counter
+        self.last: Final[i64] = last
+        self.sent_at: Final[i64] = sent_at
+
+
 class LastingVCubePs(LastingTotals):
     """One node of a topic system whose nodes fail, come back and lose each other."""
 
@@ -79,8 +98,14 @@ class LastingVCubePs(LastingTotals):
         self._is_timer_set: bool = False
         # By topic and peer, what was read from the log for it.
         self._recalls: dict[tuple[i64, i64], Recall] = {}
-        # By topic, who has left, or is not expected back, under which counter: late hearsay does not bring it back.
+        # By topic and peer, the part that was sent to it last, if there is more for it.
+        self._under_way: dict[tuple[i64, i64], Part] = {}
+        # By topic, who has left, and who is not expected back, under which counter: late hearsay brings neither back.
+        # The former have said so, and others are told; of the latter only this node thinks so.
         self._departed: dict[i64, dict[i64, i64]] = {}
+        self._forgotten: dict[i64, dict[i64, i64]] = {}
+        # By topic, what others count as past and have not given.
+        self._lacks: dict[i64, Lacks] = {}
 
     # When to compare.
 
@@ -104,7 +129,11 @@ class LastingVCubePs(LastingTotals):
     def forget_member(self, topic: Topic, node: i64) -> None:
         super().forget_member(topic, node)
         self._recalls.pop((topic.name, node), None)
+        self._under_way.pop((topic.name, node), None)
         self._not_answering(topic, node)
+        if topic.state == MEMBER and node not in self.present and mixed(topic).counts_any_of(node):
+            # It may have left the topic before not all had its last publications: nobody else hands those on now.
+            self.disturb(topic)
 
     def member_lost(self, topic: Topic, peer: i64) -> None:
         self.disturb(topic)
@@ -122,6 +151,9 @@ class LastingVCubePs(LastingTotals):
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
         super().arrived(topic, publication)
+        if publication.source not in self.present and publication.source != self.me:
+            # Its publisher does not see to it any more that all get it.
+            self.disturb(topic)
         if topic.order.waiting() > 0 and topic.name not in self._restless:
             self._look_after(topic).is_doubt = True
 
@@ -139,15 +171,20 @@ class LastingVCubePs(LastingTotals):
             self.go_on_opened()
 
     def _next_round(self, topic: Topic, unrest: Unrest) -> None:
-        if unrest.is_doubt and self._is_only_doubt(topic, unrest):
+        lacks = self._lacks_of(topic)
+        if not lacks.is_empty():
+            lacks.next_round(Possession(self._have(topic)))
+        if unrest.is_doubt and self._is_only_doubt(topic, unrest, lacks):
             return
         self._forget_missing(topic, unrest)
         asks_all = self.has_orphans(topic) or self.is_returning(topic)
+        # While something new comes, what is lacking may be part of it.
+        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)
         is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
         if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
-            del self._restless[topic.name]
+            self._rest(topic)
             return
-        if unrest.pause > 0:
+        if unrest.pause > 0 and not lacks.is_lasting():
             unrest.pause -= 1
             return
         unrest.quiet_rounds += 1
@@ -162,17 +199,37 @@ class LastingVCubePs(LastingTotals):
         for neighbour in self._neighbours(topic):
             self._compare(topic, neighbour, ASKS)
 
-    def _is_only_doubt(self, topic: Topic, unrest: Unrest) -> bool:
-        """Something has waited. Nothing is wrong unless the same is still missing as in the last round."""
-        if topic.order.waiting() == 0 or topic.state != MEMBER:
-            del self._restless[topic.name]
+    def _is_only_doubt(self, topic: Topic, unrest: Unrest, lacks: Lacks) -> bool:
+        """Something waits or is lacking. Nothing is wrong unless the same was missing in the last round."""
+        is_lacking = lacks.is_young() or lacks.is_lasting()
+        if (topic.order.waiting() == 0 and not is_lacking) or topic.state != MEMBER:
+            self._rest(topic)
             return True
         before = unrest.missing_since
         self._note_missing(topic, unrest)
-        if not any(first in before for first in unrest.missing_since):
+        if not lacks.is_lasting() and not any(first in before for first in unrest.missing_since):
             return True
         unrest.is_doubt = False
         return False
+
+    def _rest(self, topic: Topic) -> None:
+        del self._restless[topic.name]
+        if topic.state != MEMBER or self._lacks_of(topic).is_empty():
+            self._lacks.pop(topic.name, None)
+
+    def _lacks_of(self, topic: Topic) -> Lacks:
+        lacks = self._lacks.get(topic.name)
+        if lacks is None:
+            lacks = Lacks()
+            self._lacks[topic.name] = lacks
+        return lacks
+
+    def _note_lacks(self, topic: Topic, theirs: Possession, mine: Possession) -> None:
+        """Another member has what this one lacks: either it is on its way, or somebody else has to give it."""
+        lacks = self._lacks_of(topic)
+        lacks.note(theirs, mine)
+        if lacks.is_young() and topic.name not in self._restless:
+            self._look_after(topic).is_doubt = True
 
     def _note_missing(self, topic: Topic, unrest: Unrest) -> None:
         order = mixed(topic)
@@ -200,7 +257,7 @@ class LastingVCubePs(LastingTotals):
         for member, counter in list(topic.away.items()):
             if member not in self.present and now - self.lost_at.setdefault(member, now) >= self.faults.forget_ticks:
                 self.not_away(topic, member)
-                self._departed.setdefault(topic.name, {})[member] = counter
+                self._forgotten.setdefault(topic.name, {})[member] = counter
                 # What only it might have brought is asked for once more, and given up.
                 unrest.quiet_rounds = 0
                 unrest.pause = 0
@@ -251,7 +308,8 @@ class LastingVCubePs(LastingTotals):
         topic = self.find_topic(message.topic)
         # Who has left, or is about to join again, may still have what others lack, of itself above all.
         theirs, mine = Possession(message.have), Possession(self._have(topic))
-        has_given_all = not message.is_member or self._fill(topic, sender, theirs, mine)
+        given = self._fill(topic, sender, message, theirs, mine) if message.is_member else GIVEN_ALL
+        has_given_all = given != GIVEN_PART
         if topic.state == OUTSIDE:
             if has_given_all and message.asks in (ASKS, ASKS_ALL):
                 # Whatever subscription of this node the other has heard of, in this life or before, is over.
@@ -270,16 +328,20 @@ class LastingVCubePs(LastingTotals):
             return
         if has_given_all:
             self._take_back(topic, sender, message.sequence)
-        self._answer(topic, sender, message, has_given_all, len(theirs.beyond(mine)) > 0)
+        lacks = len(theirs.beyond(mine)) > 0
+        if lacks:
+            self._note_lacks(topic, theirs, mine)
+        # Who lacks what counts as past here, and is not here, has to know that it lacks it.
+        self._answer(topic, sender, message, has_given_all, lacks or given == GIVEN_WHAT_IS_HERE)
 
-    def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, lacks: bool) -> None:
+    def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, has_news: bool) -> None:
         if message.asks == ANSWERS_ALL:
             self._not_answering(topic, sender)
         elif message.asks == ASKS_ALL:
             # Who has not got all asks again, and the answer comes behind the rest.
             if has_given_all:
                 self._compare(topic, sender, ANSWERS_ALL)
-        elif message.asks == ASKS and (lacks or self._knows_more(topic, message)):
+        elif message.asks == ASKS and (has_news or self._knows_more(topic, message)):
             self._compare(topic, sender, ANSWER)
 
     def _knows_more(self, topic: Topic, message: Compare) -> bool:
@@ -291,6 +353,7 @@ class LastingVCubePs(LastingTotals):
 
     def _hear_of_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
         departed = self._departed.get(topic.name, {})
+        forgotten = self._forgotten.get(topic.name, {})
         for entry in members:
             node, counter = entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK
             if node == self.me or topic.view.counter_of(node) >= counter or topic.away.get(node, -1) >= counter:
@@ -298,6 +361,8 @@ class LastingVCubePs(LastingTotals):
             if departed.get(node, -1) >= counter:
                 if node in self.present:
                     self.environment.send(speaker, Unsubscribe(node, departed[node], topic.name))
+                continue
+            if node not in self.present and forgotten.get(node, -1) >= counter:
                 continue
             topic.away[node] = counter
             if topic.state == MEMBER:
@@ -310,6 +375,7 @@ class LastingVCubePs(LastingTotals):
         if peer not in self.present:
             return
         self._departed.get(topic.name, {}).pop(peer, None)
+        self._forgotten.get(topic.name, {}).pop(peer, None)
         is_news = topic.view.counter_of(peer) < counter or peer in topic.away
         self.not_away(topic, peer)
         topic.view.add(peer, counter, True)
@@ -331,9 +397,13 @@ class LastingVCubePs(LastingTotals):
 
     # Giving.
 
-    def _fill(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> bool:
-        """Send a part of what another one lacks; whether that was all there is."""
-        found = self._lacking(topic, peer, theirs, mine)
+    def _fill(self, topic: Topic, peer: i64, message: Compare, theirs: Possession, mine: Possession) -> i64:
+        """Send a part of what another one lacks; whether that was all."""
+        counter = message.sequence
+        # A question to all is asked once, and has to be answered: the part that is on its way may be lost.
+        if message.asks != ASKS_ALL and self._is_under_way(topic, peer, counter, theirs):
+            return GIVEN_PART
+        found, is_all_here = self._lacking(topic, peer, theirs, mine)
         size: i64 = 0
         count: i64 = 0
         while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
@@ -341,10 +411,35 @@ class LastingVCubePs(LastingTotals):
             count += 1
         if count > 0:
             self.environment.send(peer, Filling(found[:count], count == len(found)))
-        return count == len(found)
+        if count < len(found):
+            last = publication_key(found[count - 1].source, found[count - 1].sequence)
+            self._under_way[topic.name, peer] = Part(counter, last, self.environment.now())
+            return GIVEN_PART
+        return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
 
-    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> list[Ordered]:
+    def _is_under_way(self, topic: Topic, peer: i64, counter: i64, theirs: Possession) -> bool:
+        """Whether another one has asked before it got the part that was sent to it last; it asks again when it has.
+
+        Members ask in every round. If each question were answered with the same part, each answer would lead to a
+        question of its own, and all of these would go on beside each other, more of them with every round.
+        """
+        part = self._under_way.get((topic.name, peer))
+        if part is None:
+            return False
+        is_recent = self.environment.now() - part.sent_at < LONGEST_PAUSE * self.faults.compare_ticks
+        if (
+            is_recent
+            and part.counter == counter
+            and not theirs.holds(part.last & SOURCE_MASK, part.last >> SOURCE_BITS)
+        ):
+            return True
+        del self._under_way[topic.name, peer]
+        return False
+
+    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> tuple[list[Ordered], bool]:
+        """What another one lacks and is here, and whether that is all that counts here."""
         found: list[Ordered] = []
+        is_all_here = True
         older: list[tuple[i64, i64, i64]] = []
         keeping = self.keeping(topic)
         for source, reached, last in mine.beyond(theirs):
@@ -354,8 +449,10 @@ class LastingVCubePs(LastingTotals):
                     publication = keeping.get(publication_key(source, number))
                     if publication is not None:
                         found.append(publication)
-                    elif mine.holds(source, number) and self.environment.was_logged(topic.name, source, number):
-                        break
+                    elif mine.holds(source, number):
+                        if self.environment.was_logged(topic.name, source, number):
+                            break
+                        is_all_here = False
                 number -= 1
             if number > reached:
                 older.append((source, reached + 1, number))
@@ -367,7 +464,7 @@ class LastingVCubePs(LastingTotals):
         if self.options.total:
             # What somebody published after a total publication must not come before it to who has no lock for it.
             found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
-        return found
+        return found, is_all_here
 
     def _recalled(
         self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
@@ -429,9 +526,11 @@ class LastingVCubePs(LastingTotals):
         if unrest.unanswered is None or len(unrest.unanswered) == 0:
             # Also those who are no members any more.
             unrest.unanswered = dict(self.present)
-        # Else some take longer for their answer than a round; the others have spoken.
-        for node in unrest.unanswered:
-            self._compare(topic, node, ASKS_ALL)
+            self._lacks_of(topic).ask()
+            for node in unrest.unanswered:
+                self._compare(topic, node, ASKS_ALL)
+        # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
+        # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
         self._look_what_is_lost(topic)
 
     def _not_answering(self, topic: Topic, peer: i64) -> None:
@@ -446,6 +545,7 @@ class LastingVCubePs(LastingTotals):
         if unrest is None or unrest.unanswered is None or len(unrest.unanswered) > 0:
             return
         unrest.unanswered = None
+        self._lacks_of(topic).all_have_answered()
         if self.options.total:
             self.heard_from_all(topic)
         order = mixed(topic)
@@ -527,5 +627,8 @@ class LastingVCubePs(LastingTotals):
             for name, unrest in sorted(self._restless.items())
         ]
         departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
+        forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
         recalls = [(name, one.text()) for name, one in sorted(self._recalls.items())]
-        return f"{super().state()} {restless} {departed} {recalls}"
+        lacks = [(name, one.text()) for name, one in sorted(self._lacks.items()) if not one.is_empty()]
+        parts = [(name, part.counter, part.last) for name, part in sorted(self._under_way.items())]
+        return f"{super().state()} {restless} {departed} {forgotten} {recalls} {lacks} {parts}"

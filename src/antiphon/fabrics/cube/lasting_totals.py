@@ -138,7 +138,7 @@ class LastingTotals(Voting):
     def meet_again(self, node: i64) -> None:
         for topic in self.topics():
             if len(topic.own_totals) > 0:
-                self.environment.send(node, Unlock(self.me, self.attempt, topic.name))
+                self.environment.send(node, self._unlock_message(topic))
 
     def voter_removed(self, node: i64) -> None:
         for topic in self.topics():
@@ -164,20 +164,25 @@ class LastingTotals(Voting):
                 continue
             for own in topic.own_totals:
                 own.is_granted = own.is_closed = False
-            self._unlock(topic, self.me, self.attempt)
+            self._unlock(topic, self.me, self.attempt, topic.begun)
             # Newcomers may have heard of them that are not in the view yet.
             for node in self.present:
-                self.environment.send(node, Unlock(self.me, self.attempt, topic.name))
+                self.environment.send(node, self._unlock_message(topic))
 
-    def _unlock(self, topic: Topic, owner: i64, attempt: i64) -> None:
-        """What an owner has locked in an earlier attempt, and has not published, is open."""
+    def _unlock_message(self, topic: Topic) -> Unlock:
+        return Unlock(self.me, self.attempt, topic.name, topic.begun)
+
+    def _unlock(self, topic: Topic, owner: i64, attempt: i64, begun: i64) -> None:
+        """What an owner has locked in an earlier attempt, and has not begun to publish, is open."""
         routes = self._lock_routes.get(topic.name, {})
         for key, one in list(routes.items()):
             if key & SOURCE_MASK == owner and one.lock.attempt < attempt:
                 del routes[key]
                 topic.closing_count -= 1
         locks = [lock for lock in total(topic).locks() if lock.source == owner and lock.attempt < attempt]
-        self.deliver_all(topic, total(topic).withdraw([lock for lock in locks if lock.publication is None]))
+        # What has begun comes over the tree, and may be overtaken by this.
+        open_again = [lock for lock in locks if lock.publication is None and lock.sequence > begun]
+        self.deliver_all(topic, total(topic).withdraw(open_again))
         self.opened[topic.name] = topic
         self.close_if_outside(topic)
 
@@ -213,7 +218,18 @@ class LastingTotals(Voting):
             routes[key] = one
         one.route.parents[parent] = height
         self._serve(topic, one.route, height)
+        self._lock_met(topic, one, height)
         self._settle_lock(topic, key, one)
+
+    def _lock_met(self, topic: Topic, one: LockRoute, height: i64) -> None:
+        """Lock those too of whom this newcomer does not know whether they are members, found since it began to ask.
+
+        The owner of the lock relies on it for its clusters. Who is no member refuses.
+        """
+        for peer in self.met(topic):
+            if peer != one.lock.source and cluster(self.me, peer) <= height and not topic.view.contains(peer):
+                one.route.sent(peer, False)
+                self.environment.send(peer, LeafCopy(one.lock))
 
     def receive_closed(self, sender: i64, message: Closed) -> None:
         topic = self.find_topic(message.topic)
@@ -263,7 +279,7 @@ class LastingTotals(Voting):
 
     def member_back(self, topic: Topic, peer: i64) -> None:
         """A member has been given all that is here: it has to know the locks of this node, and no others of it."""
-        self.environment.send(peer, Unlock(self.me, self.attempt, topic.name))
+        self.environment.send(peer, self._unlock_message(topic))
         routes = self._lock_routes.setdefault(topic.name, {})
         for own in topic.own_totals:
             if not own.is_granted:
@@ -287,7 +303,7 @@ class LastingTotals(Voting):
         own = topic.own_totals[0]
         if total(topic).has_unknown_before(own.place, own.keys):
             return False
-        if any(member in self._voters and member not in self.present for member in topic.away):
+        if any(self.is_missed(member) for member in topic.away):
             return False
         # Whoever is within reach comes back soon, unless it waits for this publication itself.
         if not any(member in self.present for member in topic.away):
@@ -313,7 +329,7 @@ class LastingTotals(Voting):
         topic = self.find_topic(message.topic)
         name = (topic.name, message.source)
         self._taken_back[name] = max(message.sequence, self._taken_back.get(name, 0))
-        self._unlock(topic, message.source, message.sequence)
+        self._unlock(topic, message.source, message.sequence, message.number)
         self.go_on_opened()
 
     def arrived(self, topic: Topic, publication: Ordered) -> None:
@@ -405,7 +421,7 @@ class LastingTotals(Voting):
             self._returning[topic.name] = {}
             self._places[topic.name] = Places(self.environment.read_back(topic.name))
             for peer in self.present:
-                self.environment.send(peer, Unlock(self.me, self.attempt, topic.name))
+                self.environment.send(peer, self._unlock_message(topic))
 
     def is_returning(self, topic: Topic) -> bool:
         """Whether this node has not heard yet what it missed."""

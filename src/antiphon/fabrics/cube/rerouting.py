@@ -324,6 +324,10 @@ class ReroutingVCubePs(VCubePs):
             del self.surveys[key]
             self.finish_survey(survey)
 
+    def met(self, topic: Topic) -> list[i64]:
+        """Who can be reached and was found since this node began to ask who the members of a topic are."""
+        return [peer for peer in self._met.get(topic.name, {}) if peer in self.present]
+
     def after_joining(self, topic: Topic, early: list[Message]) -> None:
         super().after_joining(topic, early)
         for peer in self._met.pop(topic.name, {}):

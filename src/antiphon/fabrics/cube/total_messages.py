@@ -88,7 +88,14 @@ class Closed(Message):
 
 @mypyc_attr(acyclic=True)
 class Unlock(Message):
-    """From the source of locks: it has none for this topic of an attempt before ``sequence``, or only what follows."""
+    """From the source of locks: it has none for this topic of an attempt before ``sequence``, or only what follows.
+
+    Up to ``number`` its publications have begun. Their locks stay until they come, which may be later than this.
+    """
+
+    def __init__(self, source: i64, sequence: i64, topic: i64, number: i64) -> None:
+        super().__init__(source, sequence, topic)
+        self.number: Final[i64] = number
 
 
 @mypyc_attr(acyclic=True)
@@ -126,6 +133,18 @@ class Voters(Message):
 
     def entries_carried(self) -> i64:
         return len(self.added) + len(self.removed)
+
+
+@mypyc_attr(acyclic=True)
+class VoterIs(Message):
+    """The source is the voter ``origin``, in its incarnation ``sequence``; also what it writes down for its next life.
+
+    A voter has the identifier of its first life; whatever was said by an earlier life does not count any more.
+    """
+
+    def __init__(self, source: i64, sequence: i64, origin: i64) -> None:
+        super().__init__(source, sequence)
+        self.origin: Final[i64] = origin
 
 
 @mypyc_attr(acyclic=True)

@@ -9,6 +9,10 @@ Adds to :mod:`antiphon.fabrics.cube.totals` a keeper that outlives its node. ``d
 * **Keeper.** If the keeper is out of reach for so long, or nobody knows one, the lowest voter within reach begins the
   next epoch, if a majority is within reach. It grants when all within reach have told it what stands. Nodes answer one
   keeper in an epoch.
+* **Returns.** A node that returns with its log is the voter that it was (:mod:`antiphon.fabrics.cube.lives`). It knows
+  what that voter knew: the epoch, its keeper, and who counts. This is on disk before the node answers a keeper of that
+  epoch, or grants as one. So a voter that returns is like one that was cut off, and answers one keeper in an epoch
+  through all its lives.
 * **Grants** are bound to the connection with the keeper. Who loses it, or hears of another keeper, takes back its locks
   and claims anew.
 
@@ -23,40 +27,85 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.rerouting import FaultOptions, ReroutingVCubePs
+from antiphon.fabrics.cube.electorate import EPOCH_BITS, Electorate
+from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_messages import Claim, KeeperIs, Release, Standing, ToKeeper, Voters
-from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
+from antiphon.fabrics.cube.total_messages import Claim, KeeperIs, Release, Standing, ToKeeper, VoterIs, Voters
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.claims import Wish
-
-EPOCH_BITS: Final[i64] = 32
-"""Versions of who counts begin with the epoch of the keeper that made them: what an earlier one says is older."""
 
 EXCLUDING: Final[i64] = 2
 """The name of the timer."""
 
 
-class Voting(ReroutingVCubePs):
+class Voting(Electorate):
     """The part of a node that agrees with others on a keeper."""
 
     def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
         super().__init__(environment, cube, options, faults)
-        self._voters: dict[i64, bool] = dict.fromkeys(cube.members(), True)
-        self._version: i64 = 1
-        self.has_majority: bool = True
         # Whether this node is the keeper, and all whom it reaches have told it what stands.
         self._is_active: bool = self.keeper == self.me
         # As the keeper, in which attempt each has said last what it claims.
         self._attempts: dict[i64, i64] = {}
         self._is_looking: bool = False
         self._look_at: i64 = 0
+        # What waits until all that was written down is on disk.
+        self._owes_standing: bool = False
+        self._owes_introductions: bool = False
 
     def start(self) -> None:
         super().start()
-        if self.options.total and self.keeper == NO_NODE:
+        if not self.options.total:
+            return
+        self._remember()
+        if self.keeper == NO_NODE or self._is_back:
+            for node in self.present:
+                self._introduce(node)
+        if self.keeper == self.me or self.keeper in self.present:
+            return
+        if self._is_back and self._reaches_all():
+            # Nobody else could know of another keeper.
+            self._look_for_keeper()
+        else:
             self._look_later()
+
+    def synced(self) -> None:
+        self._unsynced -= 1
+        if self._unsynced > 0:
+            return
+        if self._owes_introductions:
+            self._owes_introductions = False
+            for node in self.present:
+                self._introduce(node)
+        if self._owes_standing:
+            self._tell_standing()
+        self.take_standing()
+        self.go_on_opened()
+
+    def _introduce(self, node: i64) -> None:
+        """Say which voter this node is, once its next life will know better."""
+        if self._unsynced > 0:
+            self._owes_introductions = True
+        else:
+            self.environment.send(node, self.voter_is())
+
+    def _introduced(self, message: VoterIs) -> None:
+        """Another node says which voter it is."""
+        for node in self._lives.introduce(message.source, message.origin, message.sequence):
+            self.voter_removed(node)
+            self._drop_claims(node)
+        self._count_voters()
+        self._admit()
+        self._go_on_with_majority()
+        self.go_on_opened()
+
+    def _tell_standing(self) -> None:
+        """Answer the keeper; a later life of this node must not answer another one of the same epoch."""
+        self._owes_standing = self._unsynced > 0
+        if not self._owes_standing and self.keeper in self.present:
+            self.environment.send(self.keeper, self.own_standing())
 
     # What the part above adds.
 
@@ -76,39 +125,11 @@ class Voting(ReroutingVCubePs):
 
     def begin_as_newcomer(self) -> None:
         super().begin_as_newcomer()
-        self._version = 0
-        self._voters = {}
         self._is_active = False
-        self._count_voters()
 
     def begin_counting_at(self, counter: i64) -> None:
         super().begin_counting_at(counter)
         self.attempt = max(self.attempt, counter)
-
-    def who_keeps(self) -> KeeperIs:
-        return KeeperIs(self.me, self.epoch, self.keeper, self._version, vec[i64](sorted(self._voters)))
-
-    def _count_voters(self, lost: i64 = NO_NODE) -> None:
-        reached: i64 = 0
-        for voter in self._voters:
-            if (voter == self.me or voter in self.present) and voter != lost:
-                reached += 1
-        missing = len(self._voters) - reached
-        if reached != missing or reached == 0:
-            self.has_majority = reached > missing
-        else:
-            lowest = min(self._voters)
-            self.has_majority = (lowest == self.me or lowest in self.present) and lowest != lost
-
-    def refusal(self, order: i64) -> str | None:
-        chosen = self.options.strength if order == UNSPECIFIED else order
-        if chosen != TOTAL or not self.options.total or self.has_majority or self.keeper == NO_NODE:
-            return None
-        lost = ", ".join(str(node) for node in sorted(self._voters) if node != self.me and node not in self.present)
-        return (
-            f"this part of the cube cannot order totally: nodes {lost} cannot be reached, and without them there is no "
-            f"majority; publish in another order, or wait until they are back"
-        )
 
     def peer_lost(self, peer: i64) -> None:
         if peer not in self.present:
@@ -125,7 +146,7 @@ class Voting(ReroutingVCubePs):
     def left(self, node: i64) -> None:
         super().left(node)
         if self.options.total and self._is_active and self.has_majority:
-            self._change_voters([], [node])
+            self._change_voters([], [self._lives.voter_of(node)])
             self.go_on_opened()
 
     def peer_found(self, peer: i64) -> None:
@@ -139,6 +160,7 @@ class Voting(ReroutingVCubePs):
             self._found_voter(node)
 
     def _found_voter(self, peer: i64) -> None:
+        self._introduce(peer)
         self._count_voters()
         self.meet_again(peer)
         # Others may be about to be found too: nobody is excluded at once.
@@ -146,7 +168,7 @@ class Voting(ReroutingVCubePs):
         if peer == self.keeper:
             # It may have come back and know nothing of it; or it waits to hear what stands.
             self.environment.send(peer, self.who_keeps())
-            self.environment.send(peer, self.own_standing())
+            self._tell_standing()
         elif self.keeper not in (self.me, NO_NODE) and self.keeper not in self.present:
             # The keeper cannot say it to newcomers.
             self.environment.send(peer, self.who_keeps())
@@ -155,9 +177,22 @@ class Voting(ReroutingVCubePs):
         self.go_on_opened()
 
     def _admit(self) -> None:
-        """Whoever is met where there is a majority counts from now on."""
+        """Whoever is met where there is a majority, and has said which voter it is, counts from now on."""
         if self._is_active and self.has_majority:
-            self._change_voters([node for node in self.present if node not in self._voters], [])
+            met = [self._lives.voter_of(node) for node in self.present]
+            self._change_voters([voter for voter in met if voter != NO_NODE and voter not in self._voters], [])
+
+    def dismiss(self, voters: list[int]) -> None:
+        """An operator says that voters are gone for good: from now on they do not count, and all are told."""
+        gone = [voter for voter in self.missing_voters() if voter in voters]
+        if len(gone) == 0:
+            return
+        self._version = max(self._version + 1, self.epoch << EPOCH_BITS)
+        self._apply(vec[i64](), vec[i64](gone))
+        for node in self.present:
+            self.environment.send(node, self.who_keeps())
+        self._look_later()
+        self.go_on_opened()
 
     def _change_voters(self, added: list[i64], removed: list[i64]) -> None:
         """As the keeper, decide who counts, and tell all."""
@@ -167,21 +202,24 @@ class Voting(ReroutingVCubePs):
         before = self._version
         self._version = max(before + 1, self.epoch << EPOCH_BITS)
         change = Voters(self.me, self.epoch, before, self._version, vec[i64](added), vec[i64](removed))
+        newcomers = [node for node in self.present if self._lives.voter_of(node) in added]
         for node in self.present:
-            if node not in added:
+            if node not in newcomers:
                 self.environment.send(node, change)
         self._apply(change.added, change.removed)
-        for node in added:
+        for node in newcomers:
             # Who is new knows nobody.
             self.environment.send(node, self.who_keeps())
 
     def _apply(self, added: vec[i64], removed: vec[i64]) -> None:
-        for node in added:
-            self._voters[node] = True
-        for node in removed:
-            self._voters.pop(node, False)
-            self.voter_removed(node)
-            self._drop_claims(node)
+        for voter in added:
+            self._voters[voter] = True
+        for voter in removed:
+            self._voters.pop(voter, False)
+            for node in self._lives.lives_of(voter):
+                self.voter_removed(node)
+                self._drop_claims(node)
+        self._remember()
         self._count_voters()
         self._go_on_with_majority()
 
@@ -194,8 +232,10 @@ class Voting(ReroutingVCubePs):
             self._set_timer()
         elif self.has_majority and self._is_active:
             until = self.environment.now() - self.faults.exclude_ticks
-            lost = [node for node in self._voters if node != self.me and node not in self.present]
-            self._change_voters([], [node for node in lost if self.lost_at.get(node, 0) <= until])
+            lost = self.missing_voters()
+            self._change_voters(
+                [], [voter for voter in lost if self.lost_at.get(self._lives.latest(voter), 0) <= until]
+            )
         elif self.has_majority and self.keeper == self.me:
             self.take_standing()
         elif self.has_majority and self.keeper not in self.present:
@@ -227,12 +267,9 @@ class Voting(ReroutingVCubePs):
         for topic in self.topics():
             self.opened[topic.name] = topic
 
-    def counts_for_total(self, node: i64) -> bool:
-        """Whether total order has to wait for a node."""
-        return node in self._voters or node in self.present
-
     def _look_for_keeper(self) -> None:
-        lowest = min([node for node in self._voters if node == self.me or node in self.present], default=NO_NODE)
+        reached = self._reached()
+        lowest = self._lives.latest(min([voter for voter in self._voters if voter in reached], default=NO_NODE))
         if lowest != self.me:
             # It may have come back and know nothing of it.
             self.environment.send(lowest, self.who_keeps())
@@ -247,6 +284,7 @@ class Voting(ReroutingVCubePs):
 
     def enter_epoch(self, epoch: i64, keeper: i64) -> None:
         super().enter_epoch(epoch, keeper)
+        self._remember()
         self._attempts.clear()
         self._is_active = False
         self.take_back_locks()
@@ -254,15 +292,18 @@ class Voting(ReroutingVCubePs):
     def receive_keeper(self, sender: i64, message: KeeperIs) -> None:
         is_same = message.sequence == self.epoch
         if is_same and message.origin == self.me and self.keeper == self.me:
+            # Who has answered may know better who counts; and an operator may have said it elsewhere.
+            self._hear_of_voters(message)
             if not self._is_active:
-                # Who has answered may know better who counts.
-                self._hear_of_voters(message)
                 self.take_standing()
             elif message.version < self._version:
                 self.environment.send(sender, self.who_keeps())
             return
         if message.sequence > self.epoch or (is_same and message.origin == self.keeper):
-            self._hear_of_keeper(message, is_same)
+            self._hear_of_keeper(sender, message, is_same)
+        elif is_same and message.origin == self.me and self.keeper == NO_NODE:
+            # It was the keeper in an earlier life.
+            self._hear_of_keeper(sender, message, False)
         elif is_same and self.keeper == self.me:
             # Two have begun the same epoch, and whoever has answered one does not answer the other. The lower begins
             # the next, unless it is gone.
@@ -270,11 +311,14 @@ class Voting(ReroutingVCubePs):
                 self.enter_epoch(self.epoch + 1, self.me)
                 self.begin_keeping()
             elif not self._is_active:
-                self._hear_of_keeper(message, False)
+                self._hear_of_keeper(sender, message, False)
         elif self.keeper != NO_NODE and (sender == message.origin or message.sequence < self.epoch):
             self.environment.send(sender, self.who_keeps())
 
-    def _hear_of_keeper(self, message: KeeperIs, is_known: bool) -> None:
+    def _hear_of_keeper(self, sender: i64, message: KeeperIs, is_known: bool) -> None:
+        if is_known and message.version < self._version:
+            # It has not heard who counts now, and the keeper may be out of its reach.
+            self.environment.send(sender, self.who_keeps())
         self._hear_of_voters(message)
         if is_known:
             # It was out of reach for a while: what it was told then may not have come.
@@ -287,7 +331,7 @@ class Voting(ReroutingVCubePs):
         if self.keeper == self.me:
             self._begin_or_resign()
         elif self.keeper in self.present:
-            self.environment.send(self.keeper, self.own_standing())
+            self._tell_standing()
         else:
             self._look_later()
 
@@ -298,10 +342,12 @@ class Voting(ReroutingVCubePs):
             self._voters = {}
             for node in message.voters:
                 self._voters[node] = True
+            self._remember()
             self._count_voters()
-            for node in before:
-                if node not in self._voters:
-                    self.voter_removed(node)
+            for voter in before:
+                if voter not in self._voters:
+                    for node in self._lives.lives_of(voter):
+                        self.voter_removed(node)
 
     def _begin_or_resign(self) -> None:
         if self._is_leaving:
@@ -328,6 +374,9 @@ class Voting(ReroutingVCubePs):
         if self.keeper != self.me or not self.has_majority or len(self.awaited) > 0:
             return
         if not self._is_active:
+            if self._unsynced > 0:
+                # Nothing is granted in an epoch that a later life of this node might begin again.
+                return
             self._is_active = True
             self._admit()
             # Those who cannot be reached are excluded when that has lasted.
@@ -352,7 +401,10 @@ class Voting(ReroutingVCubePs):
         super().grant(topic, [wish for wish in granted if wish.source == self.me or wish.source in self.present])
 
     def receive(self, sender: i64, message: Message) -> None:
-        if not isinstance(message, Voters):
+        if isinstance(message, VoterIs):
+            if message.source == sender:
+                self._introduced(message)
+        elif not isinstance(message, Voters):
             super().receive(sender, message)
         elif message.sequence == self.epoch and sender == self.keeper and message.version > self._version:
             if message.before != self._version:
@@ -364,4 +416,4 @@ class Voting(ReroutingVCubePs):
             self.go_on_opened()
 
     def state(self) -> str:
-        return f"{super().state()} {self._version} {sorted(self._voters)} {self._is_active}"
+        return f"{super().state()} {self._version} {sorted(self._voters)} {self._is_active} {self._lives.text()}"

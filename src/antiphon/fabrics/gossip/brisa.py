@@ -25,9 +25,10 @@ from antiphon.fabrics.gossip.epto_rounds import Outlook
 from antiphon.fabrics.gossip.epto_topic import Memory, topic_of_rounds
 from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
-from antiphon.fabrics.gossip.messages import Beat, Comparison, Data
+from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Fetch
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon.fabrics.gossip.serving import serve_after_leaving
 from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
@@ -179,6 +180,8 @@ class Brisa(Process):
             # It takes this node for a neighbour, and did not hear that it has left or is a new life.
             self.mistaken_for_neighbour(sender, message.topic)
         if group is None:
+            if isinstance(message, Fetch):
+                serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
             if not self.contacts.includes_me or not isinstance(message, (Join, Comparison)):
                 return
             # A topic of which this contact had not heard: it becomes part of it.

@@ -30,11 +30,18 @@ from mypy_extensions import i64
 
 from antiphon.kernel.process import NO_NODE
 
-LONGEST_WAIT: Final = 8
-"""So many periods at most lie between two attempts; each wait is twice as long as the one before.
+USUAL_WAIT: Final = 8
+"""So many periods lie between two attempts; before that each wait is twice as long as the one before.
 
 A contact that many turn to at once answers late, and must not be asked again meanwhile by all of them.
 """
+
+PERSISTENT_AFTER: Final = 40
+"""From so many attempts on waits grow again, to double with every ``ATTEMPTS_PER_DOUBLING``: a network that was apart
+for long may be for longer, and whoever gives up never hears of anything again."""
+
+ATTEMPTS_PER_DOUBLING: Final = 4
+LONGEST_DOUBLING: Final = 6
 
 RELAY_PERIODS: Final = 3
 """So many periods a node that has nothing else to say tells its neighbours of a pulse."""
@@ -214,4 +221,6 @@ def merged_pulses(one: vec[i64], other: vec[i64], excepted: i64) -> vec[i64]:
 
 def waiting_periods(attempts: i64) -> i64:
     """So many periods pass between an attempt, of which there were so many before, and the next one."""
-    return LONGEST_WAIT if attempts > 3 else 1 << attempts
+    if attempts <= PERSISTENT_AFTER:
+        return USUAL_WAIT if attempts > 3 else 1 << attempts
+    return USUAL_WAIT << min(LONGEST_DOUBLING, (attempts - PERSISTENT_AFTER) // ATTEMPTS_PER_DOUBLING)

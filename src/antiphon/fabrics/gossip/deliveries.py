@@ -50,6 +50,8 @@ class Deliveries:
         self.totals: TopicTotals | None = None
         self._memory: Memory | None = None
         self.is_member: bool = False
+        # Whether total order waits, because this node reaches too few others.
+        self.is_held: bool = False
         # Publications that were passed over: nobody has kept them, or they came after their turn.
         self.lost: i64 = 0
         # What has been first in the line for some periods.
@@ -60,7 +62,24 @@ class Deliveries:
 
     def may_begin(self, asked: Asked) -> bool:
         """Whether what the application asks for may happen now; after a total publication all else waits for it."""
-        return asked.order == TOTAL or self.totals is None or self.totals.own == 0
+        if asked.order == TOTAL:
+            return not self.is_held
+        return self.totals is None or self.totals.own == 0
+
+    def hold(self, is_held: bool) -> None:
+        """Let total order wait, or go on."""
+        self.is_held = is_held
+        if self.totals is not None:
+            self.totals.balls.is_held = is_held
+
+    def may_probe(self) -> bool:
+        """Whether there is something to order, so that it matters who is reached."""
+        return self.totals is not None and (self.is_held or not self.totals.is_idle())
+
+    def probe(self, peers: list[i64]) -> None:
+        """Ask nodes for a sign of life."""
+        for peer in peers:
+            self._ordered().rounds.probe(peer)
 
     def begin(self, asked: Asked, payload: bytes) -> Ordered:
         """Make an own publication; unless it is total it counts as delivered from now on."""
@@ -120,6 +139,7 @@ class Deliveries:
             options = self._options.total
             assert options is not None, "only where there is total order something comes that needs it"
             totals = TopicTotals(self._environment, self._topic, options, self._overlay, self._streams, self._memory)
+            totals.balls.is_held = self.is_held
             self.totals = totals
         return totals
 

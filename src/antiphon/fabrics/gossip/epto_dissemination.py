@@ -69,6 +69,8 @@ class Dissemination:
         self.fanout: i64 = options.fanout
         self.ttl: i64 = options.ttl
         self.round: i64 = 0
+        # Whether nothing is delivered for now, however old it is.
+        self.is_held: bool = False
         # What this node knows of, by slot; a slot is free again when its event is done and in no ball.
         self._slot_of: Final[IntegerMap] = IntegerMap()
         self._known: Final[list[KnownEvent | None]] = []
@@ -269,7 +271,7 @@ class Dissemination:
                 self._forget(slot)
 
     def _deliver(self, latest_birth: i64) -> None:
-        while True:
+        while not self.is_held:
             for event in self.ordering.release(latest_birth):
                 publication = event.publication
                 assert publication is not None, "only what is complete is delivered"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
@@ -81,6 +82,8 @@ class Rounds:
         """Somebody measures, or answers."""
         size = self.size
         if size is None:
+            if not probe.is_answer:
+                self._environment.send(sender, Probe(self._me, self._topic, probe.sent_at, 0, vec[i64](), True))
             return
         size.merge(probe.epoch, probe.minima)
         if probe.is_answer:
@@ -88,6 +91,14 @@ class Rounds:
         else:
             answer = Probe(self._me, self._topic, probe.sent_at, size.epoch, size.minima, True)
             self._environment.send(sender, answer)
+
+    def probe(self, peer: i64) -> None:
+        """Ask a node for an answer."""
+        size, now = self.size, self._environment.now()
+        if size is None:
+            self._environment.send(peer, Probe(self._me, self._topic, now, 0, vec[i64](), False))
+        else:
+            self._environment.send(peer, Probe(self._me, self._topic, now, size.epoch, size.minima, False))
 
     def adapt(self, sampling: PeerSampling) -> None:
         """Measure once per round, and take what follows for period, fanout and ttl."""
@@ -99,8 +110,7 @@ class Rounds:
             return
         size.round_passed()
         for peer in sampling.sample(1):
-            now = self._environment.now()
-            self._environment.send(peer, Probe(self._me, self._topic, now, size.epoch, size.minima, False))
+            self.probe(peer)
         self.period = max(self._options.least_period, self.delay.median)
         if size.epoch > self._adapted_epoch:
             self._adapted_epoch = size.epoch

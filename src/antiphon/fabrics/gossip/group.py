@@ -15,10 +15,13 @@ neighbours. Contacts compare with each other. Parts that differ in nothing are f
 is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
 its order, so no more than one need be asked.
 
-**Loss.** A publication may be gone everywhere: kept by nobody any more when one that lacks it comes to ask. Who is
-stuck asks the source and the contacts too. If it is stuck for ``HOPELESS`` times the patience, all neighbours that had
-the publication and a contact say that it is gone, and the source has not sent it, then it is passed over: the
-application is told so at its place in the order, and what comes after is delivered.
+**Loss.** A publication may be gone everywhere: kept by nobody any more when one that lacks it comes to ask. A node that
+is stuck asks the source, the contacts and others too, and those that have forgotten it ask their neighbours. If it is
+stuck for ``HOPELESS`` times the patience, twice as long if the source does not answer, and all neighbours that had the
+publication say that it is gone, and so does its source or a contact, then it is passed over: the application is told so
+at its place in the order, and what comes after is delivered. So that this is rare, a node that has lost a neighbour
+forgets nothing that its buffer holds, and a node that doubts that it is connected with a contact waits ``ALONE`` times
+longer: behind a cut somebody may hold it.
 
 **Orders**, total order among them, stand beside all this (:mod:`antiphon.fabrics.gossip.deliveries`).
 
@@ -54,7 +57,8 @@ from antiphon.fabrics.gossip.messages import (
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon.fabrics.gossip.serving import serve
+from antiphon.fabrics.gossip.reach import SURVEYED, Reach
+from antiphon.fabrics.gossip.serving import SEARCH_HOPS, Searches, serve
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import TOTAL, Message
@@ -75,6 +79,9 @@ HOPELESS: Final = 4
 
 ALONE: Final = 20
 """So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
+
+KEEP_ALL_PERIODS: Final = 600
+"""For so many periods after a link has broken nothing is forgotten that fits into the buffer."""
 
 FETCH_AFTER: Final = 1
 """So many periods something is missing before it is asked for; it may just be late."""
@@ -110,6 +117,9 @@ class Group(Neighbourhood):
         self.trees: Final[Trees] = self.new_trees()
         self.deliveries: Final = Deliveries(environment, topic, options, self.sampling, self.streams)
         self.order: Final[Order] = self.deliveries.order
+        self._reach: Final = Reach(options.period, options.longest_wait)
+        self._may_wait: Final[bool] = options.longest_wait > 0 and self.deliveries.has_total_order()
+        self._searches: Final = Searches(environment, topic, options.patience * options.period)
         self.is_synchronised: bool = False
         self.is_gone: bool = False
         self.queue: list[Asked] = []
@@ -122,6 +132,11 @@ class Group(Neighbourhood):
         self._compare_after: i64 = 0
         self._comparisons: i64 = 0
         self._has_compared: bool = False
+        # How many comparisons this node has asked for, and how many of them before something happened.
+        self._questions: i64 = 0
+        self._stale_questions: i64 = 0
+        # Periods for which everything is kept, since a link has broken.
+        self._keep_all_for: i64 = 0
         # Publications that went from here though a neighbour may have lacked them; copies that came again.
         self.overflow: i64 = 0
         self.duplicates: i64 = 0
@@ -149,6 +164,9 @@ class Group(Neighbourhood):
     def ask(self, asked: Asked) -> None:
         """The application wants something; it happens when the node is part of the overlay."""
         self.queue.append(asked)
+        if self._attempts >= MOST_ATTEMPTS:
+            # It had given up; the application has not.
+            self._attempts = 0
         self.wake()
         if self.is_synchronised:
             self._serve()
@@ -199,6 +217,7 @@ class Group(Neighbourhood):
 
     def neighbour_up(self, peer: i64) -> None:
         self.trees.neighbour_up(peer)
+        self._reach.neighbour_up(peer, self._environment.now())
         for stream in self.streams.values():
             stream.hope(peer)
         self.neighbours_changed(False)
@@ -207,13 +226,21 @@ class Group(Neighbourhood):
 
     def neighbour_down(self, peer: i64) -> None:
         self.trees.neighbour_down(peer)
+        self._reach.neighbour_down(peer)
+        patience = self._options.patience
         for stream in self.streams.values():
-            stream.has.pop(peer, None)
+            if stream.has.pop(peer, 0) < stream.complete and stream.quiet <= patience:
+                # It may lack something for which it will come back, and nobody else need have it.
+                self._keep_all_for = max(self._keep_all_for, 2 * HOPELESS * patience)
             stream.floors.pop(peer, None)
         self.neighbours_changed(True)
 
     def link_lost(self, peer: i64) -> None:
-        """A link is broken."""
+        """A link is broken. If the network is, the other side will ask for what is published meanwhile."""
+        if self.sampling.is_neighbour(peer):
+            self._keep_all_for = KEEP_ALL_PERIODS
+            if self._may_wait:
+                self._reach.link_lost(peer, self._environment.now(), self.sampling.sample(SURVEYED))
         self.sampling.lost(peer)
 
     def contact_found(self) -> None:
@@ -244,9 +271,7 @@ class Group(Neighbourhood):
         elif isinstance(message, Beat):
             self._beat(sender, message)
         elif isinstance(message, (Ball, Probe)):
-            if self.is_synchronised:
-                self.deliveries.receive(sender, message)
-                self._go_on()
+            self._of_total_order(sender, message)
         elif isinstance(message, SamplingMessage):
             self.sampling.receive(sender, message)
         elif isinstance(message, Deactivate):
@@ -261,14 +286,24 @@ class Group(Neighbourhood):
         else:
             self._recovery(sender, message)
 
+    def _of_total_order(self, sender: i64, message: Message) -> None:
+        """A message of EpTO."""
+        if self.is_synchronised:
+            if isinstance(message, Probe) and message.is_answer:
+                self._reach.confirmed(sender, message.sent_at)
+            self.deliveries.receive(sender, message)
+            self._go_on()
+
     def _recovery(self, sender: i64, message: Message) -> None:
         """The rarer messages."""
         if isinstance(message, Resent):
             self._resent(sender, message.publication)
         elif isinstance(message, Fetch):
-            serve(self._environment, self.stream(message.source), sender, message)
+            forgotten = serve(self._environment, self.stream(message.source), sender, message)
+            if message.hops > 0 and len(forgotten) > 0:
+                self._searches.begin(sender, message.source, forgotten, message.hops, self._neighbours)
         elif isinstance(message, Gone):
-            self.stream(message.source).gone_at[sender] = message.sequence
+            self.stream(message.source).peer_lost_it(sender, message.sequence)
         elif isinstance(message, Hello):
             if self.is_synchronised:
                 self._environment.send(sender, self.deliveries.welcome())
@@ -303,6 +338,7 @@ class Group(Neighbourhood):
             self.trees.resent(publication, sender, stream.reused)
         else:
             self.duplicates += 1
+        self._searches.found(publication)
 
     def _release(self, publication: Ordered) -> None:
         """Deliver what may be delivered now."""
@@ -335,11 +371,16 @@ class Group(Neighbourhood):
             self.sampling.heard_from(sender)
         else:
             link.heard(beat, self._environment.now())
+            if beat.echo >= 0:
+                self._reach.confirmed(sender, beat.echo)
         if not self.is_synchronised:
             return
         report = beat.report
+        was_in_doubt = self._pulses.is_in_doubt
         if link is not None and self._pulses.heard(report.pulses):
             self._stir()
+            if was_in_doubt and not self._pulses.is_in_doubt:
+                self._reconnected()
         if self._options.rules.watches_positions:
             position: i64 = 0
             while position < len(report.keys):
@@ -357,7 +398,7 @@ class Group(Neighbourhood):
             stream = self.stream(numbers[position])
             number = numbers[position + 1]
             position += 2
-            stream.has[sender] = number
+            stream.peer_has(sender, number)
             if position <= 2 * len(report.floors) and sender in self.trees.links:
                 stream.floors[sender] = report.floors[position // 2 - 1]
             if number <= stream.complete:
@@ -388,36 +429,74 @@ class Group(Neighbourhood):
 
     def _fetch(self, sender: i64, stream: Stream, last: i64) -> None:
         """Ask somebody for what it has and this node lacks, unless it has said that it is gone."""
-        if stream.gone_at.get(sender, 0) > stream.complete:
-            return
+        if stream.gone_at.get(sender, 0) <= stream.complete:
+            self._ask(sender, stream, last, 0)
+
+    def _ask(self, peer: i64, stream: Stream, last: i64, hops: i64) -> None:
+        """Ask somebody for what is missing up to a number."""
         missing = stream.missing(last)
         if len(missing) > 0:
             # Others who say the same in this period need not be asked.
             stream.missing_for = 0
             stream.fetches += 1
-            self._environment.send(sender, Fetch(stream.source, self.topic, missing))
+            self._environment.send(peer, Fetch(stream.source, self.topic, missing, hops))
 
     def _hopeless_after(self) -> i64:
         """So many periods something is missing before it may be passed over; who is alone can ask nobody, and waits."""
         return (ALONE if self._is_alone() else 1) * HOPELESS * self._options.patience
+
+    def _longest_stuck(self, stream: Stream) -> i64:
+        """So many periods something is missing before it may be passed over: more while its source has said nothing.
+
+        Who doubts that it is connected with a contact waits for as long as others keep everything: those on the other
+        side of a cut may have what all on this side have forgotten, its source included.
+        """
+        if self._is_alone():
+            return self._hopeless_after()
+        if self._pulses.is_in_doubt:
+            return ALONE * self._hopeless_after()
+        has_spoken = stream.gone_at.get(stream.source, 0) > stream.complete
+        return self._hopeless_after() * (1 if has_spoken else 2)
+
+    def _reconnected(self) -> None:
+        """A doubt is over, perhaps because a cut is: what was missing all the time is asked for once more."""
+        for stream in self.streams.values():
+            if stream.stuck_for > 2 * self._options.patience:
+                stream.hope(NO_NODE)
 
     def _is_alone(self) -> bool:
         """Whether there is nobody else, as far as this node knows."""
         return len(self._neighbours) == 0 and len(self._contacts) == 0
 
     def _look_further(self, stream: Stream) -> None:
-        """Nobody nearby has what is missing: the source or a contact may. If it is gone there too, pass it over."""
-        if stream.stuck_for > self._hopeless_after():
-            gone = stream.gone_up_to(self._neighbours, self._contacts)
+        """Nobody nearby has what is missing: the source, a contact or anybody may, or somebody beside them.
+
+        If it is gone there too, pass it over.
+        """
+        if stream.stuck_for > self._longest_stuck(stream):
+            gone = stream.gone_up_to(self._neighbours, self._contacts, self._all_contacts.includes_me)
             for missed in stream.pass_over(gone, self.topic):
                 self._release(missed)
         if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:
-            asked = stream.source
-            if stream.asked_further % 2 == 1 and len(self._contacts) > 0:
-                asked = self._contacts[(self._me + stream.asked_further // 2) % len(self._contacts)]
+            asked = self._to_ask_further(stream)
             stream.asked_further += 1
-            if asked != self._me:
-                self._fetch(asked, stream, stream.heard)
+            if asked not in (NO_NODE, self._me):
+                self._ask(asked, stream, stream.heard, SEARCH_HOPS)
+
+    def _to_ask_further(self, stream: Stream) -> i64:
+        """The source, and in turn a contact, a neighbour and any node; each of them asks around for what it lost.
+
+        The source had everything, and its word is worth most: it is asked every other time.
+        """
+        turn = stream.asked_further // 6
+        if stream.asked_further % 2 == 0:
+            return stream.source
+        if stream.asked_further % 6 == 1 and len(self._contacts) > 0:
+            return self._contacts[(self._me + turn) % len(self._contacts)]
+        if stream.asked_further % 6 == 3 and len(self._neighbours) > 0:
+            return self._neighbours[turn % len(self._neighbours)]
+        sampled = self.sampling.sample(1)
+        return sampled[0] if len(sampled) > 0 else stream.source
 
     # The periodic part.
 
@@ -427,6 +506,7 @@ class Group(Neighbourhood):
         self._comparisons = 0
         self._compare_after = 0
         self._has_compared = False
+        self._stale_questions = self._questions
         self._stir()
 
     def _stir(self) -> None:
@@ -434,6 +514,7 @@ class Group(Neighbourhood):
         self._quiet = min(self._quiet, max(0, self._options.patience + 1 - RELAY_PERIODS))
         if not self.is_ticking:
             self.is_ticking = True
+            self._reach.woke(self._environment.now())
             self._environment.set_timer(1 + self._environment.random().below(self._options.period), self.topic)
 
     def tick(self) -> None:
@@ -454,6 +535,7 @@ class Group(Neighbourhood):
             # Whoever was to found the topic did not live to do so.
             self.is_synchronised = self._unheard > 2 * self._options.patience
         if self.is_synchronised:
+            self._look_whom_it_reaches()
             self.deliveries.period_passed(2 * (self._hopeless_after() + self._options.patience))
             self._serve()
             self.trees.tick()
@@ -471,6 +553,22 @@ class Group(Neighbourhood):
                 self.is_gone = True
         else:
             self._environment.set_timer(self._options.period, self.topic)
+
+    def _look_whom_it_reaches(self) -> None:
+        """Total order waits while this node is apart from most others, and until it has what it missed."""
+        if not self._may_wait:
+            return
+        is_behind = False
+        if self._reach.must_wait:
+            for stream in self.streams.values():
+                is_behind = is_behind or stream.is_missing()
+        now = self._environment.now()
+        doubtful = self._reach.look(now, self.trees.links, is_behind)
+        if self.deliveries.may_probe():
+            if self._reach.wants_survey:
+                doubtful.extend(self._reach.survey(self.sampling.sample(SURVEYED), now))
+            self.deliveries.probe(doubtful)
+        self.deliveries.hold(self._reach.must_wait)
 
     def _enter(self) -> None:
         """There is no neighbour: try the next contact, and wait longer from time to time."""
@@ -494,6 +592,10 @@ class Group(Neighbourhood):
         """Tell the neighbours what there is, and forget what all of them have."""
         patience = self._options.patience
         neighbours = self._neighbours
+        keep = self._options.keep
+        if self._keep_all_for > 0 or self._pulses.is_in_doubt:
+            keep = self._options.buffer
+            self._keep_all_for -= 1
         if len(neighbours) > 0:
             self._attempts = 0
             self._enter_after = 0
@@ -507,15 +609,16 @@ class Group(Neighbourhood):
                 stream.stuck_for += 1
                 if stream.stuck_for > patience and self._options.rules.recovers:
                     self._look_further(stream)
-                has_hope = stream.missing_for <= patience or stream.stuck_for <= self._hopeless_after() + patience
-                if has_hope and (stream.fetches < MOST_ATTEMPTS or self._is_alone()):
+                has_hope = stream.missing_for <= patience or stream.stuck_for <= self._longest_stuck(stream) + patience
+                may_wait = self._is_alone() or self._pulses.is_in_doubt
+                if has_hope and (stream.fetches < MOST_ATTEMPTS or may_wait):
                     stream.quiet = 0
                     self._quiet = 0
             elif self._options.window > 0 and stream.floor < stream.complete:
                 # Somebody waits to hear that this node is ready for more.
                 stream.quiet = 0
                 self._quiet = 0
-            self.overflow += stream.collect(neighbours, self._options.keep, self._options.buffer)
+            self.overflow += stream.collect(neighbours, keep, self._options.buffer)
 
     def _report(self, patience: i64) -> Report:
         """What there is that was new in the last periods."""
@@ -541,7 +644,7 @@ class Group(Neighbourhood):
         """Whether nothing has happened for long and a contact has nothing that this node lacks."""
         if not self.is_synchronised or (len(self._neighbours) == 0 and len(self._contacts) > 0):
             return self._attempts >= MOST_ATTEMPTS
-        if self._quiet <= self._options.patience or self._pulses.is_waiting():
+        if self._quiet <= self._options.patience or self._pulses.is_waiting() or self.deliveries.is_held:
             return False
         has_asked = self._has_compared and not self._pulses.is_in_doubt
         if has_asked or not self._may_compare():
@@ -562,7 +665,9 @@ class Group(Neighbourhood):
         contact = self._all_contacts.to_ask(attempt)
         # Nothing is left out here, however long ago it was new.
         report = self._report(1 << 40)
-        self._environment.send(contact, Comparison(self._me, self.topic, report, False, self._pulses.is_in_doubt))
+        self._questions += 1
+        in_doubt = self._pulses.is_in_doubt
+        self._environment.send(contact, Comparison(self._me, self.topic, report, False, in_doubt, self._questions))
 
     def compared(self, sender: i64, message: Comparison) -> None:
         """Somebody compares what it has with this contact, or the contact answers."""
@@ -577,10 +682,14 @@ class Group(Neighbourhood):
                 if self._pulses.asked(sender, self._environment.now(), oldest) or self._pulses.is_in_doubt:
                     self._stir()
             report = self._report(1 << 40)
-            self._environment.send(sender, Comparison(self._me, self.topic, report, True, False))
+            self._environment.send(sender, Comparison(self._me, self.topic, report, True, False, message.question))
         else:
+            was_in_doubt = self._pulses.is_in_doubt
             self._pulses.promise(sender, message.report.pulses)
-            if not is_behind:
+            if was_in_doubt and not self._pulses.is_in_doubt:
+                self._reconnected()
+            # An answer to an earlier question says nothing of what has happened since.
+            if not is_behind and message.question > self._stale_questions:
                 self._has_compared = True
         if is_behind:
             self.wake()

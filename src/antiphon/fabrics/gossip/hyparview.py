@@ -15,7 +15,8 @@ Where this departs from the published rules:
 * ``Join`` and the end of a walk are answered by ``Connected``, which stands for the connection that is opened there.
 * Messages may be lost. Who hears something that only neighbours send from a node that is none makes it one if there
   is room, and else says ``Disconnect``: views that differ because a message was lost agree again.
-* ``Disconnect`` is said again until it is answered by ``Parted``: who has fallen silent would never find out.
+* ``Disconnect`` is said again until it is answered by ``Parted``: who has fallen silent would never find out. It
+  is said to a node whose link broke too, which may live, perhaps in a new life that its neighbours took for the old.
 * A ``Join`` of a node that is in the view already is that of a new life: the neighbour goes down and comes up again.
 """
 
@@ -383,6 +384,8 @@ class HyParView(PeerSampling):
             self._stop_asking()
         if peer in self._active:
             self._remove(peer)
+            # If it lives, in a new life perhaps, it may take this node for its neighbour and be silent.
+            self._part(peer)
         self._replace()
 
     def _stop_asking(self) -> None:

@@ -149,22 +149,30 @@ class Comparison(Message):
     """Before it falls silent a node compares what it has with a contact; ``is_answer`` if the contact speaks.
 
     ``wants_pulse`` if the sender has lost a neighbour and wants to know whether it is still connected with the contact.
+    ``question`` counts the comparisons of the asker; an answer repeats the number of the question.
     """
 
-    def __init__(self, source: i64, topic: i64, report: Report, is_answer: bool, wants_pulse: bool) -> None:
+    def __init__(
+        self, source: i64, topic: i64, report: Report, is_answer: bool, wants_pulse: bool, question: i64 = 0
+    ) -> None:
         super().__init__(source, 0, topic)
         self.report: Final[Report] = report
         self.is_answer: Final[bool] = is_answer
         self.wants_pulse: Final[bool] = wants_pulse
+        self.question: Final[i64] = question
 
 
 @mypyc_attr(acyclic=True)
 class Fetch(Message):
-    """The sender lacks publications of the source: those with the given numbers."""
+    """The sender lacks publications of the source: those with the given numbers.
 
-    def __init__(self, source: i64, topic: i64, numbers: vec[i64]) -> None:
+    A receiver that had them and has not kept them asks its own neighbours for the sender, over so many ``hops``.
+    """
+
+    def __init__(self, source: i64, topic: i64, numbers: vec[i64], hops: i64 = 0) -> None:
         super().__init__(source, 0, topic)
         self.numbers: Final[vec[i64]] = numbers
+        self.hops: Final[i64] = hops
 
 
 @mypyc_attr(acyclic=True)

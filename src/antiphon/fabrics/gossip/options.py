@@ -73,7 +73,8 @@ class BrisaOptions:
     waits).
     ``join_window`` spreads the joins at the start over so many ticks. ``floods`` leaves every link active.
     ``bandwidths`` are those of the nodes, one after the other and from the beginning again. No node is deeper than
-    ``deepest``. ``total`` says how total order is made; without it there is none.
+    ``deepest``. ``total`` says how total order is made; without it there is none. A node that reaches no more than half
+    of those whom it knows lets total order wait, for at most ``longest_wait`` ticks (0: never).
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class BrisaOptions:
         rules: Rules | None = None,
         window: i64 = 0,
         total: TotalOptions | None = None,
+        longest_wait: i64 = 0,
     ) -> None:
         chosen = HyParViewOptions() if view is None else view
         check_structures(chosen, parents, trees, reuse_depth)
@@ -139,6 +141,7 @@ class BrisaOptions:
         self.bandwidths: Final[list[i64]] = [i64(bandwidth) for bandwidth in bandwidths]
         self.deepest: Final[i64] = deepest
         self.window: Final[i64] = window
+        self.longest_wait: Final[i64] = longest_wait
         self.rules: Final[Rules] = Rules() if rules is None else rules
 
     def new_order(self, me: i64) -> Order:

@@ -27,14 +27,18 @@ MOST_SINGLES: Final = 100
 class Pull(Message):
     """The sender has these publications, written as frontiers are, and wants up to ``batch`` of those that it lacks.
 
-    ``is_silent`` if it will not ask again unless it hears of something new.
+    ``is_silent`` if it may not ask again unless it hears of something new: it has asked a contact to compare since
+    something happened, or sleeps already. ``questions`` counts its comparisons so far.
     """
 
-    def __init__(self, source: i64, topic: i64, frontier: vec[i64], batch: i64, is_silent: bool) -> None:
+    def __init__(
+        self, source: i64, topic: i64, frontier: vec[i64], batch: i64, is_silent: bool, questions: i64
+    ) -> None:
         super().__init__(source, 0, topic)
         self.frontier: Final[vec[i64]] = frontier
         self.batch: Final[i64] = batch
         self.is_silent: Final[bool] = is_silent
+        self.questions: Final[i64] = questions
 
     def entries_carried(self) -> i64:
         return len(self.frontier)
@@ -64,8 +68,8 @@ class PullingGroup(Group):
                 if named < MOST_SINGLES:
                     frontier = append(frontier, ~publication_key(stream.source, number))
                     named += 1
-        is_silent = not self.is_ticking or self._has_compared
-        self._environment.send(peer, Pull(self._me, self.topic, frontier, batch, is_silent))
+        is_silent = not self.is_ticking or self._questions > self._stale_questions
+        self._environment.send(peer, Pull(self._me, self.topic, frontier, batch, is_silent, self._questions))
 
     def pulled(self, sender: i64, pull: Pull) -> None:
         """Answer with what the asker lacks."""
@@ -92,7 +96,7 @@ class PullingGroup(Group):
 
     def _note(self, sender: i64, stream: Stream, number: i64) -> None:
         """Somebody has everything of a source up to a number."""
-        stream.has[sender] = number
+        stream.peer_has(sender, number)
         if stream.hear(number):
             self.wake()
 

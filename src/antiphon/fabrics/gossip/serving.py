@@ -1,24 +1,42 @@
 """Answers to who lacks something: publications from the buffer, or else from the log, and what is gone.
 
 Buffers keep some publications of each source for neighbours that are late. Who was cut off for longer asks for what is
-in nobody's buffer any more; a node that has a log sends it from there. What only nodes without a log had is gone, and
-who asks for it is told (:mod:`antiphon.fabrics.gossip.group`, *Loss*).
+in nobody's buffer any more; a node that has a log sends it from there. A node that has not kept it asks its neighbours
+for it in turn (:class:`Searches`). What only nodes without a log had is gone, and a node that asks for it is told
+(:mod:`antiphon.fabrics.gossip.group`, *Loss*).
 """
 
 from __future__ import annotations
 
+from typing import Final, final
+
+from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered
 
+MOST_SOUGHT: Final = 1024
+"""For so many publications of a topic a node asks its neighbours at a time, on behalf of others."""
 
-def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> None:
-    """Send what is there of some numbers; if the first that were here are not, say up to which they are gone."""
+MOST_ASKERS: Final = 16
+"""So many nodes are remembered that want the same one; others ask again."""
+
+SEARCH_HOPS: Final = 3
+"""So far a question travels through nodes that have not kept what is asked for."""
+
+
+def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> vec[i64]:
+    """Send what is there of some numbers; if the first that were here are not, say up to which they are gone.
+
+    The answer lists all numbers that were here and are gone.
+    """
     has_sent = False
     gone: i64 = 0
+    forgotten = vec[i64]()
     for number in fetch.numbers:
         if not stream.is_here(number):
             continue
@@ -26,10 +44,70 @@ def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) ->
         if publication is not None:
             has_sent = True
             environment.send(asker, Resent(publication))
-        elif not has_sent:
+            continue
+        forgotten = append(forgotten, number)
+        if not has_sent:
             gone = number
     if gone > 0:
         environment.send(asker, Gone(fetch.source, gone, fetch.topic))
+    return forgotten
+
+
+def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, published: i64) -> None:
+    """Serve a topic that this node has left: from the log, and with its word for what it has ``published`` itself."""
+    left = Stream(fetch.source)
+    if fetch.source == environment.identifier:
+        left.start_from(published)
+    for number in fetch.numbers:
+        recalled = environment.recalled(fetch.topic, fetch.source, number)
+        if isinstance(recalled, Ordered):
+            left.take(recalled)
+    serve(environment, left, asker, fetch)
+
+
+@final
+class Searches:
+    """What this node has not kept and asks its neighbours for, on behalf of nodes that lack it.
+
+    A node lacks something, and all its neighbours had it and forgot it; somebody else holds it, in its log or because
+    it has lost a neighbour. The first do not ask any more, so nothing would lead from one to the other. A node asks for
+    a number once in ``lifetime`` ticks, whoever wants it, and remembers a limited number of questions.
+    """
+
+    def __init__(self, environment: Environment, topic: i64, lifetime: i64) -> None:
+        self._environment: Final[Environment] = environment
+        self._topic: Final[i64] = topic
+        self._lifetime: Final[i64] = lifetime
+        self._askers: Final[dict[i64, list[i64]]] = {}
+        self._begun: i64 = 0
+
+    def begin(self, asker: i64, source: i64, numbers: vec[i64], hops: i64, neighbours: list[i64]) -> None:
+        """Ask all neighbours for numbers that were here, and remember who wants them."""
+        now = self._environment.now()
+        if now - self._begun > self._lifetime:
+            self._begun = now
+            self._askers.clear()
+        sought = vec[i64]()
+        for number in numbers:
+            askers = self._askers.get(publication_key(source, number))
+            if askers is not None:
+                if asker not in askers and len(askers) < MOST_ASKERS:
+                    askers.append(asker)
+            elif len(self._askers) < MOST_SOUGHT:
+                self._askers[publication_key(source, number)] = [asker]
+                sought = append(sought, number)
+        if len(sought) > 0:
+            for peer in neighbours:
+                if peer != asker:
+                    self._environment.send(peer, Fetch(source, self._topic, sought, hops - 1))
+
+    def found(self, publication: Ordered) -> None:
+        """A publication has come that may be sought."""
+        if len(self._askers) > 0:
+            askers = self._askers.pop(publication_key(publication.source, publication.sequence), None)
+            if askers is not None:
+                for asker in askers:
+                    self._environment.send(asker, Resent(publication))
 
 
 def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Ordered | None:

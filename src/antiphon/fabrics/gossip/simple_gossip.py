@@ -157,9 +157,11 @@ class RumourGroup(PullingGroup):
         contacts: Contacts,
         born: i64,
     ) -> None:
-        # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried.
-        self._sleepers: Final[dict[i64, i64]] = {}
+        # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried; by
+        # node its last question.
+        self._sleepers: Final[set[i64]] = set()
         self._to_wake: Final[dict[i64, i64]] = {}
+        self._asked: Final[dict[i64, i64]] = {}
         # The contact with which this node compared last.
         self._keeper: i64 = NO_NODE
         self._links: Final[Connections] = connections
@@ -190,7 +192,8 @@ class RumourGroup(PullingGroup):
 
     def compared(self, sender: i64, message: Comparison) -> None:
         if self._all_contacts.includes_me and not message.is_answer:
-            self._sleepers[sender] = 0
+            self._sleepers.add(sender)
+            self._asked[sender] = max(message.question, self._asked.get(sender, 0))
         elif message.is_answer:
             self._keep(sender)
         super().compared(sender, message)
@@ -210,8 +213,12 @@ class RumourGroup(PullingGroup):
             self.wake()
 
     def pulled(self, sender: i64, pull: Pull) -> None:
-        if self._to_wake.pop(sender, -1) >= 0 and pull.is_silent:
-            self._sleepers[sender] = 0
+        # A pull that is older than the sender's last question does not show that it has heard the call: what it was
+        # when it sent the pull, awake, it need not be any more.
+        if sender in self._to_wake and pull.questions >= self._asked.get(sender, 0):
+            del self._to_wake[sender]
+            if pull.is_silent:
+                self._sleepers.add(sender)
         super().pulled(sender, pull)
 
     def _call_sleepers(self) -> None:
@@ -220,13 +227,15 @@ class RumourGroup(PullingGroup):
         assert isinstance(trees, Rumours), "made as such"
         if trees.has_news:
             trees.has_news = False
-            self._to_wake.update(self._sleepers)
+            for sleeper in sorted(self._sleepers):
+                self._to_wake[sleeper] = 0
             self._sleepers.clear()
         for peer in list(self._to_wake):
             self.pull(peer, 0)
             self._to_wake[peer] += 1
             if self._to_wake[peer] >= MOST_CALLS:
                 del self._to_wake[peer]
+                self._asked.pop(peer, None)
 
     def neighbours_changed(self, is_loss: bool) -> None:
         """Views change all the time."""

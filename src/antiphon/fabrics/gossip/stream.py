@@ -1,8 +1,9 @@
 """What a node has of one source: which numbers it received, and those publications that others may still ask for.
 
 A publication is kept while a neighbour is not known to have it, and the last ``keep`` in any case, for neighbours to
-come. There is a hard bound beyond which the oldest go; who asks for one of these is told that it is gone. If nobody
-has it any more it is passed over (:class:`Missed`).
+come. A node that has lost a neighbour keeps all: the other side of a partition may lack it. There is a hard bound
+beyond which the oldest go; a node that asks for one of these is told that it is gone. If nobody has it any more it is
+passed over (:class:`Missed`).
 
 **Slowing publishers.** With a ``window``, nodes tell how far they are ready to go on with each source: as far as they
 have everything, unless their application is behind, and no more than a window beyond any neighbour. A publisher is no
@@ -110,10 +111,28 @@ class Stream:
         return True
 
     def hope(self, peer: i64) -> None:
-        """A new neighbour may have what is missing, though all before it said that it is gone; each is asked once."""
+        """A new neighbour may have what is missing, though all before it said that it is gone; each is asked once.
+
+        ``NO_NODE`` stands for those who were cut off until now.
+        """
         if self.stuck_for > 0 and peer not in self._hoped_for:
             self._hoped_for.add(peer)
             self.stuck_for = 0
+            # Questions that nobody could answer before are asked again.
+            self.fetches = 0
+            self.quiet = 0
+
+    def peer_has(self, peer: i64, number: i64) -> None:
+        """Somebody has everything up to a number. If it had less before, it may have got what is missing here."""
+        following = self.complete + 1
+        if number >= following and self.has.get(peer, 0) < following:
+            self.fetches = 0
+            self.quiet = 0
+        self.has[peer] = number
+
+    def peer_lost_it(self, peer: i64, number: i64) -> None:
+        """Somebody had everything up to a number and has not kept it."""
+        self.gone_at[peer] = max(number, self.gone_at.get(peer, 0))
 
     def skip(self, sequence: i64) -> None:
         """Count a number as received."""
@@ -174,8 +193,12 @@ class Stream:
             number += 1
         return found
 
-    def gone_up_to(self, neighbours: list[i64], contacts: list[i64]) -> i64:
-        """Up to which number what is missing next is gone, as all neighbours that had it and a contact say; else 0."""
+    def gone_up_to(self, neighbours: list[i64], contacts: list[i64], is_contact: bool) -> i64:
+        """Up to which number what is missing next is gone; 0 if that is not certain.
+
+        All neighbours that had it must say so, and beside them the source, or a contact. For a contact its neighbours
+        are enough: other contacts may never have had it, and wait as this one does.
+        """
         following = self.complete + 1
         lowest = self.heard
         # Who is alone has nobody to ask.
@@ -183,7 +206,11 @@ class Stream:
         for peer in neighbours:
             if self.has.get(peer, 0) >= following:
                 lowest = min(lowest, self.gone_at.get(peer, 0))
-                has_asked = has_asked or len(contacts) == 0
+                has_asked = has_asked or is_contact or len(contacts) == 0
+        said = self.gone_at.get(self.source, 0)
+        if said >= following:
+            has_asked = True
+            lowest = min(lowest, said)
         for contact in contacts:
             gone = self.gone_at.get(contact, 0)
             if gone >= following:

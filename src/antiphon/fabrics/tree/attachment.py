@@ -22,6 +22,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.council import Council
+from antiphon.fabrics.tree.journal import NUMBERS, Journal, Wait
 from antiphon.fabrics.tree.messages import (
     Attached,
     Echo,
@@ -34,7 +35,7 @@ from antiphon.fabrics.tree.messages import (
     Probe,
     Ready,
 )
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.overlay import Overlay, overlay_of_newcomer
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment, Process
@@ -49,6 +50,9 @@ GIVE_UP: Final[i64] = 5
 DOUBLINGS_AT_MOST: Final[i64] = 6
 """So often the time between two questions is doubled while there is no answer."""
 
+NOT_A_CHILD: Final[i64] = 0
+"""The number of an answer to no request: the broker that gets it is no child of the one that sent it."""
+
 NO_EPOCH: Final[i64] = 0
 """A newcomer's: its tree is those whom it may ask for a place in the real one."""
 
@@ -60,14 +64,20 @@ class Attachment(Process):
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
         super().__init__(environment)
         self.options: Final[TreeOptions] = options
+        self.journal: Final[Journal] = Journal(environment)
+        past = self.journal.past
+        # Whether this is a later life of a broker, which knows what it has written down and has no place in the tree.
+        self.is_returning: Final[bool] = past is not None
+        if past is not None and past.overlay.epoch > NO_EPOCH:
+            overlay = past.overlay
         # The latest epoch that this broker has heard of, and the one that it has been told to begin.
         self.overlay: Overlay = overlay
-        self.current: Overlay = overlay
-        self.parent: i64 = overlay.parents.get(self.me, NO_NODE)
-        self.is_root: bool = overlay.root == self.me
+        self.current: Overlay = overlay_of_newcomer(int(self.me), []) if self.is_returning else overlay
+        self.parent: i64 = self.current.parents.get(self.me, NO_NODE)
+        self.is_root: bool = self.current.root == self.me
         # Each child, with the parents of all brokers below it that have a way to this one. None: not heard from yet.
         self.children: dict[i64, dict[int, int] | None] = {}
-        for child in overlay.children_of(self.me):
+        for child in self.current.children_of(self.me):
             self.children[child] = overlay.below(child)
         # The attempt for which a child that has not been heard from yet was accepted.
         self._granted: dict[i64, i64] = {}
@@ -79,8 +89,8 @@ class Attachment(Process):
         self.dead: set[int] = set()
         # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
         self.known: set[int] = {*overlay.parents, *overlay.absent}
-        self.highest: i64 = overlay.epoch
-        self.council: Council = overlay.council
+        self.highest: i64 = overlay.epoch if past is None else past.epoch
+        self.council: Council = overlay.council if past is None else past.council
         # As root: whether all living brokers have a way here, in the current epoch.
         self.is_complete: bool = True
         # The search for a parent: who was asked, and who is left to be asked.
@@ -112,9 +122,24 @@ class Attachment(Process):
             self.environment.watch(self.parent)
         for child in self.children:
             self.environment.watch(child)
-        if self.overlay.epoch == NO_EPOCH:
+        if self.journal.is_kept:
+            # Nothing is published before the incarnation is on disk.
+            self.reserve_numbers(self.journal.first_number)
+        if self.overlay.epoch == NO_EPOCH or self.is_returning:
             # A newcomer knows nothing but whom to ask.
             self.search()
+
+    def reserve_numbers(self, number: i64) -> None:
+        """See to it that numbers beyond this one can be used."""
+        self.journal.reserve_numbers(number)
+        self.journal.write_standing(self.overlay, self.council, self.highest)
+        self.journal.is_safe(NUMBERS)
+
+    def synced(self) -> None:
+        self.is_on_disk(self.journal.next_safe())
+
+    def is_on_disk(self, wait: Wait) -> None:
+        """What waited for the disk goes on."""
 
     # What the parts above add.
 
@@ -154,16 +179,19 @@ class Attachment(Process):
         if peer in self.children:
             self._lose_child(peer)
         if peer == self.parent:
-            self.parent = NO_NODE
-            self._must_say_ready = False
-            self.parent_gone()
-            self.search()
+            self._leave_parent()
         elif self.parent == NO_NODE and not self.is_root:
             if peer == self._asked:
                 self._ask_next()
             self._consider_succession()
         if self.is_root:
             self.look_for_missing()
+
+    def _leave_parent(self) -> None:
+        self.parent = NO_NODE
+        self._must_say_ready = False
+        self.parent_gone()
+        self.search()
 
     def _lose_child(self, child: i64) -> None:
         below = self.children.pop(child)
@@ -332,6 +360,9 @@ class Attachment(Process):
         is_asked = not request.route
         if not is_asked and sender not in self.children:
             return
+        if is_asked and (self.children.get(sender) is not None or sender in self._unready):
+            # A child that asks for a parent has noticed that the link was broken; it was not noticed here.
+            self._lose_child(sender)
         no_way = self.parent == NO_NODE and not self.is_root
         if (
             request.source == self.me
@@ -369,13 +400,17 @@ class Attachment(Process):
         if answer.source != self.me:
             if sender == self.parent:
                 self._answer(answer)
-            return
-        if sender in self.dead:
-            return
+        elif sender not in self.dead:
+            self._take_answer(sender, answer)
+
+    def _take_answer(self, sender: i64, answer: ParentAnswer) -> None:
         self.learn(answer.overlay, answer.overlay.council, answer.overlay.epoch)
         # An answer that comes late is as good as any, but not one to an earlier search: much may have changed since.
         is_wanted = self.parent == NO_NODE and not self.is_root and answer.sequence >= self._first_attempt
-        if answer.is_granted:
+        if answer.sequence == NOT_A_CHILD:
+            if sender == self.parent:
+                self._leave_parent()
+        elif answer.is_granted:
             if is_wanted:
                 self._attach_to(sender, answer.sequence)
             elif sender != self.parent:
@@ -400,11 +435,19 @@ class Attachment(Process):
         self.environment.send(parent, hello)
         self.pass_on_news()
 
+    def disown(self, broker: i64) -> None:
+        """Tell a broker that takes this one for its parent that it is no child: the link was broken in between.
+
+        A broker that stood still learns of a break after it has granted a place to the very broker that was behind it.
+        """
+        self.environment.send(broker, ParentAnswer(broker, NOT_A_CHILD, False, [], self.overlay))
+
     # News from below and above.
 
     def _receive_hello(self, child: i64, hello: Hello) -> None:
         # The child may have asked again meanwhile; it goes by the first answer that it gets.
         if self._granted.pop(child, 0) == 0:
+            self.disown(child)
             return
         for join in hello.joins:
             self.handle_join(child, join)

@@ -7,7 +7,8 @@ and argues it.
 
 What a publication waits for at its publisher's broker: without order, for its keys to be open; in fifo, causal or total
 order also for what the same publisher published before. A total publication in front has to be completed first, unless
-the next is total too, or sessions are not strict. Once in the stream nothing waits any more.
+the next is total too, or sessions are not strict. Once in the stream nothing waits any more. Where everything needs a
+quorum (``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.fabrics.tree.attachment import NO_EPOCH
+from antiphon.fabrics.tree.journal import NUMBERS, Wait
 from antiphon.fabrics.tree.messages import DATA
 from antiphon.fabrics.tree.topic import Topic
 from antiphon.fabrics.tree.totals import Totals
@@ -44,20 +47,30 @@ class TreeBroker(Totals):
         if not NONE <= chosen <= TOTAL:
             raise UsageError(f"there is no order {order_name(order)}; choose none, fifo, causal or total")
         state.published += 1
+        if self.journal.needs_numbers(state.published):
+            self.reserve_numbers(state.published)
         about = keys_of(keys)
         publication = Keyed(self.me, state.published, self.environment.now(), payload, topic, chosen, about)
         state.requests.append(publication)
         self._go_on(state)
         return state.published
 
-    def refusal(self, order: i64) -> str | None:
+    def refusal(self, order: i64, topic: i64 = 0) -> str | None:
         chosen = self.options.strength if order == UNSPECIFIED else order
-        if chosen != TOTAL or self.can_order:
+        if self.can_order or not self.options.needs_quorum(topic, chosen):
             return None
-        absent = ", ".join(str(broker) for broker in self.current.absent)
+        if not self.council.bodies or self.current.epoch == NO_EPOCH:
+            return "this broker has no place in the tree yet; wait until it has one"
+        here = {int(self.me), *self.current.parents}
+        missing = sorted({broker for body in self.council.bodies for broker in body if broker not in here})
+        named = ", ".join(str(broker) for broker in missing)
+        advice = (
+            "publish in another order, or wait" if chosen == TOTAL else "every message on this topic needs one: wait"
+        )
         return (
-            f"this part of the tree cannot order totally: brokers {absent} cannot be reached, and without them there "
-            f"is no majority; publish in another order, or wait until they are back"
+            f"this part of the tree cannot order totally: brokers {named} cannot be reached, and without them there "
+            f"is no majority; {advice} until enough of them are back with their logs; if they are gone for good, tell "
+            "the others so: antiphon dismiss"
         )
 
     def room(self, topic: i64) -> i64:
@@ -84,6 +97,14 @@ class TreeBroker(Totals):
 
     def carried(self, topic: Topic) -> None:
         self._go_on(topic)
+
+    def is_on_disk(self, wait: Wait) -> None:
+        if wait.kind == NUMBERS:
+            for topic in list(self.topics.values()):
+                if topic.requests:
+                    self._go_on(topic)
+        else:
+            super().is_on_disk(wait)
 
     def recorded(self, publication: Publication) -> Message:
         """A log holds entries of streams, so that they can go back to where they were."""
@@ -114,6 +135,8 @@ class TreeBroker(Totals):
         while topic.requests:
             request = topic.requests[0]
             if isinstance(request, Keyed):
+                if not self.journal.may_publish(request.sequence):
+                    break
                 topic.requests.popleft()
                 self._publish(topic, request)
             elif request is True:
@@ -135,7 +158,10 @@ class TreeBroker(Totals):
         self.leave_if_idle(topic)
 
     def _publish(self, topic: Topic, publication: Keyed) -> None:
-        if publication.order == NONE:
+        if publication.order != TOTAL and self.options.needs_quorum(topic.name, publication.order):
+            # The root keeps the order of each publisher, so that nothing has to wait here.
+            self.propose(topic, publication)
+        elif publication.order == NONE:
             self._publish_free(topic, publication)
         else:
             topic.ordered.append(publication)

@@ -13,6 +13,13 @@ The council changes in two steps, so that no two councils follow the same one un
 
 From the first step on, whoever knows the proposal needs a majority of it as well as of the council; so do all who meet
 somebody who knows it. A proposal that was given up is forgotten when a later council is agreed on.
+
+**A council never shrinks by itself.** Of n members any minority may fail, (n - 1) // 2 of them, and the others go on. A
+council of c of these n keeps that promise only if c minus this minority is more than c / 2, so only if c is at least
+2 * ((n - 1) // 2) + 1: that is n where n is odd, and n - 1 where it is even. So there is nothing worth having below n.
+A newcomer takes the place of a member that is away, or, if none is, the council grows. Members that are away and whose
+place nobody has taken still count: they keep their votes, and return with them. Only an operator can say that brokers
+are gone for good (:meth:`Council.without`).
 """
 
 from __future__ import annotations
@@ -40,6 +47,16 @@ class Council:
         """Whether these brokers are the council, and nothing else is proposed."""
         return self.bodies == [sorted(members)]
 
+    def to_follow(self, present: set[int]) -> set[int]:
+        """The members of the council that is to follow this one when some brokers are there.
+
+        All that are there are in it, and of the members that are away so many that it is not smaller than this one. It
+        depends on nothing else, so a root that proposes it and the one that agrees on it mean the same.
+        """
+        size = max((len(body) for body in self.bodies), default=0)
+        away = sorted({broker for body in self.bodies for broker in body if broker not in present})
+        return {*present, *away[: max(0, size - len(present))]}
+
     def merged(self, other: Council) -> Council:
         """What two brokers know together."""
         if self.number != other.number:
@@ -54,6 +71,11 @@ class Council:
     def followed_by(self, members: set[int]) -> Council:
         """The next council."""
         return Council(self.number + 1, [sorted(members)])
+
+    def without(self, gone: set[int]) -> Council:
+        """The next council by the word of an operator, who knows that some brokers do not exist any more."""
+        members = {broker for body in self.bodies for broker in body if broker not in gone}
+        return self.followed_by(members)
 
 
 NOBODY: Final = Council(0, [])

@@ -44,8 +44,21 @@ class Item(Message):
 
 
 @mypyc_attr(acyclic=True)
+class LockItem(Item):
+    """A lock, with the epoch of the root that put it there.
+
+    Roots lock again in their own epoch what earlier ones have locked and not completed. The epoch and then the number
+    say in which order locks are completed.
+    """
+
+    def __init__(self, origin: i64, number: i64, epoch: i64, publication: Keyed) -> None:
+        super().__init__(origin, number, LOCK, publication)
+        self.epoch: Final[i64] = epoch
+
+
+@mypyc_attr(acyclic=True)
 class Proposal(Message):
-    """A total publication on its way to the root, which decides when it is locked; for one epoch only."""
+    """A publication that needs a place in the order, on its way to the root, which locks it; for one epoch only."""
 
     def __init__(self, publication: Keyed, epoch: i64) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
@@ -287,6 +300,32 @@ class Stable(Message):
 @mypyc_attr(acyclic=True)
 class Carry(Message):
     """A child is to carry a topic, although nobody there or below has asked: it is to know of total publications."""
+
+
+@mypyc_attr(acyclic=True)
+class Standing(Message):
+    """What a broker writes down of itself (``journal.py``); nobody is sent it.
+
+    This is its ``incarnation``-th life after the first; publications up to ``reserved`` and epochs up to ``epoch``
+    may have been used.
+    """
+
+    def __init__(self, incarnation: i64, reserved: i64, overlay: Overlay, council: Council, epoch: i64) -> None:
+        super().__init__(0, 0)
+        self.epoch: Final[i64] = epoch
+        self.incarnation: Final[i64] = incarnation
+        self.reserved: Final[i64] = reserved
+        self.overlay: Final[Overlay] = overlay
+        self.council: Final[Council] = council
+
+
+@mypyc_attr(acyclic=True)
+class Dismiss(Message):
+    """An operator says at the source that some ``brokers`` are gone for good, and no majority is to wait for them."""
+
+    def __init__(self, source: i64, brokers: list[int]) -> None:
+        super().__init__(source, 0)
+        self.brokers: Final[list[int]] = brokers
 
 
 @mypyc_attr(acyclic=True)

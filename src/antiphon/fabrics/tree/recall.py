@@ -34,7 +34,8 @@ def recall(environment: Environment, topic: Topic, frontier: Frontier) -> None:
     pieces: list[list[Item]] = []
     count: i64 = 0
     is_whole = False
-    reader = environment.read_back(topic.name)
+    # Where nobody is subscribed the log holds nothing, which does not mean that there was nothing.
+    reader = environment.read_back(topic.name) if topic.is_subscribed else None
     while reader is not None and left and count < ENTRIES_AT_MOST:
         entries = reader.earlier()
         if entries is None:

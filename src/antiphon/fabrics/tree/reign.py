@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, Attachment
+from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, PATIENCE, Attachment
 from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.messages import Begun, Claim, Install
+from antiphon.fabrics.tree.journal import BEGUN, EPOCHS, Wait
+from antiphon.fabrics.tree.messages import Begun, Claim, Dismiss, Install
 from antiphon.fabrics.tree.overlay import GONE_AT_MOST, ROOT_BITS, Overlay, astray
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import Message
@@ -33,7 +34,10 @@ class Reign(Attachment):
         self._change: i64 = -1
         self._give_up: i64 = -1
         # Those whom nobody waits for any more, the latest last; when one is found it is welcome.
-        self._given_up: list[int] = []
+        self._given_up: list[int] = list(self.overlay.gone)
+        # The epoch of which it is on disk that this broker has begun it, and what is to be done when there are numbers.
+        self._safe_epoch: i64 = 0
+        self._postponed: list[i64] = []
         # The children that have begun this epoch, with all below them.
         self._begun: set[int] = set()
         # Whether those who are missing are told that somebody is there, and how often the time between was doubled.
@@ -44,6 +48,9 @@ class Reign(Attachment):
 
     def began_epoch(self) -> None:
         """All living brokers are in one tree, as far as the root knows."""
+
+    def all_began(self) -> None:
+        """As root of an epoch that orders: all its brokers have begun it, and take no part in an earlier one."""
 
     # Who is missing, and when an epoch begins.
 
@@ -73,7 +80,8 @@ class Reign(Attachment):
             return
         missing = self._missing()
         if not missing and self._is_one_tree():
-            self._begin_epoch(self._next_overlay(self.council))
+            if self._may_begin(CLAIM):
+                self._begin_epoch(self._next_overlay(self.council))
             return
         for broker in missing:
             self.environment.watch(broker)
@@ -81,6 +89,36 @@ class Reign(Attachment):
             self._is_claiming = True
             self._claim_doublings = 0
             self.environment.set_timer(self.options.patience_ticks, CLAIM)
+
+    def _may_begin(self, name: i64) -> bool:
+        """Whether there is a number for an epoch that no later life of this broker can use; else this is done later."""
+        journal = self.journal
+        epoch = self.highest + (1 << ROOT_BITS)
+        may = journal.may_begin(epoch)
+        if not may:
+            self._postponed.append(name)
+        if journal.needs_epochs(epoch):
+            journal.reserve_epochs(epoch)
+            journal.write_standing(self.overlay, self.council, self.highest)
+            if journal.is_safe(EPOCHS) and not may:
+                self._postponed.pop()
+                may = True
+        return may
+
+    def _do_postponed(self) -> None:
+        """There are numbers for epochs again."""
+        postponed = self._postponed
+        self._postponed = []
+        for name in postponed:
+            if name == CLAIM:
+                if self.is_root:
+                    self.look_for_missing()
+            elif name == CHANGE:
+                self._propose_council()
+            elif name == GIVE_UP:
+                self._give_up_absent()
+            else:
+                self._say_begun()
 
     def _is_one_tree(self) -> bool:
         """Whether all ways lead here. What two children say of a broker that has moved may be at odds for a while."""
@@ -112,8 +150,10 @@ class Reign(Attachment):
         self._begun = set()
         for child in self.children:
             self.environment.send(child, Install(overlay))
+        self.journal.write_standing(self.overlay, self.council, self.highest)
         self.began_epoch()
-        if self.options.quorum:
+        if self.options.quorum and self.journal.is_safe(BEGUN, 0, overlay.epoch):
+            self._safe_epoch = overlay.epoch
             self._say_begun()
         if self.is_root:
             self._look_for_others(overlay)
@@ -132,7 +172,9 @@ class Reign(Attachment):
 
     def _give_up_absent(self) -> None:
         """Those who have been away since the epoch began are waited for no longer."""
-        if self.is_root and self.is_complete and self.current.absent and self._is_one_tree():
+        if not (self.is_root and self.is_complete and self.current.absent and self._is_one_tree()):
+            return
+        if self._may_begin(GIVE_UP):
             self.known.difference_update(self.current.absent)
             self._remember(self.current.absent)
             self._begin_epoch(self._next_overlay(self.council))
@@ -153,31 +195,40 @@ class Reign(Attachment):
 
     def _say_begun(self) -> None:
         """Tell the root when all below have begun the epoch; the root then changes the council if it has to."""
+        if self._safe_epoch != self.epoch:
+            # Whoever forgot whose majority is needed could be in another one.
+            return
         if any(below is not None and child not in self._begun for child, below in self.children.items()):
             return
         if self.parent != NO_NODE:
             self.environment.send(self.parent, Begun(self.epoch))
         elif self.is_root and self.is_complete and self.can_order:
+            epoch = self.epoch
             self._change_council()
+            if self.epoch == epoch:
+                self.all_began()
 
     def _change_council(self) -> None:
         """All have begun the epoch: agree on what it proposed, or let some time pass and propose something."""
-        members = set(self.current.parents)
         proposal = self.current.council
-        if proposal.is_exactly(members):
+        following = proposal.to_follow(set(self.current.parents))
+        if proposal.is_exactly(following):
             return
-        if sorted(members) in proposal.bodies:
-            self._begin_epoch(self._next_overlay(proposal.followed_by(members)))
+        if sorted(following) in proposal.bodies:
+            if not self._may_begin(PATIENCE):
+                return
+            self._begin_epoch(self._next_overlay(proposal.followed_by(following)))
         elif self.options.council_ticks > 0:
             self.environment.cancel_timer(self._change)
             self._change = self.environment.set_timer(self.options.council_ticks, CHANGE)
 
     def _propose_council(self) -> None:
-        """Propose all that are here as the council."""
+        """Propose all that are here as members of the council."""
         members = set(self.current.parents)
         is_settled = self.is_root and self.is_complete and self.can_order and members == {int(self.me), *self.reached()}
-        if is_settled and sorted(members) not in self.council.bodies:
-            self._begin_epoch(self._next_overlay(self.council.proposing(members)))
+        following = self.council.to_follow(members)
+        if is_settled and sorted(following) not in self.council.bodies and self._may_begin(CHANGE):
+            self._begin_epoch(self._next_overlay(self.council.proposing(following)))
 
     def learn(self, overlay: Overlay, council: Council, highest: i64) -> None:
         if self.options.quorum:
@@ -244,13 +295,53 @@ class Reign(Attachment):
                 return broker
         return int(self.me)
 
+    # What waits for the disk.
+
+    def is_on_disk(self, wait: Wait) -> None:
+        if wait.kind == EPOCHS:
+            self._do_postponed()
+        elif wait.kind == BEGUN:
+            if wait.name == self.epoch:
+                self._safe_epoch = wait.name
+                self._say_begun()
+        else:
+            super().is_on_disk(wait)
+
+    # Brokers that are gone for good.
+
+    def dismiss(self, brokers: list[int]) -> None:
+        """An operator says that some brokers are gone for good: no majority is to wait for them.
+
+        If one of them lives where this broker cannot see it, two sides may order totally without each other.
+        """
+        self._receive_dismiss(Dismiss(self.me, brokers))
+
+    def _receive_dismiss(self, dismiss: Dismiss) -> None:
+        if self.parent != NO_NODE:
+            self.environment.send(self.parent, dismiss)
+            return
+        reached = self.reached()
+        gone = {broker for broker in dismiss.brokers if broker != self.me and broker not in reached}
+        if not self.is_root or not self.options.quorum or not gone:
+            return
+        self.council = self.council.without(gone)
+        self.known -= gone
+        self.is_complete = False
+        self.look_for_missing()
+
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Install):
             self._receive_install(sender, message)
         elif isinstance(message, Claim):
+            if sender != message.source and sender not in self.children:
+                # Only a child passes claims on.
+                self.disown(sender)
             self._receive_claim(message)
         elif isinstance(message, Begun):
             self._receive_begun(sender, message)
+        elif isinstance(message, Dismiss):
+            if sender in self.children:
+                self._receive_dismiss(message)
         else:
             super().receive(sender, message)
 

@@ -19,6 +19,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import COLLECT
+from antiphon.fabrics.tree.journal import ROUND, Wait
 from antiphon.fabrics.tree.messages import (
     Carry,
     Collect,
@@ -37,7 +38,7 @@ from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.recall import recall
 from antiphon.fabrics.tree.reign import Reign
 from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions, lacks
-from antiphon.kernel.message import Keyed, Message
+from antiphon.kernel.message import SOURCE_MASK, Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
 
@@ -48,6 +49,9 @@ class Streams(Reign):
     def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
         super().__init__(environment, options, overlay)
         self.topics: Final[dict[i64, Topic]] = {}
+        for record in self.journal.records:
+            self._restore(record)
+        self.journal.records = []
         # Children that asked for a topic before this broker had it.
         self._waiting: dict[i64, dict[i64, Join]] = {}
         # The round in which the root collects: who is still to report, and what the others have got.
@@ -56,6 +60,8 @@ class Streams(Reign):
         self._reporters: set[int] = set()
         self._reported: dict[int, Frontier] = {}
         self._collects: bool = False
+        # Whether all that this broker reports in it is on its disk.
+        self._is_round_safe: bool = True
         # The topics of which the parent has not said yet what it has got.
         self._joining: set[i64] = set()
 
@@ -63,9 +69,46 @@ class Streams(Reign):
         """The state of a topic, made at its first use."""
         topic = self.topics.get(name)
         if topic is None:
-            topic = Topic(name, self.me)
+            topic = Topic(name, self.me, self.journal.first_number)
             self.topics[name] = topic
         return topic
+
+    # What outlives a crash.
+
+    def _restore(self, record: Message) -> None:
+        """Take over what an earlier life has written of a topic: it was cut off from all others, it seems."""
+        if isinstance(record, Joined):
+            topic = self.topic(record.topic)
+            topic.end()
+            topic.items = []
+            topic.begin_at(record)
+            topic.is_carried = True
+            topic.is_needed = True
+            topic.is_written = True
+        elif isinstance(record, (Item, Skip, Leave)):
+            known = self.topics.get(record.topic)
+            if known is None or not known.is_written:
+                return
+            if isinstance(record, Item):
+                known.remember([record])
+            elif isinstance(record, Skip):
+                known.skip_to(record)
+            else:
+                del self.topics[record.topic]
+
+    def write_down(self, topic: Topic) -> None:
+        """Write down what becomes of a topic from now on, and what has become of it so far."""
+        if not topic.is_written and self.journal.is_kept:
+            topic.is_written = True
+            for record in image_of(topic):
+                self.journal.write(record)
+
+    def _shorten_journal(self) -> None:
+        """Write the journal anew if most of it is not needed any more."""
+        written = [topic for topic in self.topics.values() if topic.is_written]
+        if self.journal.is_long(sum(len(topic.items) + 1 for topic in written)):
+            records = [record for topic in written for record in image_of(topic)]
+            self.journal.rewrite(self.overlay, self.council, self.highest, records)
 
     # What the part above adds.
 
@@ -87,8 +130,12 @@ class Streams(Reign):
 
     def inject(self, topic: Topic, kind: i64, publication: Keyed) -> None:
         """Put something into the stream of a topic."""
-        topic.injected += 1
-        self._spread(topic, Item(self.me, topic.injected, kind, publication), self.me)
+        self.put(topic, Item(self.journal.origin, topic.injected + 1, kind, publication))
+
+    def put(self, topic: Topic, item: Item) -> None:
+        """Put this broker's next item into the stream of a topic."""
+        topic.injected = item.number
+        self._spread(topic, item, self.me)
 
     def _receive_item(self, sender: i64, item: Item) -> None:
         topic = self.topics.get(item.topic)
@@ -99,6 +146,8 @@ class Streams(Reign):
 
     def _spread(self, topic: Topic, item: Item, sender: i64) -> None:
         topic.take(item)
+        if topic.is_written:
+            self.journal.write(item)
         if topic.up == OPEN and self.parent != sender:
             self.environment.send(self.parent, item)
         for child in topic.children:
@@ -243,9 +292,11 @@ class Streams(Reign):
         """Go on without what another broker will not send, and say so where somebody would have got it."""
         for origin, first, last in topic.missed(known):
             for number in range(first, last + 1):
-                self.environment.lost(topic.name, origin, number)
+                self.environment.lost(topic.name, origin & SOURCE_MASK, number)
         is_news = lacks(topic.frontier, known.base)
         topic.skip_to(known)
+        if topic.is_written and (is_news or known.locks):
+            self.journal.write(Skip(topic.name, None, known.base, known.completed, known.locks))
         self.skipped(topic)
         if is_news:
             # Those behind this broker will not get it either.
@@ -270,6 +321,8 @@ class Streams(Reign):
     def leave_if_idle(self, topic: Topic) -> None:
         """Stop carrying a topic that nobody here or below needs."""
         if topic.is_carried and topic.up == OPEN and topic.is_idle() and topic.name not in self._waiting:
+            if topic.is_written:
+                self.journal.write(Leave(self.me, 0, topic.name))
             topic.end()
             self.environment.send(self.parent, Leave(self.me, 0, topic.name))
 
@@ -344,7 +397,17 @@ class Streams(Reign):
                 self._reported[name] = dict(topic.frontier)
         for child in self._reporters:
             self.environment.send(child, collect)
+        # Others forget what is reported, and could not give it to a later life of this broker.
+        self._is_round_safe = self.journal.is_safe(ROUND, 0, self._round)
         self._report_if_complete()
+
+    def is_on_disk(self, wait: Wait) -> None:
+        if wait.kind == ROUND:
+            if wait.name == self._round:
+                self._is_round_safe = True
+                self._report_if_complete()
+        else:
+            super().is_on_disk(wait)
 
     def _receive_report(self, sender: i64, report: Report) -> None:
         is_expected = report.sequence == self._round and report.epoch == self.epoch
@@ -362,7 +425,7 @@ class Streams(Reign):
         self._report_if_complete()
 
     def _report_if_complete(self) -> None:
-        if self._round == 0 or self._reporters:
+        if self._round == 0 or self._reporters or not self._is_round_safe:
             return
         number = self._round
         self._round = 0
@@ -381,6 +444,7 @@ class Streams(Reign):
                 if stable.is_final:
                     topic.forget(frontier)
                     self.leave_if_idle(topic)
+        self._shorten_journal()
 
     # What arrives.
 
@@ -424,6 +488,13 @@ class Streams(Reign):
             self._start_round()
         else:
             super().expire(name)
+
+
+def image_of(topic: Topic) -> list[Message]:
+    """What a later life needs to know of a topic: all but its items, and these."""
+    base, completed, locks = topic.known()
+    known = Joined(topic.name, base, base, completed, locks, [], False, topic.is_apart)
+    return [known, *topic.items]
 
 
 def lower(one: Frontier, other: Frontier) -> Frontier:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Frontier, Item, Known
+from antiphon.fabrics.tree.journal import NUMBERS_AHEAD
+from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Frontier, Item, Known, LockItem
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import ORDER_NAMES, Keyed, publication_key
+from antiphon.kernel.message import ORDER_NAMES, TOTAL, Keyed, publication_key
 from antiphon.kernel.process import UNBOUNDED
 
 SHUT: Final[i64] = 0
@@ -35,6 +37,10 @@ class TreeOptions:
     totally. ``council_ticks`` is how long after a change of the tree its brokers are proposed as the council, never
     if 0, and ``absence_ticks`` how long what those who are lost have not got is kept for them. Without, failures are
     crashes, and the last broker that lives goes on.
+
+    With ``quorum_delivery`` publications of every order, on all topics or on ``quorum_topics``, get a place in the
+    order of the root, and are delivered when a majority knows it: so nothing that anybody has delivered is ever on
+    another side of a total publication for somebody else. Without, those of weaker orders are delivered at once.
     """
 
     def __init__(
@@ -51,6 +57,8 @@ class TreeOptions:
         council_ticks: i64 = 20_000,
         absence_ticks: i64 = 1_000_000,
         nearest_first: bool = False,
+        quorum_delivery: bool = False,
+        quorum_topics: Collection[int] = (),
     ) -> None:
         if order not in ORDER_NAMES:
             raise UsageError(f"the broker tree orders by {', '.join(ORDER_NAMES)}, not {order!r}; choose one of these")
@@ -76,6 +84,12 @@ class TreeOptions:
         self.council_ticks: Final[i64] = council_ticks
         self.absence_ticks: Final[i64] = absence_ticks
         self.nearest_first: Final[bool] = nearest_first
+        self.quorum_delivery: Final[bool] = quorum_delivery
+        self.quorum_topics: Final[frozenset[int]] = frozenset(quorum_topics)
+
+    def needs_quorum(self, topic: i64, order: i64) -> bool:
+        """Whether a publication is delivered only when a majority knows its place in the order."""
+        return order == TOTAL or self.quorum_delivery or topic in self.quorum_topics
 
 
 def lacks(frontier: Frontier, base: Frontier) -> bool:
@@ -85,24 +99,49 @@ def lacks(frontier: Frontier, base: Frontier) -> bool:
 
 @final
 class Lock:
-    """A total publication that is prepared and not yet completed."""
+    """A publication that has a place in the order and is not yet completed."""
 
     def __init__(self, item: Item) -> None:
-        self.item: Final[Item] = item
+        self.item: Item = item
         self.publication: Final[Keyed] = item.publication
+        # The latest epoch in which a root has locked it; with the number of the item, its place in the order.
+        self.epoch: i64 = epoch_of(item)
         # In which epoch each child last said that all below it is closed, and in which this broker said so.
         self.closed_in: dict[i64, i64] = {}
         self.said_in: i64 = 0
+        # The epoch of the latest lock of it that is on disk here, and of the latest that is being written there.
+        self.safe_epoch: i64 = -1
+        self.saved_epoch: i64 = -1
+
+    def renew(self, item: Item) -> None:
+        """Note that a later root has locked it too."""
+        epoch = epoch_of(item)
+        if epoch > self.epoch:
+            self.item = item
+            self.epoch = epoch
+
+
+def epoch_of(item: Item) -> i64:
+    """The epoch in which something was locked; unknown is before all others."""
+    return item.epoch if isinstance(item, LockItem) else 0
+
+
+def place_of(lock: Lock) -> tuple[int, int]:
+    """For sorting: what a later root has locked comes first, and what one root has locked in its order."""
+    return (-int(lock.epoch), int(lock.item.number))
 
 
 @final
 class Topic:
     """All that one broker knows about one topic."""
 
-    def __init__(self, name: i64, owner: i64) -> None:
+    def __init__(self, name: i64, owner: i64, first_number: i64 = 0) -> None:
         self.name: Final[i64] = name
-        # The broker that knows this.
+        # The broker that knows this, and up to which number earlier lives of it may have published.
         self.owner: Final[i64] = owner
+        self.first_number: Final[i64] = first_number
+        # Whether what becomes of the stream is written down.
+        self.is_written: bool = False
         # The application's wish, and whether it is fulfilled.
         self.is_wanted: bool = False
         self.is_subscribed: bool = False
@@ -133,9 +172,9 @@ class Topic:
         self.completed: Frontier = {}
         self.base_completed: Frontier = {}
         # What the application published: numbers, and what has to wait.
-        self.published: i64 = 0
+        self.published: i64 = first_number
         # How many of them all brokers of the topic have got, and those of which that is not known.
-        self.settled: i64 = 0
+        self.settled: i64 = first_number
         self.unsettled: deque[Item] = deque()
         # What it asked for and has not got: publications, or else to be (True) or not to be (False) a subscriber.
         self.requests: deque[object] = deque()
@@ -151,6 +190,7 @@ class Topic:
         self.is_carried = False
         self.is_settled = False
         self.is_apart = False
+        self.is_written = False
         self.up = SHUT
         self.frontier = {}
         self.base = {}
@@ -173,7 +213,8 @@ class Topic:
         """Keep a new item."""
         self.frontier[item.origin] = item.number
         self.items.append(item)
-        if (item.kind == DATA or item.kind == COMPLETION) and item.source == self.owner:
+        is_delivered = item.kind == DATA or item.kind == COMPLETION
+        if is_delivered and item.source == self.owner and item.sequence > self.first_number:
             self.unsettled.append(item)
 
     def missing_at(self, frontier: Frontier) -> list[Item]:
@@ -239,6 +280,7 @@ class Topic:
             if item.kind == LOCK:
                 self.add_lock(item)
             elif item.kind == COMPLETION:
+                self.remove_outlived_locks(item.publication)
                 self.remove_lock(publication_key(item.source, item.sequence))
                 # After a partition the completions of two roots may follow each other.
                 self.completed[item.source] = max(item.sequence, self.completed.get(item.source, 0))
@@ -279,10 +321,14 @@ class Topic:
     # Locks.
 
     def add_lock(self, item: Item) -> None:
-        """Close the keys of a total publication."""
+        """Close the keys of a publication that is locked, perhaps once more by a later root."""
         publication = item.publication
         name = publication_key(publication.source, publication.sequence)
-        if name in self.locks or publication.sequence <= self.completed.get(publication.source, 0):
+        if publication.sequence <= self.completed.get(publication.source, 0):
+            return
+        known = self.locks.get(name)
+        if known is not None:
+            known.renew(item)
             return
         self.locks[name] = Lock(item)
         for key in publication.keys:
@@ -300,6 +346,20 @@ class Topic:
             else:
                 self.closed_keys[key] = closed
 
+    def remove_outlived_locks(self, publication: Keyed) -> None:
+        """Open the keys of what an earlier life of the same source had begun, which nobody completes any more.
+
+        A publication of a later life is completed by a majority, after all that this majority knows of earlier ones. So
+        nobody has completed what is left, and nobody will.
+        """
+        if publication.sequence - self.completed.get(publication.source, 0) < NUMBERS_AHEAD // 2:
+            # Both are of one life, which has had all before it completed.
+            return
+        for name, lock in list(self.locks.items()):
+            earlier = lock.publication
+            if earlier.source == publication.source and earlier.sequence < publication.sequence:
+                self.remove_lock(name)
+
     def is_closed(self, publication: Keyed) -> bool:
         """Whether any key of a publication is closed."""
         if not self.closed_keys:
@@ -307,8 +367,8 @@ class Topic:
         return any(key in self.closed_keys for key in publication.keys)
 
     def pending(self) -> list[Keyed]:
-        """The total publications that are locked and not completed."""
-        return [lock.publication for lock in self.locks.values()]
+        """The publications that are locked and not completed, in the order in which they are to be completed."""
+        return [lock.publication for lock in sorted(self.locks.values(), key=place_of)]
 
     # What the application published.
 

@@ -29,26 +29,55 @@ from typing import final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Carry, Closed, Item, Proposal
+from antiphon.fabrics.tree.journal import VOTE, Wait
+from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Carry, Closed, Item, LockItem, Proposal
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.streams import Streams
 from antiphon.fabrics.tree.topic import OPEN, Lock, Topic, TreeOptions
-from antiphon.kernel.message import Keyed, Message, publication_key
+from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 
 
 @final
-class Sequencer:
-    """The root's queues for one topic: which total publications may be locked now.
+class KeyQueue:
+    """Who holds a key at the root, and who waits for it: one total publication, or any number of others."""
 
-    Those of one source are locked and completed in the order of their numbers. So a publication stands in the queues of
-    its keys only when all before it from its source are locked: nobody waits there for keys that are not its own.
+    def __init__(self) -> None:
+        self.totals: i64 = 0
+        self.others: i64 = 0
+        self.waiting: deque[Keyed] = deque()
+
+    def admits(self, publication: Keyed) -> bool:
+        """Whether a publication is the first that waits, and those who hold the key let it in."""
+        if not self.waiting or self.waiting[0] is not publication or self.totals > 0:
+            return False
+        return self.others == 0 or publication.order != TOTAL
+
+    def hold(self, publication: Keyed, by: i64) -> None:
+        """Note that a publication holds the key from now on (1), or does not any more (-1)."""
+        if publication.order == TOTAL:
+            self.totals += by
+        else:
+            self.others += by
+
+    def is_free(self) -> bool:
+        """Whether nobody holds the key or waits for it."""
+        return self.totals == 0 and self.others == 0 and not self.waiting
+
+
+@final
+class Sequencer:
+    """The root's queues for one topic: which publications may be locked now, and in which order they are completed.
+
+    Those of one source are locked in the order of their numbers. So a publication stands in the queues of its keys only
+    when all before it from its source are locked: nobody waits there for keys that are not its own. All are completed
+    in the order in which they were locked.
     """
 
     def __init__(self) -> None:
-        self._of_key: dict[i64, deque[Keyed]] = {}
+        self._of_key: dict[i64, KeyQueue] = {}
         self._waiting_of: dict[i64, deque[Keyed]] = {}
-        self._locked_of: dict[i64, deque[Keyed]] = {}
+        self._locked: deque[Keyed] = deque()
         self._known: set[i64] = set()
 
     def knows(self, name: i64) -> bool:
@@ -56,11 +85,11 @@ class Sequencer:
         return name in self._known
 
     def resume(self, publication: Keyed) -> None:
-        """Take over a publication that an earlier root has locked; those of one source in their order."""
+        """Take over a publication that an earlier root has locked, in the order in which they are to be completed."""
         self._known.add(publication_key(publication.source, publication.sequence))
-        self._locked_of.setdefault(publication.source, deque()).append(publication)
+        self._locked.append(publication)
         for key in publication.keys:
-            self._of_key.setdefault(key, deque()).append(publication)
+            self._queue(key).hold(publication, 1)
 
     def add(self, publication: Keyed) -> None:
         """Let a publication wait behind those of its source, and then behind those about the same keys."""
@@ -70,55 +99,70 @@ class Sequencer:
         if len(waiting) == 1:
             self._stand_in_line(publication)
 
+    def _queue(self, key: i64) -> KeyQueue:
+        queue = self._of_key.get(key)
+        if queue is None:
+            queue = KeyQueue()
+            self._of_key[key] = queue
+        return queue
+
     def _stand_in_line(self, publication: Keyed) -> None:
         for key in publication.keys:
-            self._of_key.setdefault(key, deque()).append(publication)
+            self._queue(key).waiting.append(publication)
 
     def take_ready(self, key: i64) -> Keyed | None:
-        """The first in the queue of a key, if it may be locked now; it counts as locked from then on."""
+        """The first that waits for a key, if it may be locked now; it counts as locked from then on."""
         queue = self._of_key.get(key)
-        if not queue:
+        if queue is None or not queue.waiting:
             return None
-        first = queue[0]
-        waiting = self._waiting_of.get(first.source)
-        if waiting is None or waiting[0] is not first or not self._is_first(first):
+        first = queue.waiting[0]
+        if not all(self._of_key[other].admits(first) for other in first.keys):
             return None
+        for other in first.keys:
+            line = self._of_key[other]
+            line.waiting.popleft()
+            line.hold(first, 1)
+        self._locked.append(first)
+        waiting = self._waiting_of[first.source]
         waiting.popleft()
-        self._locked_of.setdefault(first.source, deque()).append(first)
         if waiting:
             self._stand_in_line(waiting[0])
         else:
             del self._waiting_of[first.source]
         return first
 
-    def _is_first(self, publication: Keyed) -> bool:
-        return all(self._of_key[key][0] is publication for key in publication.keys)
-
     def next_waiting(self, source: i64) -> Keyed | None:
         """The first publication of a source that is not locked."""
         waiting = self._waiting_of.get(source)
         return waiting[0] if waiting else None
 
-    def next_locked(self, source: i64) -> Keyed | None:
-        """The first publication of a source that is locked and not completed."""
-        locked = self._locked_of.get(source)
-        return locked[0] if locked else None
+    def waiting(self) -> list[Keyed]:
+        """The first publication of each source that is not locked."""
+        return [waiting[0] for waiting in self._waiting_of.values()]
 
-    def complete(self, publication: Keyed) -> None:
-        """Forget a publication that was locked, if it is known."""
-        locked = self._locked_of.get(publication.source)
-        if not locked or locked[0].sequence != publication.sequence:
-            return
-        known = locked.popleft()
-        if not locked:
-            del self._locked_of[publication.source]
-        self._known.discard(publication_key(publication.source, publication.sequence))
-        for key in known.keys:
+    def locked(self) -> list[Keyed]:
+        """The publications that are locked, in the order in which they are to be completed."""
+        return list(self._locked)
+
+    def next_locked(self) -> Keyed | None:
+        """The publication that is to be completed next."""
+        return self._locked[0] if self._locked else None
+
+    def complete(self, publication: Keyed) -> bool:
+        """Forget a publication if it is the one that is to be completed next; the answer is whether it was."""
+        if not self._locked:
+            return False
+        first = self._locked[0]
+        if first.source != publication.source or first.sequence != publication.sequence:
+            return False
+        self._locked.popleft()
+        self._known.discard(publication_key(first.source, first.sequence))
+        for key in first.keys:
             queue = self._of_key[key]
-            # Several may be locked for one key after a change of root; else the first is meant.
-            queue.remove(known)
-            if not queue:
+            queue.hold(first, -1)
+            if queue.is_free():
                 del self._of_key[key]
+        return True
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -131,8 +175,21 @@ class Totals(Streams):
         # Whether the way to the root has broken in this epoch: what is proposed over another one would overtake what
         # was lost on it. All is proposed again, in order, when the next epoch begins.
         self._is_cut_off: bool = False
+        # The epoch in which this broker, as root, may lock: all have begun it.
+        self._locks_in: i64 = -1 if self.is_returning else overlay.epoch
         # The item that came last.
         self.handled: Item | None = None
+
+    def start(self) -> None:
+        super().start()
+        self._note_epoch()
+
+    def _note_epoch(self) -> None:
+        """Say which epoch orders from now on; nobody needs to know where failures are taken at their word."""
+        if self.options.quorum and self.can_order:
+            members = sorted(self.current.parents) if self.is_root else []
+            councils = self.current.council.bodies if self.is_root else []
+            self.environment.ordering_epoch(self.epoch, members, councils)
 
     # What the part above adds.
 
@@ -162,6 +219,7 @@ class Totals(Streams):
         if publication.sequence <= topic.completed.get(publication.source, 0):
             # Two roots have completed it, on the two sides of a partition, after everybody had closed.
             return
+        topic.remove_outlived_locks(publication)
         topic.remove_lock(name)
         topic.completed[publication.source] = publication.sequence
         topic.proposed.pop(name, None)
@@ -169,8 +227,11 @@ class Totals(Streams):
         # What waited for this goes before what is locked next.
         self.let_go(topic, publication.keys)
         if self.is_root:
-            self._sequencer(topic).complete(publication)
+            is_next = self._sequencer(topic).complete(publication)
             self._lock_ready(topic, publication.keys)
+            if not is_next:
+                # An earlier root has completed it; perhaps that was all that others waited for.
+                self._decide(topic)
 
     # Closing.
 
@@ -179,19 +240,20 @@ class Totals(Streams):
         if self.options.quorum:
             self._let_all_carry(topic)
         lock = topic.locks.get(name)
-        if lock is None or not self._is_closed(topic, lock):
+        if lock is None or not self._is_closed(topic, lock) or not self._is_safe(topic, lock, name):
             return
         publication = lock.publication
         if self.is_root:
-            self._decide(topic, publication.source)
+            self._decide(topic)
         elif topic.up == OPEN:
             lock.said_in = self.epoch
             closed = Closed(publication.source, publication.sequence, publication.topic, self.epoch)
             self.environment.send(self.parent, closed)
 
     def _is_closed(self, topic: Topic, lock: Lock) -> bool:
-        """Whether all children are closed for a total publication in this epoch, and that is news."""
-        if lock.said_in == self.epoch:
+        """Whether all children are closed for a publication in this epoch, and that is news."""
+        if lock.said_in == self.epoch or lock.epoch != self.epoch:
+            # What only an earlier root has locked has no place in this epoch's order yet.
             return False
         if self.options.quorum and any(
             below is not None and child not in topic.children for child, below in self.children.items()
@@ -199,6 +261,25 @@ class Totals(Streams):
             # Whoever orders after a partition needs a majority, of which somebody has to know of this one.
             return False
         return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)
+
+    def _is_safe(self, topic: Topic, lock: Lock, name: i64) -> bool:
+        """Whether this broker knows of a lock whatever happens: only then it votes. Else it does so later."""
+        if lock.safe_epoch < lock.epoch and lock.saved_epoch < lock.epoch:
+            self.write_down(topic)
+            lock.saved_epoch = lock.epoch
+            if self.journal.is_safe(VOTE, topic.name, name, lock.epoch):
+                lock.safe_epoch = lock.epoch
+        return lock.safe_epoch >= lock.epoch
+
+    def is_on_disk(self, wait: Wait) -> None:
+        if wait.kind != VOTE:
+            super().is_on_disk(wait)
+            return
+        topic = self.topics.get(wait.topic)
+        lock = None if topic is None else topic.locks.get(wait.name)
+        if topic is not None and lock is not None and wait.epoch > lock.safe_epoch:
+            lock.safe_epoch = wait.epoch
+            self._close(topic, wait.name)
 
     def _let_all_carry(self, topic: Topic) -> None:
         """With total publications a topic goes to all brokers."""
@@ -243,21 +324,27 @@ class Totals(Streams):
             self._sequencers[topic.name] = sequencer
         return sequencer
 
-    def _decide(self, topic: Topic, source: i64) -> None:
-        """Complete the publications of a source for which everybody is closed, one after the other."""
+    def _decide(self, topic: Topic) -> None:
+        """Complete the publications for which everybody is closed, in the order in which they were locked."""
         while self.is_complete and self.can_order:
-            publication = self._sequencer(topic).next_locked(source)
+            publication = self._sequencer(topic).next_locked()
             if publication is None:
                 return
-            lock = topic.locks.get(publication_key(source, publication.sequence))
-            if lock is None or not self._is_closed(topic, lock):
+            if publication.sequence <= topic.completed.get(publication.source, 0):
+                # An earlier root has completed it, and that came with somebody who has just come back.
+                self._sequencer(topic).complete(publication)
+                self._lock_ready(topic, publication.keys)
+                continue
+            name = publication_key(publication.source, publication.sequence)
+            lock = topic.locks.get(name)
+            if lock is None or not self._is_closed(topic, lock) or not self._is_safe(topic, lock, name):
                 return
             lock.said_in = self.epoch
             self.inject(topic, COMPLETION, lock.publication)
 
     def _lock_ready(self, topic: Topic, keys: vec[i64]) -> None:
         """Lock those at the heads of the queues of some keys, and what these let come forward."""
-        if not (self.is_complete and self.can_order):
+        if not (self.is_complete and self.can_order) or self._locks_in != self.epoch:
             return
         sequencer = self._sequencer(topic)
         left = list(keys)
@@ -265,10 +352,16 @@ class Totals(Streams):
             publication = sequencer.take_ready(left.pop())
             if publication is None:
                 continue
+            if publication.order != TOTAL:
+                # The next one about the same keys may have no need to wait for it.
+                left += list(publication.keys)
             following = sequencer.next_waiting(publication.source)
             if following is not None:
                 left += list(following.keys)
-            self.inject(topic, LOCK, publication)
+            self._lock(topic, publication)
+
+    def _lock(self, topic: Topic, publication: Keyed) -> None:
+        self.put(topic, LockItem(self.journal.origin, topic.injected + 1, self.epoch, publication))
 
     def _receive_proposal(self, proposal: Proposal) -> None:
         if self.parent != NO_NODE:
@@ -297,6 +390,7 @@ class Totals(Streams):
 
     def began_epoch(self) -> None:
         super().began_epoch()
+        self._note_epoch()
         self._is_cut_off = False
         topics = list(self.topics.values())
         proposed = [publication for topic in topics for publication in topic.proposed.values()]
@@ -304,12 +398,12 @@ class Totals(Streams):
             # What is locked is known; all that waited in queues is proposed again, this broker's own first.
             self._sequencers.clear()
             for topic in topics:
-                for publication in sorted(topic.pending(), key=sequence_of):
+                for publication in topic.pending():
                     self._sequencer(topic).resume(publication)
             for publication in proposed:
                 self._queue(self.topic(publication.topic), publication)
-            for publication in proposed:
-                self._lock_ready(self.topic(publication.topic), publication.keys)
+            if not self.options.quorum:
+                self.all_began()
         else:
             for publication in proposed:
                 self._receive_proposal(Proposal(publication, self.epoch))
@@ -317,6 +411,24 @@ class Totals(Streams):
             self._close_all(topic)
         if self.is_root:
             self.settle_all()
+
+    def all_began(self) -> None:
+        """Lock again what earlier roots have locked, in its order, and then what waits.
+
+        Not before all have begun the epoch: whoever gets a lock of it must know that it counts more than all locks of
+        earlier epochs, and whoever has not begun it could still help an earlier root to order something else.
+        """
+        if self._locks_in == self.epoch:
+            return
+        self._locks_in = self.epoch
+        for topic in list(self.topics.values()):
+            sequencer = self._sequencers.get(topic.name)
+            if sequencer is None:
+                continue
+            for publication in sequencer.locked():
+                self._lock(topic, publication)
+            for publication in sequencer.waiting():
+                self._lock_ready(topic, publication.keys)
 
     # What arrives.
 
@@ -328,8 +440,3 @@ class Totals(Streams):
                 self._receive_proposal(message)
         else:
             super().receive(sender, message)
-
-
-def sequence_of(publication: Keyed) -> int:
-    """For sorting: the number of a publication at its source."""
-    return int(publication.sequence)

@@ -190,7 +190,7 @@ class DurableSide(AntiphonSide):
 
     def __init__(self, place: Place, order: str, fabric: str) -> None:
         super().__init__(place, order, fabric)
-        self._receipts: deque[Awaitable[None]] = deque()
+        self._receipts: deque[Awaitable[antiphon.Receipt]] = deque()
 
     def data_directory(self) -> str | None:
         return self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-data-"))

@@ -87,7 +87,16 @@ class TopicSize(NamedTuple):
 class Topic:
     """What is known of a topic in memory."""
 
-    __slots__ = ("earliest", "latest_at_us", "memory", "next_offset", "number", "oldest_at_us", "stored")
+    __slots__ = (
+        "earliest",
+        "latest_at_us",
+        "memory",
+        "next_offset",
+        "number",
+        "oldest_at_us",
+        "released",
+        "stored",
+    )
 
     def __init__(self, number: int, stored: TopicRecord, oldest_at_us: int) -> None:
         self.number = number
@@ -101,6 +110,8 @@ class Topic:
         """What is not stored yet; it continues where the stored part ends."""
         self.next_offset = stored.next_offset
         self.latest_at_us = stored.last_at_us
+        self.released: int | None = None
+        """If the node says itself what it needs: what is before this offset it does not; retention means nothing."""
 
     def key(self, offset: int) -> int:
         """The key of an offset."""
@@ -118,7 +129,9 @@ class Pending(NamedTuple):
 class DurableLog:
     """The log in a directory; see the module. Made by ``open``, and a context manager that closes itself."""
 
-    def __init__(self, store: Store, head: HeadRecord, retention: Retention, sync: bool, pending_limit: int) -> None:
+    def __init__(
+        self, store: Store, head: HeadRecord, retention: Retention, sync: bool, pending_limit: int | None
+    ) -> None:
         self.pending_bytes = 0
         """Bytes of batches that were appended and are not durable yet."""
         self._store = store
@@ -145,13 +158,13 @@ class DurableLog:
         *,
         retention: Retention | None = None,
         sync: bool = True,
-        pending_limit_bytes: int = 256 * 1024 * 1024,
+        pending_limit_bytes: int | None = 256 * 1024 * 1024,
     ) -> DurableLog:
         """Open the log in a directory, or make one in an empty or new directory.
 
         With ``sync=False`` a commit is written but not synced: a process that dies loses nothing, a machine that does
         may lose the last commits, and a loss of them is not told from damage. A log that is damaged is refused and left
-        as it is.
+        as it is. With ``pending_limit_bytes=None`` whoever appends sees to it that not too much is pending.
         """
         store = Store(Path(directory))
         try:
@@ -223,7 +236,7 @@ class DurableLog:
                 f"a batch has at least one message and a time in microseconds, not {count} and {appended_at_us}; "
                 "pass what the batch holds"
             )
-        if self.pending_bytes + byte_count > self._pending_limit_bytes:
+        if self._pending_limit_bytes is not None and self.pending_bytes + byte_count > self._pending_limit_bytes:
             raise PeerError(
                 f"the disk does not keep up: {self.pending_bytes} bytes wait to be committed and more than "
                 f"{self._pending_limit_bytes} are not held in memory; commit, then append again"
@@ -340,6 +353,12 @@ class DurableLog:
                 removed += step
         return removed
 
+    def release(self, topic: str, offset: int) -> None:
+        """Let ``trim`` remove what is before an offset of a topic, and nothing else of it, whatever the retention."""
+        state = self._topics.get(topic)
+        if state is not None:
+            state.released = offset
+
     def _trim_step(self, topic: Topic, now_us: int) -> int:
         """Remove the oldest batches of a topic, a bounded number in one transaction."""
         with self._writing:
@@ -347,9 +366,12 @@ class DurableLog:
             oldest_kept_us = self._retention.oldest_kept_us(now_us)
             limit = self._retention.bytes
             stored = topic.stored
+            if topic.released is not None:
+                limit, oldest_kept_us = None, None
             too_much = limit is not None and stored.byte_count > limit
             too_old = oldest_kept_us is not None and topic.oldest_at_us < oldest_kept_us
-            if not (too_much or too_old) or stored.batch_count == 0:
+            is_released = topic.released is not None and stored.earliest < min(topic.released, stored.next_offset)
+            if not (too_much or too_old or is_released) or stored.batch_count == 0:
                 return 0
             record, oldest_at_us = self._without_oldest(topic, limit, oldest_kept_us)
             removed = stored.batch_count - record.batch_count
@@ -380,7 +402,11 @@ class DurableLog:
                 oldest_at_us = header.appended_at_us
                 too_much = limit is not None and byte_count > limit
                 too_old = oldest_kept_us is not None and header.appended_at_us < oldest_kept_us
-                if not (too_much or too_old) or stored.batch_count - batch_count == REMOVED_PER_TRANSACTION:
+                is_released = topic.released is not None and header.first_offset < topic.released
+                if (
+                    not (too_much or too_old or is_released)
+                    or stored.batch_count - batch_count == REMOVED_PER_TRANSACTION
+                ):
                     break
                 earliest += header.count
                 batch_count -= 1

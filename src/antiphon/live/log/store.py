@@ -55,6 +55,11 @@ ROWS_PER_STATEMENT = 256
 """A commit is one statement if it can be: after each one the thread has to ask for the interpreter again, which takes
 longer than writing beside a busy event loop. Some builds of SQLite take no more than 999 values."""
 
+BYTES_PER_STATEMENT = 4 * 1024 * 1024
+STATEMENTS_KEPT = 8
+"""A prepared statement is kept for the next commit with as many rows, and with it a copy of all that it wrote last. So
+few are kept, and those with many rows are bounded in bytes."""
+
 SCHEMA = {"item": "CREATE TABLE item (key INTEGER PRIMARY KEY, header BLOB NOT NULL, body BLOB NOT NULL)"}
 """One table, so that one statement can write to it: entries by their key, records below zero and without a header."""
 
@@ -208,8 +213,7 @@ class Store:
 
     def _put(self, rows: Sequence[Row]) -> None:
         assert self.writer is not None
-        for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            part = rows[start : start + ROWS_PER_STATEMENT]
+        for part in parts_of(rows):
             slots = ",".join(["(?,?,?)"] * len(part))
             self.writer.execute(f"insert or replace into item values {slots}", [value for row in part for value in row])
 
@@ -262,6 +266,19 @@ class Store:
         return self.reader
 
 
+def parts_of(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows of each statement that writes them."""
+    start, byte_count = 0, 0
+    for place, (_, _, body) in enumerate(rows):
+        is_too_much = byte_count + len(body) > BYTES_PER_STATEMENT or place - start == ROWS_PER_STATEMENT
+        if is_too_much and place > start:
+            yield rows[start:place]
+            start, byte_count = place, 0
+        byte_count += len(body)
+    if start < len(rows):
+        yield rows[start:]
+
+
 def connect(path: Path, read_only: bool) -> sqlite3.Connection:
     """A connection that begins transactions only when told to, and may be used by several threads in turn."""
     connection = sqlite3.connect(
@@ -269,6 +286,7 @@ def connect(path: Path, read_only: bool) -> sqlite3.Connection:
         uri=True,
         isolation_level=None,
         check_same_thread=False,
+        cached_statements=STATEMENTS_KEPT,
     )
     connection.execute("pragma trusted_schema=off")
     connection.execute("pragma cell_size_check=on")

@@ -1,0 +1,112 @@
+"""``antiphon dismiss``: go on in a tree or a cube without nodes that are gone for good."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+import antiphon
+from antiphon.cli import output, running
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.live.client_messages import DismissBrokers, Dismissed
+
+WHAT_IS_GIVEN_UP = """The nodes {named} are to count as gone for good. The others then order totally without them.
+
+What you give up:
+- Total messages that only these nodes had completed. Their clients may have seen them, in an order that
+  nobody else will keep.
+- All that only these nodes held, in every order.
+- If one of them still runs where this part of the cluster cannot see it, both parts order totally without each other.
+  On a tree subscribers then see total messages in different orders; on a cube those of one part are given up, and
+  subscribers are told of it. Make sure that none of them runs.
+
+A node that can be started again with its data directory needs none of this: it returns with its vote."""
+
+
+def dismiss(
+    brokers: Annotated[
+        list[int] | None,
+        typer.Argument(metavar="NODE...", help="Identifiers of nodes that are gone for good.", show_default=False),
+    ] = None,
+    servers: running.Servers = running.DEFAULT_SERVERS,
+    cluster: running.ClusterName = "antiphon",
+    tls_authority: running.TlsAuthority = None,
+    tls_certificate: running.TlsCertificate = None,
+    tls_key: running.TlsKey = None,
+    token_file: running.TokenFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON and nothing else; needs --yes.")
+    ] = False,
+) -> None:
+    """Let a tree or a cube go on without nodes that do not exist any more.
+
+    They order totally with a majority of their council. Nodes that crash keep their votes and return with them.
+    Nodes whose disks are lost do not return; if they are half of the council or more, somebody has to say so. Without
+    a name the nodes are listed that cannot be reached. On a cube each has the identifier of its first life.
+
+    Example: antiphon dismiss --servers 10.0.0.1:7400    antiphon dismiss 4 5 6 7 --servers 10.0.0.1:7400
+    """
+    access = running.access_to(servers, cluster, 0.0, tls_authority, tls_certificate, tls_key, token_file)
+    council = antiphon.run(council_at(access))
+    gone = sorted(set(brokers or ()))
+    if not gone:
+        show(council, json)
+        return
+    there = sorted(set(gone) - set(council["missing"]))
+    if there:
+        raise UsageError(
+            f"node {there[0]} is there, or is not in the council; name nodes of {council['missing']} that are gone"
+        )
+    if not yes and json:
+        raise UsageError("with --json nobody is asked for confirmation; say --yes")
+    if not json:
+        typer.echo(WHAT_IS_GIVEN_UP.format(named=", ".join(str(broker) for broker in gone)))
+    if not yes and not typer.confirm("Go on without them?"):
+        raise typer.Exit(1)
+    after = antiphon.run(tell(access, gone))
+    show(after, json)
+
+
+async def council_at(access: running.Access) -> dict[str, Any]:
+    """What a broker knows of the council."""
+    async with await running.connect_to_any(access) as client:
+        return council_in(await client.status())
+
+
+async def tell(access: running.Access, gone: list[int]) -> dict[str, Any]:
+    """Tell a broker who is gone, and wait for what becomes of it."""
+    async with await running.connect_to_any(access) as client:
+        answer = await client.request(lambda number: DismissBrokers(number, gone))
+        assert isinstance(answer, Dismissed), "the node answers what it was asked"
+        if answer.error:
+            raise PeerError(answer.error)
+        council: dict[str, Any] = {}
+        for _ in range(50):
+            council = council_in(await client.status())
+            if not set(gone) & set(council["council"]):
+                break
+            await asyncio.sleep(0.1)
+        return council
+
+
+def council_in(status: dict[str, Any]) -> dict[str, Any]:
+    """The part of a status that is about the council."""
+    if "council" not in status:
+        raise UsageError(
+            "this node belongs neither to a tree with a quorum nor to a cube; only there nodes can be dismissed"
+        )
+    return {name: status[name] for name in ("council", "missing", "orders_totally")}
+
+
+def show(council: dict[str, Any], json: bool) -> None:
+    """Say how the council stands."""
+    if json:
+        output.print_json(council)
+        return
+    members = ", ".join(str(broker) for broker in council["council"])
+    missing = ", ".join(str(broker) for broker in council["missing"]) or "none"
+    can = "can" if council["orders_totally"] else "cannot"
+    typer.echo(f"council: {members}; cannot be reached: {missing}; this part of the cluster {can} order totally")

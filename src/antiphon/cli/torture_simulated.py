@@ -1,0 +1,382 @@
+"""``antiphon torture`` in the simulator: a campaign that loses nothing of what it has found, whatever ends it.
+
+Each schedule that fails is on disk before the next one begins (:mod:`antiphon.simulator.campaign_results`). Whoever
+interrupts a campaign, and whatever it stumbles over, gets the result so far; making failures small comes last and can
+fail for itself only.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import secrets
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from antiphon.cli import output
+from antiphon.cli.interrupts import requests_to_stop
+from antiphon.kernel.errors import UsageError
+
+if TYPE_CHECKING:
+    from antiphon.simulator.campaign import Outcome, Sharing, Tally
+    from antiphon.simulator.campaign_results import Failed, Journal, Plan
+
+MAXIMUM_SHRUNK = 3
+"""Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
+
+LEAST_FRESH, MOST_FRESH = 10**9, 10**15
+"""Fresh seeds are drawn between these: far above those that people choose, and so many that none is drawn twice."""
+
+SECONDS_BETWEEN_LOOKS = 1.0
+GRACE_SECONDS = 0.3
+
+INTERRUPTED_CODE = 130
+"""What a shell takes for an interruption."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say."""
+
+    fabric: str
+    order: str | None
+    seeds: int
+    seed: int | None
+    fresh: bool
+    jobs: int | None
+    out: Path
+    spark: bool
+    master: str | None
+    as_json: bool
+
+
+@dataclass
+class Course:
+    """How far a campaign has come, and how it ended."""
+
+    tally: Tally
+    how: str
+    before: int = 0
+    """Seeds that an earlier command has run."""
+    complaints: list[str] = field(default_factory=list)
+
+
+def torture_simulated(asked: Asked) -> None:
+    """Run a campaign, and report, also if somebody asks it to stop."""
+    with requests_to_stop():
+        run_and_report(asked)
+
+
+def run_and_report(asked: Asked) -> None:
+    """Run a campaign, and report."""
+    from antiphon.pipeline.campaigns import product_digest
+    from antiphon.simulator.campaign import check_campaign
+    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
+
+    check_campaign(asked.fabric, asked.order)
+    if asked.fresh and asked.seed is not None:
+        raise UsageError("--fresh draws the first seed; leave out --seed, or --fresh")
+    like = Plan(
+        first_seed=1 if asked.seed is None else asked.seed,
+        seeds=asked.seeds,
+        fabric=asked.fabric,
+        order=asked.order,
+        fresh=asked.fresh,
+        product=product_digest(),
+    )
+    plan = fresh_plan(asked.out / RESULTS, like, asked.spark) if asked.fresh else like
+    journal = Journal(asked.out, plan)
+    output.warn_if_not_compiled()
+    begun = time.perf_counter()
+    course = run_by_spark(journal, asked) if asked.spark else run_by_processes(journal, asked.jobs or cores())
+    seconds = time.perf_counter() - begun
+    if course.how != FINISHED:
+        add_uncounted(course.tally, journal.failures())
+    scenarios = make_small(course, plan, asked.out)
+    found = result_of(course, journal, seconds, scenarios)
+    journal.end(course.how, found)
+    report(found, course, asked.as_json)
+    if course.tally.failing or course.how not in (FINISHED, INTERRUPTED):
+        raise typer.Exit(1)
+    if course.how == INTERRUPTED:
+        raise typer.Exit(INTERRUPTED_CODE)
+
+
+# Which seeds.
+
+
+def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
+    """The plan with a first seed that nobody has run; with Spark that of the same campaign if it was cut off."""
+    import msgspec
+
+    from antiphon.simulator.campaign_results import unfinished
+
+    cut_off = unfinished(results, like) if resumes else None
+    plan = cut_off or msgspec.structs.replace(like, first_seed=fresh_seed(results, like.seeds))
+    goes_on = ", which was cut off and goes on" if cut_off else ""
+    output.errors.print(f"torture: fresh seeds from {plan.first_seed} on{goes_on}", highlight=False, soft_wrap=True)
+    return plan
+
+
+def fresh_seed(results: Path, seeds: int) -> int:
+    """A first seed far away from all that people choose, of seeds that are in no campaign of a file of results."""
+    from antiphon.simulator.campaign_results import seeds_run
+
+    known = seeds_run(results)
+    while True:
+        first = LEAST_FRESH + secrets.randbelow(MOST_FRESH - LEAST_FRESH)
+        if not any(first < other.stop and other.start < first + seeds for other in known):
+            return first
+
+
+# How they are run.
+
+
+def run_by_processes(journal: Journal, jobs: int) -> Course:
+    """Run a campaign in the processes of this machine, until its end or until something ends it."""
+    from antiphon.simulator.campaign import Tally, run_campaign, tasks
+    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, STOPPED
+
+    course = Course(Tally(), STOPPED)
+    plan = journal.plan
+    with output.progress("torture", len(tasks(plan.first_seed, plan.seeds))) as steps:
+
+        def watch(so_far: Tally) -> None:
+            course.tally = so_far
+            note_progress(journal, so_far)
+            steps.step(summary(so_far))
+
+        try:
+            with sharing(jobs) as share:
+                run_campaign(plan.first_seed, plan.seeds, plan.order, watch, share, plan.fabric, journal)
+            course.how = FINISHED
+        except KeyboardInterrupt:
+            course.how = INTERRUPTED
+        except Exception as error:  # a process was killed, the disk is full: what was found so far counts
+            try:
+                # A signal to all processes of the group may have reached a worker first.
+                time.sleep(GRACE_SECONDS)
+                course.complaints.append(f"the campaign could not go on: {type(error).__name__}: {error}")
+            except KeyboardInterrupt:
+                course.how = INTERRUPTED
+    return course
+
+
+def run_by_spark(journal: Journal, asked: Asked) -> Course:
+    """Run a campaign on Spark, until its end or until something ends it."""
+    from antiphon.cli.torture_spark import tally_by_spark
+
+    return tally_by_spark(journal, asked.out, asked.master, asked.jobs)
+
+
+def note_progress(journal: Journal, tally: Tally) -> None:
+    """Write down how far it has come."""
+    fabrics = {name: (count.seeds, count.failed) for name, count in tally.fabrics.items()}
+    journal.progress(tally.seeds, len(tally.failing), fabrics)
+
+
+@contextmanager
+def sharing(jobs: int) -> Iterator[Sharing]:
+    """Let some processes share the work; one is this one."""
+    if jobs == 1:
+        yield map
+        return
+    before = set(multiprocessing.active_children())
+    # Started afresh and not forked: a progress bar has a thread, which a fork would cut in half.
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=begin_worker)
+
+    def share(run: Callable[[range], Tally], portions: list[range]) -> Iterator[Tally]:
+        futures = deque(pool.submit(run, portion) for portion in portions)
+        while futures:
+            yield futures.popleft().result()
+
+    try:
+        yield share
+    except BaseException:
+        # Whoever wants to stop does not wait for what was begun.
+        for worker in set(multiprocessing.active_children()) - before:
+            worker.terminate()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def begin_worker() -> None:
+    """Leave it to the process that shares out the work to answer keys and signals, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when the one that started it is gone, however that went: nobody wants its work any more."""
+    while os.getppid() == parent:
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+    os._exit(1)
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def add_uncounted(tally: Tally, failures: list[Failed]) -> None:
+    """Add schedules that failed in portions which were not finished; the rest of such a portion is not counted."""
+    from antiphon.simulator.campaign import Outcome
+
+    known = {outcome.seed for outcome in tally.failing}
+    for one in failures:
+        if one.seed not in known:
+            tally.failing.append(Outcome(seed=one.seed, fabric=one.fabric, violations=one.violations, about=one.about))
+
+
+# Making failures small.
+
+
+def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
+    """Make a failure of each kind small, and write it down; as it was drawn if there is no time, or that fails."""
+    from antiphon.simulator.campaign_results import FINISHED, RESULTS
+    from antiphon.simulator.shrinking import representatives
+
+    paths = []
+    chosen = representatives(course.tally.failing)[:MAXIMUM_SHRUNK]
+    has_time = course.how == FINISHED
+    for kind, outcome in chosen:
+        try:
+            paths.append(write_one(outcome, kind, plan, directory, has_time))
+        except KeyboardInterrupt:
+            has_time = False
+            course.complaints.append(f"interrupted while seed {outcome.seed} was made small; {RESULTS} has it")
+        except Exception as error:  # the result of a campaign is worth more than any of its failures in small
+            reason = f"{type(error).__name__}: {error}"
+            course.complaints.append(f"the schedule of seed {outcome.seed} is not written as a scenario: {reason}")
+    return paths
+
+
+def write_one(outcome: Outcome, kind: str, plan: Plan, directory: Path, has_time: bool) -> Path:
+    """Write one failure as a scenario, as small as it becomes."""
+    from antiphon.simulator.campaign import SCHEDULES
+    from antiphon.simulator.shrinking import Shrinker, write_failure
+
+    scenario = SCHEDULES[plan.fabric](outcome.seed, plan.order)
+    state = "as it was drawn, which failed by"
+    if has_time:
+        output.errors.print(f"torture: making seed {outcome.seed} small, which failed by {kind}", highlight=False)
+        try:
+            scenario = Shrinker(scenario, kind).shrink()
+            state = "shrunk while it failed by"
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            output.complain(f"seed {outcome.seed} cannot be made small ({reason}); it is written as it was drawn")
+    return write_failure(outcome, kind, scenario, directory, state)
+
+
+# What is said about it.
+
+
+def result_of(course: Course, journal: Journal, seconds: float, scenarios: list[Path]) -> dict[str, Any]:
+    """What a program reads."""
+    tally, plan = course.tally, journal.plan
+    return {
+        "first_seed": plan.first_seed,
+        "fresh": plan.fresh,
+        "ended": course.how,
+        **tally.as_json(),
+        "scenarios": [str(path) for path in scenarios],
+        "results": str(journal.path),
+        "seconds": seconds,
+        "seeds_before": course.before,
+        "seeds_per_hour": (tally.seeds - course.before) / seconds * 3600,
+    }
+
+
+def report(found: dict[str, Any], course: Course, as_json: bool) -> None:
+    """Say what was found."""
+    for complaint in course.complaints:
+        output.complain(complaint)
+    if as_json:
+        output.print_json(found)
+        return
+    show(found)
+    for outcome in course.tally.failing[:10]:
+        where = f" ({outcome.fabric})" if outcome.fabric else ""
+        output.console.print(f"seed {outcome.seed}{where}: {outcome.about}", markup=False, soft_wrap=True)
+
+
+def summary(tally: Tally) -> str:
+    """How far it has come, on one line."""
+    failed = f"{len(tally.failing):,} failed" if tally.failing else "none failed"
+    return f"{tally.seeds:,} schedules, {tally.deliveries:,} deliveries, {failed}"
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a result for people."""
+    from antiphon.simulator.rates import rate_text
+
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    rate = f"{found['seeds_per_hour']:,.0f} per hour"
+    before = f" ({found['seeds_before']:,} of them before)" if found["seeds_before"] else ""
+    table.add_row("schedules", f"{found['seeds']:,}{before} in {found['seconds']:.1f} s, {rate}")
+    if found["ended"] != "finished":
+        table.add_row("ended", f"{found['ended']} before all were run")
+    fresh = "fresh, drawn far from all that were run before" if found["fresh"] else "not fresh: named, or the first"
+    table.add_row("seeds", f"from {found['first_seed']} on; {fresh}")
+    table.add_row("simulated", f"{found['simulated_seconds'] / 3600:,.1f} hours at 1 ms per tick")
+    for key in ("orders", "networks", "faults"):
+        table.add_row(key, counts(found[key]))
+    for name, count in found["fabrics"].items():
+        table.add_row(name, fabric_text(count))
+        table.add_row("  failed", rate_text(count["failed"], count["seeds"]))
+    table.add_row("publications", f"{found['publications']:,}")
+    table.add_row("messages", f"{found['messages']:,}, of which {found['dropped']:,} were lost")
+    table.add_row("deliveries", f"{found['deliveries']:,}")
+    if found["recovered"]:
+        mean, longest = found["recovery_ticks_mean"], found["recovery_ticks_longest"]
+        about = f"{found['recovered']:,} by nodes that had lost all parents, in {mean:,.0f} ticks on average"
+        table.add_row("repairs", f"{about}, {longest:,} at most")
+    for key, title in (("agreement", "agreement"), ("calm_agreement", "as in theory")):
+        if found[key]:
+            table.add_row(title, agreement_text(found[key]))
+    violated = {kind: count for kind, count in found["violations"].items() if count}
+    checked = ", ".join(found["violations"])
+    table.add_row("violations", counts(violated) if violated else f"none; checked: {checked}")
+    table.add_row("stuck", f"{found['stuck']:,}" if found["stuck"] else "nothing")
+    if found["failing_seeds"]:
+        table.add_row("failing seeds", ", ".join(map(str, found["failing_seeds"][:10])))
+        table.add_row("replay", escape(", ".join(f"antiphon simulate {path}" for path in found["scenarios"])))
+    output.console.print(table)
+
+
+def fabric_text(count: dict[str, Any]) -> str:
+    """What came of the schedules of one fabric, on one line."""
+    hours = f"{count['simulated_seconds'] / 3600:,.1f} hours"
+    return (
+        f"{count['seeds']:,} schedules of {hours}, {count['faults']:,} faults, {count['publications']:,} publications, "
+        f"{count['deliveries']:,} deliveries"
+    )
+
+
+def agreement_text(found: dict[str, Any]) -> str:
+    """A rate with its interval, and what theory says."""
+    rate = f"{found['rate']:.4f} of {found['publications']:,} publications, 95 % {found['low']:.4f}-{found['high']:.4f}"
+    if found["theory"] is None:
+        return rate
+    return f"{rate}; expected {found['played']:.4f}, with rounds in step {found['theory']:.4f}"
+
+
+def counts(found: dict[str, int]) -> str:
+    """Counts by name, on one line."""
+    return ", ".join(f"{name} {count:,}" for name, count in found.items())

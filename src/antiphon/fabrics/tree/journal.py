@@ -1,0 +1,177 @@
+"""What a broker writes down, so that after a crash it returns as itself and keeps its word.
+
+A broker with a disk has a permanent identifier. Each of its lives is an **incarnation**, which is written down, and on
+disk, before the broker publishes anything in it. The broker of an item is its identifier with the incarnation above it
+(``origin_of``), so two lives never give two items the same name. Publications are numbered on: each life reserves
+numbers ahead of time, and the next one begins behind all that were reserved.
+
+The journal holds messages of the protocol itself:
+
+* ``Standing``: the incarnation, the numbers that are reserved, the last epoch, and whose majorities are needed;
+* ``Joined``: all that is known of a topic which has total publications, but for its items;
+* ``Item``, ``Skip`` and ``Leave``: what became of such a topic since, in the order in which it happened.
+
+Three things leave a broker only when all that it has written is on disk, because others rely on them for ever:
+
+* ``Closed``, its **vote** for a total publication. Whoever orders later needs a majority, and one of these voters is in
+  it: it brings the lock, and all that it had got before the lock;
+* ``Begun``, its word that it knows whose majority is needed;
+* ``Report``, after which others forget what this broker has got.
+
+So a broker that returns is like one that was cut off from all others: what it had got by its last word is there. It
+lacks what came later, gets that from others, and is asked for nothing that it does not have.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.tree.council import Council
+from antiphon.fabrics.tree.messages import Standing
+from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.kernel.message import SOURCE_BITS, Message
+from antiphon.kernel.process import NO_NODE, Environment
+
+NUMBERS_AHEAD: Final[i64] = 1 << 20
+"""So many numbers of publications are reserved at once; at least half of them are never used by the next life."""
+
+EPOCHS_AHEAD: Final[i64] = 64
+"""So many numbers of epochs are reserved at once."""
+
+RECORDS_AT_LEAST: Final[i64] = 4096
+"""The journal is written anew when it has so many records, and four times as many as are needed."""
+
+NUMBERS: Final[i64] = 0
+EPOCHS: Final[i64] = 1
+BEGUN: Final[i64] = 2
+VOTE: Final[i64] = 3
+ROUND: Final[i64] = 4
+"""What waits for the disk."""
+
+
+@final
+class Wait:
+    """Something that goes on when all that is written by now is on disk."""
+
+    def __init__(self, kind: i64, topic: i64, name: i64, epoch: i64, numbers: i64, epochs: i64) -> None:
+        self.kind: Final[i64] = kind
+        self.topic: Final[i64] = topic
+        self.name: Final[i64] = name
+        # Of a vote: the epoch in which what it is about was locked.
+        self.epoch: Final[i64] = epoch
+        self.numbers: Final[i64] = numbers
+        self.epochs: Final[i64] = epochs
+
+
+@final
+class Journal:
+    """The journal of one broker; where the host keeps none, nothing is written and nothing waits."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment: Final[Environment] = environment
+        records = environment.journal()
+        self.is_kept: Final[bool] = records is not None
+        self.records: list[Message] = [] if records is None else records
+        past: Standing | None = None
+        for record in self.records:
+            if isinstance(record, Standing):
+                past = record
+        # What the last life has written of itself; None in the first.
+        self.past: Final[Standing | None] = past
+        self.incarnation: Final[i64] = 0 if past is None else past.incarnation + 1
+        self.origin: Final[i64] = origin_of(environment.identifier, self.incarnation)
+        # All lives before this one have used numbers up to this one only.
+        self.first_number: Final[i64] = 0 if past is None else past.reserved
+        self._numbers: i64 = self.first_number
+        self._safe_numbers: i64 = 0
+        self._epochs: i64 = 0
+        self._safe_epochs: i64 = 0
+        self._written: i64 = len(self.records)
+        self._waiting: deque[Wait] = deque()
+
+    # Writing.
+
+    def write(self, record: Message) -> None:
+        """Write something down, if there is a disk."""
+        if self.is_kept:
+            self._written += 1
+            self._environment.write(record)
+
+    def write_standing(self, overlay: Overlay, council: Council, highest: i64) -> None:
+        """Write down how this broker stands, and what is reserved."""
+        if self.is_kept:
+            self.write(self._standing(overlay, council, highest))
+
+    def _standing(self, overlay: Overlay, council: Council, highest: i64) -> Standing:
+        epoch = max(highest, self._epochs << ROOT_BITS)
+        if overlay.epoch == 0:
+            # A newcomer's, which is no tree.
+            me = self._environment.identifier
+            overlay = Overlay(0, me, {int(me): int(NO_NODE)}, can_order=False)
+        return Standing(self.incarnation, self._numbers, overlay, council, epoch)
+
+    def is_long(self, needed: i64) -> bool:
+        """Whether it is time to write the journal anew, with so many records."""
+        return self.is_kept and self._written > max(RECORDS_AT_LEAST, 4 * needed)
+
+    def rewrite(self, overlay: Overlay, council: Council, highest: i64, records: list[Message]) -> None:
+        """Begin the journal anew, with all that is needed of it."""
+        self._written = len(records) + 1
+        self._environment.rewrite([self._standing(overlay, council, highest), *records])
+
+    # What waits for the disk.
+
+    def is_safe(self, kind: i64, topic: i64 = 0, name: i64 = 0, epoch: i64 = 0) -> bool:
+        """Whether all that was written is on disk; if not, this waits, and is said by ``next_safe`` when it is."""
+        if not self.is_kept:
+            return True
+        wait = Wait(kind, topic, name, epoch, self._numbers, self._epochs)
+        if self._environment.sync():
+            self._take(wait)
+            return True
+        self._waiting.append(wait)
+        return False
+
+    def next_safe(self) -> Wait:
+        """What has waited longest, which is safe now."""
+        wait = self._waiting.popleft()
+        self._take(wait)
+        return wait
+
+    def _take(self, wait: Wait) -> None:
+        self._safe_numbers = max(self._safe_numbers, wait.numbers)
+        self._safe_epochs = max(self._safe_epochs, wait.epochs)
+
+    # What is reserved.
+
+    def may_publish(self, number: i64) -> bool:
+        """Whether no later life of this broker will use a number, whatever happens."""
+        return not self.is_kept or number <= self._safe_numbers
+
+    def needs_numbers(self, number: i64) -> bool:
+        """Whether more numbers are to be reserved when this one is used."""
+        return self.is_kept and self._numbers - number < NUMBERS_AHEAD // 2
+
+    def reserve_numbers(self, number: i64) -> None:
+        """Reserve numbers beyond this one; ``write_standing`` is to follow."""
+        self._numbers = max(self._numbers, number) + NUMBERS_AHEAD
+
+    def may_begin(self, epoch: i64) -> bool:
+        """Whether no later life of this broker will begin an epoch of this number."""
+        return not self.is_kept or epoch >> ROOT_BITS <= self._safe_epochs
+
+    def needs_epochs(self, epoch: i64) -> bool:
+        """Whether more numbers of epochs are to be reserved when this one is used."""
+        return self.is_kept and self._epochs - (epoch >> ROOT_BITS) < EPOCHS_AHEAD // 2
+
+    def reserve_epochs(self, epoch: i64) -> None:
+        """Reserve numbers of epochs beyond this one; ``write_standing`` is to follow."""
+        self._epochs = max(self._epochs, epoch >> ROOT_BITS) + EPOCHS_AHEAD
+
+
+def origin_of(broker: i64, incarnation: i64) -> i64:
+    """The name under which one life of a broker puts items into streams."""
+    return broker | (incarnation << SOURCE_BITS)

@@ -1,0 +1,58 @@
+"""The permanent identifier of a broker of a tree, kept beside its log, and where it has last seen the others.
+
+A broker that returns with its log is who it was: it has its identifier and its vote, and says in its first frame to
+each other broker which incarnation of it this is. It finds the others by the addresses that it has kept, and by the
+table of founders. A broker without its log is somebody new, even at the same address.
+
+A broker that has returned has no identifiers to give to newcomers, since what its earlier life had given is not on
+disk. A newcomer that asks it is sent on to others, or it takes a new block of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antiphon.fabrics.tree.messages import Standing
+from antiphon.live.controls import PlaceGiven
+from antiphon.live.roster import BLOCK, BLOCKS_FIRST
+
+if TYPE_CHECKING:
+    from antiphon.live.node import Node
+
+FACT: Final = "broker"
+"""Under this name the identity is kept."""
+
+
+class Identity(msgspec.Struct, frozen=True, array_like=True):
+    """Who a broker is, and the addresses of the others by their identifiers."""
+
+    identifier: int
+    addresses: dict[int, str]
+
+
+def kept_identity(node: Node) -> Identity | None:
+    """Who this broker was, if it has its log; the identity and the process's own records belong together."""
+    kept = None if node.store is None or node.journal is None else node.store.get(FACT)
+    if not kept or node.journal is None:
+        return None
+    if not any(isinstance(record, Standing) for record in node.journal.records()):
+        return None
+    return msgspec.msgpack.decode(kept, type=Identity)
+
+
+def keep_identity(node: Node, identity: Identity) -> None:
+    """Write down who this broker is, if it can return."""
+    if node.store is None or node.journal is None or node.commit is None:
+        return
+    encoded = msgspec.msgpack.encode(identity)
+    if node.store.get(FACT) != encoded:
+        node.store.put(FACT, encoded)
+        node.commit.soon()
+
+
+def place_of(identity: Identity, highest: int) -> PlaceGiven:
+    """The place of a broker that returns, if this is the highest identifier that it has heard of."""
+    blocks = (highest - BLOCKS_FIRST) // BLOCK + 1 if highest >= BLOCKS_FIRST else 0
+    return PlaceGiven(identity.identifier, 0, 0, [], "", blocks)

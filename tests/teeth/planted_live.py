@@ -1,0 +1,40 @@
+"""Bugs in what only live nodes have: subscriptions that lag, and what clients are told. See ``planted.py``."""
+
+from __future__ import annotations
+
+from tests.teeth.bugs import Bug
+
+WITH_LOGS = "cube"
+WITHOUT_LOGS = "cube --without-logs"
+
+LIVE = (
+    Bug(
+        "what a subscription drops is not counted",
+        WITH_LOGS,
+        "live/subscription.py",
+        "        self.dropped += batch.count\n",
+        "        pass\n",
+    ),
+    Bug(
+        "clients are not told of what is dropped",
+        WITH_LOGS,
+        "live/gateway.py",
+        "            if self.subscription.dropped_batches:\n",
+        "            if self.subscription.dropped_batches is None:\n",
+    ),
+    Bug(
+        "a slow subscription goes on in the log behind the batch that did not fit",
+        WITH_LOGS,
+        "live/subscription.py",
+        "            self._read_from(topic, batch.first_offset)\n            return False\n",
+        "            self._read_from(topic, batch.end_offset)\n            return False\n",
+    ),
+    Bug(
+        "publishers wait for a subscription that has ended",
+        WITHOUT_LOGS,
+        "live/topics.py",
+        "        self._sinks.pop(sink, None)\n        return self.caught_up(sink)\n",
+        "        self._sinks.pop(sink, None)\n        return False\n",
+    ),
+)
+"""Crowds of live campaigns find these (``tests.teeth.live_hunting``); the fabric has the options of the campaign."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -222,15 +223,26 @@ async def heard_from(subscription: Subscription, count: int) -> None:
 async def until_quiet(subscription: Subscription, node: Node, owed: int = 0) -> list[bytes]:
     """Everything up to the end and what those say who stay, and whatever else there is when nothing is unfinished."""
     values: list[bytes] = []
-    async for message in subscription:
-        values.append(message.value)
-        has_all = b"end" in values and sum(b" " in value for value in values) >= owed
-        if has_all and subscription.queued == 0:
-            assert node.process is not None
-            # What a dead publisher said last may be on its way between others.
-            await asyncio.sleep(1.0)
-            if subscription.queued == 0 and node.process.unfinished() == 0:
-                break
+
+    async def read() -> None:
+        take = values.append
+        async for message in subscription:
+            take(message.value)
+
+    def has_all() -> bool:
+        assert node.process is not None
+        complete = b"end" in values and sum(b" " in value for value in values) >= owed
+        return complete and subscription.queued == 0 and node.process.unfinished() == 0
+
+    reading = asyncio.create_task(read())
+    quiet_since, count = time.monotonic(), 0
+    # What a dead publisher said last may be on its way between others.
+    while time.monotonic() - quiet_since < 1.0:
+        await asyncio.sleep(0.05)
+        assert not reading.done(), reading
+        if not has_all() or len(values) != count:
+            quiet_since, count = time.monotonic(), len(values)
+    reading.cancel()
     return values
 
 

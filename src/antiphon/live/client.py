@@ -40,7 +40,7 @@ from antiphon.live.client_messages import (
     SubscriptionReady,
 )
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.closing import close_after
+from antiphon.live.closing import close_after, raise_refusals
 from antiphon.live.columns import encode_columns
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError, DeniedError, error_from
@@ -329,7 +329,7 @@ class Client(Publisher):
                 await asyncio.sleep(LOOK_SECONDS)
         self._fail(ClosedError("the client has been closed; connect again"))
         await self._until_ended()
-        self._raise_refusals()
+        await raise_refusals(self.refusals)
 
     async def __aenter__(self) -> Client:
         return self
@@ -391,16 +391,9 @@ class Client(Publisher):
         has awaited them itself: one error, which says how many there were and why.
         """
         await self._until_accepted()
-        self._raise_refusals()
-
-    def _raise_refusals(self) -> None:
-        refused = self.refusals.take()
-        if refused is not None:
-            raise refused
+        await raise_refusals(self.refusals)
 
     async def _until_accepted(self) -> None:
-        # What was refused in this turn of the loop is counted in the next one.
-        await asyncio.sleep(0)
         while self._kept.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
                 outbox.flush()

@@ -21,7 +21,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.live.backlog import Backlogs
 from antiphon.live.catalogue import Catalogue
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.closing import close_after
+from antiphon.live.closing import close_after, raise_refusals
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
@@ -178,8 +178,7 @@ class Node(SubscribingNode):
         When the node has left it raises, as :meth:`flush` does, what messages met that were not accepted.
         """
         await self._until_closed()
-        await asyncio.sleep(0)
-        self._raise_refusals()
+        await raise_refusals(self.refusals)
 
     async def _until_closed(self) -> None:
         if self._closing is None:
@@ -367,14 +366,7 @@ class Node(SubscribingNode):
         it has awaited them itself.
         """
         await self._until_sent()
-        # What was refused in this turn of the loop is counted in the next one.
-        await asyncio.sleep(0)
-        self._raise_refusals()
-
-    def _raise_refusals(self) -> None:
-        refused = self.refusals.take()
-        if refused is not None:
-            raise refused
+        await raise_refusals(self.refusals)
 
     async def _until_sent(self) -> None:
         while any(len(outbox) for outbox in self._open_outboxes()):

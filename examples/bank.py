@@ -2,14 +2,14 @@
 
 Eight brokers, two banks. Customers at the brokers ask for balances, pay in, withdraw, transfer and get interest; the
 root crashes, an inner broker, and one with a replica and customers. What each operation is, and why its order is
-enough, is in antiphon/lab/bank.py: some sixty lines that know nothing of brokers.
+enough, is in research/antiphon_lab/experiments/ginger/bank.py: some sixty lines that know nothing of brokers.
 
 Run it: .venv/bin/python examples/bank.py
 """
 
 from __future__ import annotations
 
-from antiphon.lab.bank_service import BankRun, BankSetup
+from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 from antiphon.simulator.network import MatrixDelay
 from antiphon.simulator.tree_protocol import TreeTableOptions
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphon.fabrics.cube import TreeBroadcast, full_or_partial
+from antiphon.fabrics.cube import full_or_partial
+from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.orders import CausalVectors, Order, Unordered
 from antiphon.simulator.actions import Publish
 from antiphon.simulator.engine import Engine

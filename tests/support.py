@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from antiphon.fabrics.cube import Cube, TreeBroadcast, full_or_partial
+from antiphon.fabrics.cube import Cube, full_or_partial
+from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
 from antiphon.orders import Order
 from antiphon.simulator.engine import Engine

@@ -12,15 +12,11 @@ from pathlib import Path
 
 import antiphon
 from antiphon.cli.output import is_compiled
-from antiphon.fabrics.cube import (
-    CausalAggregation,
-    Cube,
-    PartialCube,
-    SingleTreeBroadcast,
-    TimerBundling,
-    TreeBroadcast,
-    full_or_partial,
-)
+from antiphon.fabrics.cube import Cube, PartialCube, full_or_partial
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
+from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast
+from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
+from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process

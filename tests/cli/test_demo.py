@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import demo, output
-from antiphon.lab.pictures import published_trees_svg
+from antiphon_lab.report.pictures import published_trees_svg
 from tests.cli.conftest import Command
 
 

@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from antiphon.cli.metrics import measurable, measure
 from antiphon.fabrics.cube import FullCube
-from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat, Traffic
+from antiphon.fabrics.cube.packets import PacketFormat, Traffic
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.metrics import QUANTITIES, delivery_delays, hops, publication_rows, queue_lengths, tree_sends
+from antiphon_lab.reproduction.metrics import QUANTITIES, delivery_delays, hops, publication_rows, queue_lengths, tree_sends
 from antiphon.pipeline.metrics import METRICS, as_document, metric_named
 from antiphon.simulator.actions import Publish
 from antiphon.simulator.engine import Engine

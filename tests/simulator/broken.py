@@ -13,7 +13,7 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
-from antiphon.fabrics.cube.published_delivery import PublishedDelivery
+from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, Release
 from antiphon.fabrics.cube.vcube_ps import VCubePs

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.kernel.errors import ScenarioError
 from antiphon.simulator.campaign import run_schedule
 from antiphon.simulator.protocol_options import PublishedVCubePsOptions

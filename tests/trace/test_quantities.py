@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.cli import audit, top
 from antiphon.kernel import UsageError
-from antiphon.lab import metrics as lab
+from antiphon_lab.reproduction import metrics as lab
 from antiphon.live import status
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS

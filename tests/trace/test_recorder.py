@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube import Acknowledgement
 from antiphon.fabrics.cube.messages import Answer, Bundle, LeafCopy
 from antiphon.fabrics.cube.packets import Packet
-from antiphon.fabrics.cube.published_messages import Pub
+from antiphon_lab.protocols.cube.published_messages import Pub
 from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
 from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (

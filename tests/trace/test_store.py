@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import antiphon.trace.store
-from antiphon.fabrics.cube import FullCube, TreeBroadcast
+from antiphon.fabrics.cube import FullCube
+from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import PeerError, UsageError
 from antiphon.simulator.actions import Crash, Join, Leave, Pause, Publish, Restart, Resume
 from antiphon.simulator.engine import Engine

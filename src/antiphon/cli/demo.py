@@ -1,6 +1,7 @@
 """``antiphon demo``: the tour of the system, in stages.
 
-A stage is a function that gets a :class:`Tour` and prints. To add one, write it and put it into ``STAGES``.
+A stage is a function that gets a :class:`Tour` and prints. The laboratory adds stages about simulations and published
+experiments (:mod:`antiphon.plugins`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.tree import Tree
 
 from antiphon.cli import output
 from antiphon.cli.audit import CLEAN
 from antiphon.cli.audit import show as show_audit
-from antiphon.cli.reproduce import rows_table
 from antiphon.kernel.errors import PeerError
+from antiphon.plugins import LABORATORY, TOUR, plugins
 
 
 @dataclass(frozen=True)
@@ -90,89 +90,28 @@ def show_spark(tour: Tour) -> None:
         raise PeerError("results were lost or published twice; please report this with the lines above")
 
 
-def show_broadcast(tour: Tour) -> None:
-    """64 nodes publish over a network that lets messages overtake each other; causal order is kept."""
-    from antiphon.lab.causal_room import run_room
-
-    room = run_room(64, tour.seed)
-    result = room.result
-    tour.say(
-        f"{result.nodes} nodes publish once each, over a network whose delays vary: messages overtake each other.\n"
-        f"{result.sent:,} messages travelled. There were {result.deliveries:,} deliveries, {result.latency_mean:.0f} "
-        f"ticks after publication on average. An independent judge looked at all of them: {room.findings}.\n"
-        f"{result.held_total:,} times a publication came before something that its author had already heard, and had "
-        f"to wait, at most {result.held_peak} at one node."
-    )
-    wait = room.longest_wait
-    if wait is not None:
-        tour.say(
-            f"The longest wait: node {wait.node} got the publication of node {wait.source} at tick {wait.received} and "
-            f"delivered it at tick {wait.delivered}, when that of node {wait.after} had arrived at last."
-        )
-
-
-def show_tree(tour: Tour) -> None:
-    """The tree of one publisher, on the terminal and as a picture."""
-    from antiphon.fabrics.cube import FullCube
-    from antiphon.lab.pictures import Branch, published_trees_svg, tree_of
-
-    def grow(tree: Tree, branch: Branch) -> Tree:
-        for child in branch.children:
-            grow(tree.add(str(child.identifier)), child)
-        return tree
-
-    root = tree_of(FullCube(4), 0)
-    tour.say("How a publication of node 0 reaches 15 others in at most 4 hops; every publisher has its own such tree:")
-    output.console.print(grow(Tree(f"[bold]{root.identifier}[/]"), root))
-    path = tour.write("trees.svg", published_trees_svg())
-    tour.say(f"The trees that the thesis prints as Figure 2.8 are in {path}.")
-
-
-def show_comparison(tour: Tour) -> None:
-    """One root for all against one tree per publisher, measured against published."""
-    from antiphon.lab.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
-    from antiphon.lab.several_publishers import FIG_5_8A, SHORT_TICKS
-
-    plan = FIG_5_8A.plan(full=False, node_limit=512, repetitions=3)
-    with output.progress("simulating", FIG_5_8A.steps(plan)) as steps:
-        report = FIG_5_8A.run(plan, tour.seed, steps.step)
-    tour.say(
-        f"{FIG_5_8A.document}: everybody publishes within 1000 ticks. With one root for all, the root becomes the "
-        "bottleneck; with one tree per publisher nobody does. Mean latency in ticks:"
-    )
-    latency = {row.label: row.measured.mean for row in report.rows}
-    table = Table(box=None, pad_edge=False)
-    for heading in ("nodes", "one root", "one tree each", "ratio"):
-        table.add_column(heading, justify="right")
-    for nodes in plan.sizes:
-        one, many = (
-            latency[f"latency, {Broadcasts(trees, nodes, 100, SHORT_TICKS)}"] for trees in (ONE_TREE, MANY_TREES)
-        )
-        table.add_row(str(nodes), f"{one:.0f}", f"{many:.0f}", f"{one / many:.2f}")
-    output.console.print(table)
-    tour.say("What the text of the thesis says about it, and what was measured just now:")
-    output.console.print(rows_table([row for row in report.rows if row.published is not None]))
-
-
 def show_next(_: Tour) -> None:
     """What to try."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("[bold]antiphon up -n 4[/]", "a cluster of your own, for antiphon pub, sub and top")
-    table.add_row("[bold]antiphon reproduce --list[/]", "which published experiments can be run")
-    table.add_row("[bold]antiphon reproduce vcube-ps/table-5.1[/]", "one of them, measured against published")
-    table.add_row("[bold]antiphon bench simulator[/]", "how fast the simulator is, and how fast SimPy is")
+    table.add_row("[bold]antiphon torture --seeds 200[/]", "try to break it: random schedules with faults, judged")
+    table.add_row("[bold]antiphon reproduce --list[/]", f"which published experiments can be run ({LABORATORY})")
     table.add_row("[bold]antiphon --help[/]", "everything else")
     output.console.print(table)
 
 
-STAGES: tuple[tuple[str, Callable[[Tour], None]], ...] = (
+Stage = tuple[str, Callable[[Tour], None]]
+
+FIRST: tuple[Stage, ...] = (
     ("A cluster of four processes", show_cluster),
     ("From a topic through Spark to a topic", show_spark),
-    ("A broadcast in causal order, simulated", show_broadcast),
-    ("One tree", show_tree),
-    ("Measured against published", show_comparison),
-    ("What to try next", show_next),
 )
+LAST: Stage = ("What to try next", show_next)
+
+
+def stages() -> list[Stage]:
+    """The stages of the tour, those of other distributions included."""
+    return [*FIRST, *(stage for more in plugins(TOUR).values() for stage in more), LAST]
 
 
 def demo(
@@ -183,7 +122,7 @@ def demo(
     output.warn_if_not_compiled()
     tour = Tour(out, seed)
     started = time.perf_counter()
-    for number, (title, stage) in enumerate(STAGES, 1):
+    for number, (title, stage) in enumerate(stages(), 1):
         output.console.print(f"\n[bold cyan]{number}. {title}[/]")
         stage(tour)
     output.console.print(f"\n[dim]The tour took {time.perf_counter() - started:.1f} seconds.[/]")

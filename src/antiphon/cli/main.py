@@ -6,36 +6,15 @@ Exit codes: 0 fine, 1 a check failed or the world did something wrong, 2 misuse.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 import antiphon
-from antiphon.cli import (
-    audit,
-    bench,
-    certs,
-    demo,
-    dismiss,
-    explore,
-    maelstrom,
-    metrics,
-    node,
-    output,
-    pub,
-    report,
-    reproduce,
-    simulate,
-    sub,
-    sweep,
-    top,
-    torture,
-    universe,
-    universe_links,
-    up,
-    watch,
-)
+from antiphon.cli import audit, certs, demo, dismiss, explore, maelstrom, metrics, node, output, pub, simulate, sub, sweep, top, torture, up, watch
 from antiphon.kernel.errors import AntiphonError, UsageError
+from antiphon.plugins import COMMANDS, LABORATORY, plugins
 
 app = typer.Typer(
     name="antiphon",
@@ -79,15 +58,44 @@ app.command("dismiss")(dismiss.dismiss)
 app.command("metrics")(metrics.metrics)
 app.command("simulate")(simulate.simulate)
 app.command("sweep")(sweep.sweep)
-app.command("reproduce")(reproduce.reproduce)
-app.command("report")(report.report)
 app.command("torture")(torture.torture)
 app.command("explore")(explore.explore)
-app.add_typer(bench.app)
-universe.app.command("links")(universe_links.links)
-app.add_typer(universe.app)
 app.add_typer(certs.app)
 app.add_typer(maelstrom.app)
+
+ELSEWHERE = {
+    "bench": "Benchmarks, beside other systems.",
+    "report": "A page with figures and tables from measured results.",
+    "reproduce": "Run published experiments and compare.",
+    "universe": "Subscriptions of many processes to many topics.",
+}
+"""The commands of the laboratory, for installations without it."""
+
+
+def refusal(name: str) -> Callable[[], None]:
+    """A command that says which distribution it is part of."""
+
+    def refuse() -> None:
+        raise UsageError(f"antiphon {name} is part of {LABORATORY}; install it with: pip install {LABORATORY}")
+
+    return refuse
+
+
+def add_plugged_commands() -> None:
+    """Add the commands of other distributions, and for those of the laboratory a hint where it is missing."""
+    found = plugins(COMMANDS)
+    for name, command in found.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    for name, what in ELSEWHERE.items():
+        if name not in found:
+            extra = {"allow_extra_args": True, "ignore_unknown_options": True}
+            app.command(name, help=f"{what} Part of {LABORATORY}.", context_settings=extra)(refusal(name))
+
+
+add_plugged_commands()
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
-from antiphon.fabrics.gossip.plumtree import Plumtree, PlumtreeOptions
-from antiphon.fabrics.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
-from antiphon.fabrics.gossip.simple_tree import SimpleTree, SimpleTreeOptions
-from antiphon.fabrics.gossip.tag import Tag, TagOptions, room_in_tree
+from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
+from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
+from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
+from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream

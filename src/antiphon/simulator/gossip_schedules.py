@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.fabrics.gossip.simple_gossip import needed_view
+from antiphon_lab.protocols.gossip.simple_gossip import needed_view
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.judgement import TOTAL_ORDER as TOTAL
 from antiphon.simulator.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable

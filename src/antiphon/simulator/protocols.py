@@ -13,21 +13,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from antiphon.fabrics.cube.aggregation import CausalAggregation
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
-from antiphon.fabrics.cube.bundling import TimerBundling
+from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from antiphon.fabrics.cube.directory import Directory
 from antiphon.fabrics.cube.lasting import LastingVCubePs
-from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
-from antiphon.fabrics.cube.published_delivery import PublishedDelivery
+from antiphon.fabrics.cube.packets import PacketFormat
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.rerouting import FaultOptions
-from antiphon.fabrics.cube.riding import RidingAggregation
-from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
+from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
-from antiphon.fabrics.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.overlay import wrong_parents

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from antiphon.fabrics.gossip.stan import Stan
-from antiphon.fabrics.gossip.stan_options import Rendezvous, StanOptions, view_size
+from antiphon_lab.protocols.gossip.stan import Stan
+from antiphon_lab.protocols.gossip.stan_options import Rendezvous, StanOptions, view_size
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order

@@ -12,7 +12,7 @@ from msgspec import Meta
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.council import NOBODY, Council
 from antiphon.fabrics.tree.overlay import Overlay, overlay_of_newcomer, regular_parents
-from antiphon.fabrics.tree.published import PublishedBroker
+from antiphon_lab.protocols.tree.ginger import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order

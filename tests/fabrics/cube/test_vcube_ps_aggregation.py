@@ -20,8 +20,8 @@ from antiphon.simulator.explorer import Operation, explore
 from antiphon.simulator.network import LinkDelay, Network, NormalDelay
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
-from tests.fabrics.cube.test_aggregation import publication
-from tests.fabrics.cube.test_aggregation_properties import starts, wild
+from tests.research.protocols.cube.test_aggregation import publication
+from tests.research.protocols.cube.test_aggregation_properties import starts, wild
 from tests.fabrics.cube.test_vcube_ps import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tests.fabrics.cube.trees import partial
 from tests.support import Notebook

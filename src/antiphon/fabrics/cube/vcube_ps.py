@@ -3,7 +3,7 @@
 Follows chapter 5 of the thesis: a publication goes down a tree that is rooted at its publisher and holds subscribers
 only; a wave of acknowledgements comes back up; causal order is kept per topic by causal barriers. The printed
 algorithms lose publications and block subscribers when membership changes
-(:mod:`antiphon.fabrics.cube.vcube_ps_published` has them as they are). What is different here:
+(:mod:`antiphon_lab.protocols.cube.vcube_ps_published` has them as they are). What is different here:
 
 * A newcomer floods ``Subscribe`` to all nodes; it is *passive* for whoever knows it. When all have answered it has a
   complete view: each member has spoken for itself, and nobody for others. It floods ``Synchronise``, which makes it

@@ -1,0 +1,158 @@
+"""How the audit grows: large clean traces, and what judging them takes.
+
+The traces are of simulated runs. With one topic, 64 nodes all publish and all deliver everything: the hardest shape for
+the audit, because its work grows with deliveries times publishers of a topic, and because one large topic must be
+split. With several topics the same nodes are members of all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon.kernel.errors import PeerError
+from antiphon_lab.bench.sweep_bench import descends
+from antiphon.simulator.run import run_scenario
+from antiphon.simulator.scenario import Scenario
+from antiphon.trace.store import count_rows
+
+NODES = 64
+SEED = 5
+MEAN_GAP = 100
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+class AuditMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit took."""
+
+    topics: int
+    deliveries: int
+    trace_rows: int
+    trace_bytes: int
+    seconds: float
+    """Of the audit, without the start of Spark."""
+    elapsed_seconds: float
+    """Of the whole command."""
+    processor_seconds: float
+    """Of all its processes; says more than elapsed time on a machine that others use too."""
+    peak_memory_bytes: int
+    """The highest sum of what the processes of the command hold in memory; pages that they share count in each."""
+
+    @property
+    def deliveries_per_second(self) -> float:
+        """Deliveries judged per second."""
+        return self.deliveries / self.seconds
+
+
+def scenario_of(deliveries: int, topics: int) -> Scenario:
+    """A run with about so many deliveries."""
+    description: dict[str, Any] = {
+        "name": "one topic, everybody publishes" if topics == 1 else f"{topics} topics, everybody publishes",
+        "seed": SEED,
+        "protocol": "broadcast",
+        "order": "causal",
+        "nodes": NODES,
+        "network": {"delay": {"law": "normal", "mean": 100, "deviation": 30}},
+        "workload": {"kind": "rate", "mean_gap": MEAN_GAP, "count": max(1, deliveries // NODES)},
+        "trace": {"level": "deliveries"},
+    }
+    if topics > 1:
+        description["protocol"] = "vcube-ps"
+        description["topics"] = {"count": topics, "members": [f"0-{NODES - 1}"] * topics}
+        description["workload"]["topic"] = "any"
+    return msgspec.convert(description, Scenario)
+
+
+def trace_of(deliveries: int, topics: int, directory: Path) -> Path:
+    """The trace of such a run; one that is there already is used again."""
+    path = directory / f"audit-{topics}-{deliveries}.parquet"
+    if not path.exists():
+        run_scenario(scenario_of(deliveries, topics), path)
+    return path
+
+
+def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
+    """Judge a trace with the command that users call, and watch its processes."""
+    # -P: what lies in the current directory must not be imported in the place of the installed package.
+    command = [sys.executable, "-P", "-m", "antiphon", "audit", "--spark", "--json", str(trace)]
+    said, watch = watched(command)
+    found = msgspec.json.decode(said)
+    if found["verdict"] != "clean":
+        raise PeerError(f"the audit finds faults in {trace}, where there are none; one of the two is wrong")
+    return AuditMeasurement(
+        topics=topics,
+        deliveries=found["deliveries"],
+        trace_rows=count_rows(trace),
+        trace_bytes=trace.stat().st_size,
+        seconds=found["seconds"],
+        elapsed_seconds=watch.seconds,
+        processor_seconds=watch.processor_seconds,
+        peak_memory_bytes=watch.peak_memory_bytes,
+    )
+
+
+class Watch:
+    """What a command and its descendants use, looked at now and then."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.peak_memory_bytes = 0
+        self._ticks: dict[int, int] = {}
+
+    @property
+    def processor_seconds(self) -> float:
+        """What all processes had used when they were last seen."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def look(self, ancestor: int) -> None:
+        """Take notice of what runs now."""
+        parents: dict[int, int] = {}
+        pages: dict[int, int] = {}
+        ticks: dict[int, int] = {}
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                # The second field is a name in brackets, which may hold anything.
+                fields = (directory / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                held = int((directory / "statm").read_text(encoding="ascii").split()[1])
+            except (OSError, IndexError):
+                continue
+            process = int(directory.name)
+            parents[process], pages[process] = int(fields[1]), held
+            ticks[process] = int(fields[11]) + int(fields[12])
+        ours = [process for process in parents if descends(process, ancestor, parents)]
+        self._ticks |= {process: ticks[process] for process in ours}
+        held_bytes = sum(pages[process] for process in ours) * os.sysconf("SC_PAGE_SIZE")
+        self.peak_memory_bytes = max(self.peak_memory_bytes, held_bytes)
+
+
+def watched(command: Sequence[str]) -> tuple[bytes, Watch]:
+    """What a command prints, and what it used."""
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    watch = Watch()
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LOOKS):
+            watch.look(process.pid)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        said, complaint = process.communicate()
+    finally:
+        ended.set()
+        watcher.join()
+    watch.seconds = time.perf_counter() - started
+    if process.returncode != 0:
+        reason = complaint.decode().strip().removeprefix("antiphon: ") or "it may have run out of memory"
+        raise PeerError(f"the audit ended with code {process.returncode}: {reason}")
+    return said, watch

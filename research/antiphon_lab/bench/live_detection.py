@@ -1,0 +1,358 @@
+"""How soon live nodes notice that one has failed, and what looking costs: VCube's diagnosis beside the default.
+
+The nodes are those of a live cube, with real connections between all of them. In the place of topics each runs the
+diagnosis (:mod:`antiphon.fabrics.cube.diagnosis`), the same class as in the simulator, over the same links. Beside it
+every live node does what all do: it notices when a connection ends, and asks those who are silent for signs of life
+(:mod:`antiphon.live.signs`). So both are measured in the same runs, at the same moment.
+
+One node is a process of its own, which is killed (SIGKILL: its connections end) or stopped (SIGSTOP: they do not). The
+others share this process, so that one clock says when each of them has noticed. What is sent while nothing happens is
+counted on the links: all frames but those of the diagnosis ask for a sign of life, and each is answered by another.
+
+``python -m antiphon_lab.bench.live_detection`` is the process that fails: it is told what to do on its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import signal
+import statistics
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+import antiphon
+from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import Environment
+from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, simulate
+from antiphon_lab.bench.live_packets import heard, say
+from antiphon.live.clocks import monotonic_us
+from antiphon.live.columns import check_payload
+from antiphon.live.controls import PEER_CONTROLS
+from antiphon.live.environment import LiveEnvironment
+from antiphon.live.gateway import CLIENT_CONTROLS
+from antiphon.live.logs import write_logs
+from antiphon.live.node import Node
+from antiphon.live.settings import Settings
+from antiphon.live.signs import Vigil
+from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES, Codec
+
+DEFAULT: Final = "connections and signs"
+FAULTS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+HOP_TICKS: Final = 100
+"""What a message takes on loopback, about, in microseconds: for the simulation beside."""
+
+QUIET_ROUNDS: Final = 4
+"""How long nothing happens, so that what looking costs is seen, before a node fails."""
+
+LOOK_SECONDS: Final = 0.005
+PATIENCE_SECONDS: Final = 60.0
+"""Who has not noticed by then never will."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a node is to do. Times of the diagnosis are in microseconds."""
+
+    settings: Settings
+    nodes: int
+    round_us: int
+    patience_us: int
+    tells: bool
+
+    def options(self) -> DiagnosisOptions:
+        """The same for the diagnosis."""
+        return DiagnosisOptions(self.nodes, self.round_us, self.patience_us, self.tells)
+
+
+class Detection(msgspec.Struct, frozen=True):
+    """What one detector did after one kind of fault: seconds until the first, half of the others and all knew.
+
+    ``all_seconds`` is the median of all runs. ``simulated_seconds`` is that of as many simulations with the same
+    timings, ``expected_seconds`` and ``expected_messages`` are what the formulas say; messages and bytes are those of
+    a node per second while nothing happens. ``false_alarms`` are nodes that took one for failed that had not.
+    """
+
+    detector: str
+    fault: str
+    nodes: int
+    runs: int
+    first_seconds: float
+    half_seconds: float
+    all_seconds: float
+    longest_seconds: float
+    simulated_seconds: float | None
+    expected_seconds: float
+    messages: float
+    expected_messages: float
+    bytes_sent: float
+    false_alarms: int
+
+
+class WatchingDiagnosis(Diagnosis):
+    """Remembers what it has found out, and when."""
+
+    def __init__(self, environment: Environment, options: DiagnosisOptions) -> None:
+        super().__init__(environment, options)
+        self.lost_at: dict[int, int] = {}
+
+    def changed(self, node: int, is_present: bool) -> None:
+        if not is_present:
+            self.lost_at.setdefault(int(node), int(self.environment.now()))
+
+
+class DetectionNode(Node):
+    """A live node of a cube that runs the diagnosis and nothing else."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task.settings)
+        kinds = (*FABRIC_KINDS["cube"], *DIAGNOSIS_KINDS)
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
+        self._task = task
+        self.diagnosis: WatchingDiagnosis | None = None
+        self.lost_at: dict[int, int] = {}
+        self.tests_sent = 0
+        self.test_bytes_sent = 0
+
+    def placed(self, identifier: int, members: list[int]) -> None:
+        """This node has its place. The diagnosis begins when all have: it takes whoever is missing for failed."""
+        self.identifier = identifier
+        self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
+        self.process = self.diagnosis = WatchingDiagnosis(self.environment, self._task.options())
+
+    def begin(self) -> None:
+        """All are there."""
+        assert self.diagnosis is not None, "who is told to begin has a place"
+        self.diagnosis.start()
+
+    def peer_lost(self, identifier: int) -> None:
+        self.lost_at.setdefault(identifier, monotonic_us())
+        super().peer_lost(identifier)
+
+    def transmit(self, destination: int, message: Message) -> None:
+        self.tests_sent += 1
+        self.test_bytes_sent += LENGTH_BYTES + len(self.codec.encode(message))
+        super().transmit(destination, message)
+
+    def is_missing_somebody(self) -> bool:
+        """Whether somebody counts as failed, rightly or not."""
+        is_lost = len(self.cluster.peers()) < self._task.nodes - 1
+        return is_lost or (self.diagnosis is not None and len(self.diagnosis.absent) > 0)
+
+    def counted(self) -> Traffic:
+        """What this node has sent so far."""
+        links = self.cluster.links.values()
+        frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
+        questions, question_bytes = frames - self.tests_sent, size - self.test_bytes_sent
+        return Traffic(self.tests_sent, self.test_bytes_sent, 2 * questions, 2 * question_bytes)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Messages and bytes of the diagnosis, and of all else."""
+
+    tests: float
+    test_bytes: float
+    signs: float
+    sign_bytes: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: when, after the fault, each of the others has noticed, in seconds; and what a node sent per second."""
+
+    by_diagnosis: list[float]
+    by_default: list[float]
+    traffic: Traffic
+    false_alarms: int
+
+
+# The side that directs.
+
+
+@asynccontextmanager
+async def one_to_fail(task: Task) -> AsyncIterator[tuple[Process, str]]:
+    """A process with a node that has its place; it is gone when the block ends."""
+    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.live_detection"]
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+    assert process.stdin is not None and process.stdout is not None, "it was made with pipes"
+    try:
+        process.stdin.write(msgspec.json.encode(task) + b"\n")
+        address = (await process.stdout.readline()).decode().strip()
+        if not address:
+            raise PeerError("the process that is to fail ended before it had its place; see what it says above")
+        yield process, address
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def run_once(task: Task, fault: str, seed: int) -> Run:
+    """Start all nodes, let one of them fail at a random moment, and wait until all others know by both ways."""
+    chance = random.Random(seed)
+    place = chance.randrange(task.nodes)
+    round_seconds = task.round_us / 1e6
+    async with AsyncExitStack() as stack:
+        nodes: list[DetectionNode] = []
+        contacts: list[str] = []
+        victim: Process | None = None
+        for index in range(task.nodes):
+            own = msgspec.structs.replace(task, settings=msgspec.structs.replace(task.settings, join=contacts))
+            if index == place:
+                victim, address = await stack.enter_async_context(one_to_fail(own))
+            else:
+                node = DetectionNode(own)
+                stack.push_async_callback(node._shut)
+                await node.start()
+                nodes.append(node)
+                address = node.address
+            contacts = contacts or [address]
+        await until(lambda: all(len(node.cluster.peers()) == task.nodes - 1 for node in nodes))
+        assert victim is not None and victim.stdin is not None, "one of them is a process of its own"
+        victim.stdin.write(b"go\n")
+        for node in nodes:
+            node.begin()
+        identifiers = {node.identifier for node in nodes}
+        (failing,) = set(range(task.nodes)) - identifiers
+        traffic = await quiet_traffic(nodes, QUIET_ROUNDS * round_seconds)
+        await asyncio.sleep(chance.random() * round_seconds)
+        alarms = [other for node in nodes for other in (*node.lost_at, *lost_by_diagnosis(node))]
+        await until(lambda: not any(node.is_missing_somebody() for node in nodes))
+        for node in nodes:
+            node.lost_at.clear()
+            lost_by_diagnosis(node).clear()
+        began_us = monotonic_us()
+        victim.send_signal(FAULTS[fault])
+        await until(lambda: all(failing in node.lost_at and failing in lost_by_diagnosis(node) for node in nodes))
+        return Run(
+            sorted((lost_by_diagnosis(node)[failing] - began_us) / 1e6 for node in nodes),
+            sorted((node.lost_at[failing] - began_us) / 1e6 for node in nodes),
+            traffic,
+            len(alarms),
+        )
+
+
+def lost_by_diagnosis(node: DetectionNode) -> dict[int, int]:
+    """Whom a node has taken for failed, by its diagnosis, and when."""
+    assert node.diagnosis is not None, "all have their places"
+    return node.diagnosis.lost_at
+
+
+async def quiet_traffic(nodes: list[DetectionNode], seconds: float) -> Traffic:
+    """What a node sends per second while nothing happens."""
+    before, begun_us = [node.counted() for node in nodes], monotonic_us()
+    await asyncio.sleep(seconds)
+    after, node_seconds = [node.counted() for node in nodes], (monotonic_us() - begun_us) / 1e6 * len(nodes)
+    return Traffic(
+        *(
+            sum(getattr(new, name) - getattr(old, name) for old, new in zip(before, after, strict=True)) / node_seconds
+            for name in ("tests", "test_bytes", "signs", "sign_bytes")
+        )
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that nobody announces."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not condition():
+                await asyncio.sleep(LOOK_SECONDS)
+    except TimeoutError as error:
+        raise PeerError(f"not all nodes have noticed in {PATIENCE_SECONDS:g} seconds; try a calmer machine") from error
+
+
+def measure_detection(
+    nodes: int, round_seconds: float, patience_seconds: float, lost_seconds: float, runs: int, seed: int
+) -> list[Detection]:
+    """Both diagnoses and the default, killed and stopped: all detectors of one size."""
+    if nodes < 2 or runs < 1:
+        raise UsageError("at least two nodes and one run are needed")
+    settings = Settings(lost_seconds=lost_seconds)
+    found: list[Detection] = []
+    for fault in FAULTS:
+        by_default: list[Run] = []
+        for system in (BY_TESTS, AT_ONCE):
+            task = Task(settings, nodes, int(round_seconds * 1e6), int(patience_seconds * 1e6), system == AT_ONCE)
+            several = [antiphon.run(run_once(task, fault, seed + number)) for number in range(runs)]
+            by_default += several
+            found.append(diagnosis_row(task, system, fault, several, seed))
+        found.append(default_row(settings, nodes, fault, by_default))
+    return found
+
+
+def diagnosis_row(task: Task, system: str, fault: str, several: list[Run], seed: int) -> Detection:
+    """What the diagnosis did, beside simulations and formulas."""
+    timings = Timings(task.round_us, task.patience_us, HOP_TICKS)
+    case = DiagnosisCase(system, task.nodes)
+    simulated = [simulate(case, timings, seed + number).last for number in range(max(10, len(several)))]
+    round_seconds, dimension = task.round_us / 1e6, (task.nodes - 1).bit_length()
+    # The first tester comes by after half a round and waits for the answer; then news take as many rounds, or hops.
+    spreading = HOP_TICKS / 1e6 if system == AT_ONCE else round_seconds
+    return Detection(
+        f"diagnosis, {system}",
+        fault,
+        task.nodes,
+        len(several),
+        *summary([run.by_diagnosis for run in several]),
+        simulated_seconds=statistics.median(simulated) * round_seconds,
+        expected_seconds=round_seconds / 2 + task.patience_us / 1e6 + dimension * spreading,
+        messages=statistics.median(run.traffic.tests for run in several),
+        expected_messages=2 / round_seconds,
+        bytes_sent=statistics.median(run.traffic.test_bytes for run in several),
+        false_alarms=sum(run.false_alarms for run in several),
+    )
+
+
+def default_row(settings: Settings, nodes: int, fault: str, several: list[Run]) -> Detection:
+    """What connections and signs did. Two who have nothing to say ask and answer once in three looks of one of them."""
+    look_seconds = Vigil(settings.lost_seconds, 0.0).look_seconds
+    return Detection(
+        DEFAULT,
+        fault,
+        nodes,
+        len(several),
+        *summary([run.by_default for run in several]),
+        simulated_seconds=None,
+        expected_seconds=0.0 if fault == "kill" else settings.lost_seconds + look_seconds / 2,
+        messages=statistics.median(run.traffic.signs for run in several),
+        expected_messages=(nodes - 1) / (3 * look_seconds),
+        bytes_sent=statistics.median(run.traffic.sign_bytes for run in several),
+        false_alarms=sum(run.false_alarms for run in several),
+    )
+
+
+def summary(times: list[list[float]]) -> tuple[float, float, float, float]:
+    """Of several runs the median time until the first, half and all knew, and the longest until all did."""
+    return (
+        statistics.median(each[0] for each in times),
+        statistics.median(each[len(each) // 2] for each in times),
+        statistics.median(each[-1] for each in times),
+        max(each[-1] for each in times),
+    )
+
+
+# The process that fails.
+
+
+async def live_until_the_end(task: Task) -> None:
+    """Join, begin when all are there, and go on until somebody ends it."""
+    node = DetectionNode(task)
+    await node.start()
+    say(node.address)
+    await heard("go")
+    node.begin()
+    await node.until_stopped()
+
+
+if __name__ == "__main__":
+    write_logs("error")
+    antiphon.run(live_until_the_end(msgspec.json.decode(sys.stdin.readline(), type=Task)))

@@ -1,0 +1,327 @@
+"""How many packets a message costs live, with and without what aggregation can do there.
+
+Several processes on loopback, each with a node in it that is subscribed to one topic and publishes small messages at a
+steady rate, in causal order. Counted are the writes to all links and the TCP segments with data that the kernel says
+have left over them (``tcp_info``), from the moment when all are in the cluster until all have delivered everything; and
+the time from ``publish`` to the subscriber's loop, on the clock that the processes of one machine share. Memberships
+and acknowledgements are included: what is divided by is messages published. At the rate 0 everybody publishes as fast
+as it can.
+
+``WITH_AND_WITHOUT`` are nodes that survive faults, and nodes that run plain VCube-PS, where nobody may fail: the
+difference is what surviving costs while nothing fails.
+
+``python -m antiphon_lab.bench.live_packets`` is one of the processes: it is told what to do on its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+import msgspec
+
+import antiphon
+from antiphon.fabrics.cube.vcube_ps import VCubePs
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
+from antiphon.kernel.errors import PeerError
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import Environment, Process
+from antiphon_lab.bench.reference import peak_memory_bytes
+from antiphon.live.fabrics import cube_of, cube_options, of_newcomer
+from antiphon.live.node import Node
+from antiphon.live.settings import Settings
+
+TOPIC: Final = "room"
+STAMP_BYTES: Final = 8
+LATENCIES_AT_MOST: Final = 1000
+FLOOD_RATE: Final = 2000.0
+SETTLE_SECONDS: Final = 60.0
+"""How long the last message may take to be everywhere."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What one process is to do."""
+
+    settings: Settings
+    processes: int
+    messages: int
+    rate: float
+    payload_bytes: int
+    is_plain: bool = False
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What one process, or all of them together, has counted."""
+
+    published: int
+    frames: int
+    writes: int
+    segments: int
+    bytes_sent: int
+    held: int
+    latencies_us: list[int]
+    cpu_seconds: float
+    seconds: float
+    memory_bytes: int
+    # Messages of the process by their class; other frames are those of hosts.
+    kinds: dict[str, int]
+
+
+class Packets(msgspec.Struct, frozen=True):
+    """What one variant costs."""
+
+    variant: str
+    processes: int
+    rate: float
+    payload_bytes: int
+    published: int
+    frames_per_message: float
+    writes_per_message: float
+    segments_per_message: float
+    bytes_per_message: float
+    held_per_message: float
+    p50_us: float
+    p99_us: float
+    cpu_us_per_message: float
+    deliveries_per_second: float
+    memory_mib: float
+    """Of the largest process, at most."""
+    kinds_per_message: dict[str, float]
+
+
+class Variant(NamedTuple):
+    """How the nodes of a run are set, and whether they run VCube-PS for nodes that do not fail."""
+
+    settings: Settings
+    is_plain: bool = False
+
+
+VARIANTS: Final[dict[str, Variant]] = {
+    "default": Variant(Settings()),
+    "causal aggregation": Variant(Settings(aggregate=True)),
+    "gather 1 ms": Variant(Settings(gather_seconds=0.001)),
+    "gather 5 ms": Variant(Settings(gather_seconds=0.005)),
+    "gather 1 ms, causal aggregation": Variant(Settings(gather_seconds=0.001, aggregate=True)),
+}
+
+# The cluster of nodes that do not fail is that of aggregation; the process of a plain node aggregates nothing.
+WITH_AND_WITHOUT: Final[dict[str, Variant]] = {
+    "through faults": Variant(Settings()),
+    "plain": Variant(Settings(aggregate=True), is_plain=True),
+}
+HOSTS: Final = "of hosts"
+
+
+class CountingNode(Node):
+    """A node that counts the messages of its process by their class."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.kinds: dict[str, int] = {}
+
+    def transmit(self, destination: int, message: Message) -> None:
+        kind = type(message).__name__
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        super().transmit(destination, message)
+
+
+class PlainNode(CountingNode):
+    """A node that runs VCube-PS as if nobody failed: trees, barriers and acknowledgements."""
+
+    def new_process(self, environment: Environment, members: list[int]) -> Process:
+        plain = VCubePs(environment, cube_of(environment, members), cube_options(self.settings))
+        return of_newcomer(plain, members)
+
+
+def measure_packets(variant: str, processes: int, rate: float, payload_bytes: int, seconds: float) -> Packets:
+    """Run one variant: every process publishes ``rate`` messages a second for so many seconds.
+
+    At the rate 0 it publishes as many as it would at ``FLOOD_RATE``.
+    """
+    messages = max(1, round((rate or FLOOD_RATE) * seconds))
+    settings, is_plain = {**VARIANTS, **WITH_AND_WITHOUT}[variant]
+    task = Task(settings, processes, messages, rate, payload_bytes, is_plain)
+    with ExitStack() as open_ones:
+        crew = [open_ones.enter_context(started())]
+        address = ask(crew[0], task)
+        others = msgspec.structs.replace(task, settings=msgspec.structs.replace(settings, join=[address]))
+        for _ in range(processes - 1):
+            crew.append(open_ones.enter_context(started()))
+            ask(crew[-1], others)
+        for process in crew:
+            tell(process, "go")
+        counted = [msgspec.json.decode(answer(process), type=Counted) for process in crew]
+        for process in crew:
+            tell(process, "end")
+    return summary(variant, task, counted)
+
+
+def median_of(rounds: list[Packets]) -> Packets:
+    """Of several rounds the middle of every figure: other programs on the machine disturb single ones."""
+    figures = {
+        field: statistics.median(getattr(one, field) for one in rounds)
+        for field in Packets.__struct_fields__
+        if isinstance(getattr(rounds[0], field), float)
+    }
+    names = sorted({name for one in rounds for name in one.kinds_per_message})
+    kinds = {name: statistics.median(one.kinds_per_message.get(name, 0.0) for one in rounds) for name in names}
+    return msgspec.structs.replace(rounds[0], **figures, kinds_per_message=kinds)
+
+
+def summary(variant: str, task: Task, counted: list[Counted]) -> Packets:
+    """The figures of all processes together."""
+    published = sum(one.published for one in counted)
+    latencies = sorted(latency for one in counted for latency in one.latencies_us)
+    kinds = {name: sum(one.kinds.get(name, 0) for one in counted) for one in counted for name in sorted(one.kinds)}
+    kinds[HOSTS] = sum(one.frames for one in counted) - sum(kinds.values())
+    return Packets(
+        variant=variant,
+        processes=task.processes,
+        rate=task.rate,
+        payload_bytes=task.payload_bytes,
+        published=published,
+        frames_per_message=sum(one.frames for one in counted) / published,
+        writes_per_message=sum(one.writes for one in counted) / published,
+        segments_per_message=sum(one.segments for one in counted) / published,
+        bytes_per_message=sum(one.bytes_sent for one in counted) / published,
+        held_per_message=sum(one.held for one in counted) / published,
+        p50_us=float(latencies[len(latencies) // 2]),
+        p99_us=float(latencies[len(latencies) * 99 // 100]),
+        cpu_us_per_message=1e6 * sum(one.cpu_seconds for one in counted) / published,
+        deliveries_per_second=published * task.processes / max(one.seconds for one in counted),
+        memory_mib=max(one.memory_bytes for one in counted) / 2**20,
+        kinds_per_message={name: count / published for name, count in kinds.items()},
+    )
+
+
+# The side that directs.
+
+
+@contextmanager
+def started() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the crew, ended when it is not needed any more."""
+    # -P: what lies in the current directory must not be imported in the place of the installed package.
+    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.live_packets"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(timeout=SETTLE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def tell(process: subprocess.Popen[bytes], word: str) -> None:
+    """Write a line to a process."""
+    assert process.stdin is not None, "it was started with a pipe"
+    process.stdin.write(word.encode() + b"\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line of a process."""
+    assert process.stdout is not None, "it was started with a pipe"
+    line = process.stdout.readline()
+    if not line:
+        raise PeerError("a process of the benchmark ended before it had answered; see what it says above")
+    return line.strip()
+
+
+def ask(process: subprocess.Popen[bytes], task: Task) -> str:
+    """Give a process its task; its node's address, when it is in the cluster and subscribed."""
+    tell(process, msgspec.json.encode(task).decode())
+    return answer(process).decode()
+
+
+# One of the processes.
+
+
+async def perform(task: Task) -> None:
+    """Join, wait for the word, publish, wait for everything, and say what it took."""
+    async with await (PlainNode if task.is_plain else CountingNode)(task.settings).start() as node:
+        assert isinstance(node, CountingNode), "it was made as one"
+        subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
+        say(node.address)
+        await heard("go")
+        before, kinds_before = count(node), dict(node.kinds)
+        cpu_before, begun = time.process_time(), time.monotonic()
+        receiving = asyncio.ensure_future(receive(subscription, task.processes * task.messages))
+        await publish(node, task)
+        latencies = await asyncio.wait_for(receiving, SETTLE_SECONDS)
+        cpu_seconds, elapsed = time.process_time() - cpu_before, time.monotonic() - begun
+        after = count(node)
+        frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
+        kinds = {kind: number - kinds_before.get(kind, 0) for kind, number in node.kinds.items()}
+        memory = peak_memory_bytes()
+        counts = (frames, writes, segments, sent, held)
+        found = Counted(task.messages, *counts, thinned(latencies), cpu_seconds, elapsed, memory, kinds)
+        say(msgspec.json.encode(found).decode())
+        # Nobody leaves while others still count.
+        await heard("end")
+
+
+def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
+    """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has held back."""
+    links = node.cluster.links.values()
+    process = node.process
+    return (
+        sum(link.frames_sent for link in links),
+        sum(link.writes for link in links),
+        sum(max(0, link.segments_sent()) for link in links),
+        sum(link.bytes_sent for link in links),
+        int(process.held_total) if isinstance(process, AggregatingVCubePs) else 0,
+    )
+
+
+async def publish(node: antiphon.Node, task: Task) -> None:
+    """Publish at a steady rate; who has fallen behind catches up."""
+    padding = bytes(task.payload_bytes - STAMP_BYTES)
+    begun = time.monotonic()
+    for number in range(task.messages):
+        due = begun + number / task.rate if task.rate > 0 else begun
+        wait = due - time.monotonic()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        await node.publish(TOPIC, time.monotonic_ns().to_bytes(STAMP_BYTES, "little") + padding)
+
+
+async def receive(subscription: antiphon.Subscription, expected: int) -> list[int]:
+    """Take all messages; how long each was under way, in microseconds."""
+    latencies: list[int] = []
+    async for message in subscription:
+        sent_ns = int.from_bytes(message.value[:STAMP_BYTES], "little")
+        latencies.append((time.monotonic_ns() - sent_ns) // 1000)
+        if len(latencies) == expected:
+            break
+    return latencies
+
+
+def thinned(latencies: list[int]) -> list[int]:
+    """Some of many values that have the same percentiles: an answer must fit a pipe, or it would stop the node."""
+    return sorted(latencies)[:: max(1, len(latencies) // LATENCIES_AT_MOST)]
+
+
+def say(word: str) -> None:
+    """Answer who directs. Nobody may be reading yet, and the loop waits meanwhile: a pipe has room for 64 KiB."""
+    sys.stdout.write(word + "\n")
+    sys.stdout.flush()
+
+
+async def heard(word: str) -> None:
+    """Wait for a line of standard input."""
+    line = await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    if line.strip() != word:
+        raise PeerError(f"expected the word {word!r} and got {line.strip()!r}")
+
+
+if __name__ == "__main__":
+    antiphon.run(perform(msgspec.json.decode(sys.stdin.readline(), type=Task)))

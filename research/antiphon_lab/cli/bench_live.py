@@ -1,0 +1,200 @@
+"""``antiphon bench live``: our own figures, by order, durability, payload and number of nodes, and by stage."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+
+from antiphon.cli import output
+from antiphon_lab.cli.bench_peers import (
+    DEFAULT_PAYLOADS,
+    STANDARD,
+    JsonOption,
+    LatencyOption,
+    MessagesOption,
+    PayloadOption,
+    RoundsOption,
+    SecondsOption,
+    WorkloadOption,
+    cells,
+    parse_bytes,
+    parse_plan,
+    perform_all,
+)
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon_lab.bench.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
+from antiphon_lab.bench.live_stages import Stage, measure_stages
+from antiphon_lab.reproduction.machine import Machine
+from antiphon_lab.bench.peers.registry import OURS
+from antiphon_lab.bench.peers.report import Figures
+from antiphon_lab.bench.peers.workload import parse_workload
+
+DEFAULT_WORKLOADS = "1-to-1,1-to-3,1-to-7,7-to-7"
+PACKET_PROCESSES = 8
+PACKET_SECONDS = 2.0
+PACKET_ROUNDS = 3
+PACKET_PAYLOAD_BYTES = 100
+PACKET_RATES = "20,200,800"
+FAULT_RATES = "20,200,0"
+
+
+class LiveReport(msgspec.Struct, frozen=True):
+    """What is printed as JSON."""
+
+    machine: Machine
+    stages: list[Stage]
+    figures: list[Figures]
+
+
+class PacketReport(msgspec.Struct, frozen=True):
+    """What is printed as JSON with ``--packets`` and ``--faults``."""
+
+    machine: Machine
+    packets: list[Packets]
+
+
+def live(
+    only: Annotated[
+        str, typer.Option("--only", metavar="NAME,...", help=f"Variants, among {', '.join(OURS)}; default all.")
+    ] = ",".join(OURS),
+    workload: WorkloadOption = DEFAULT_WORKLOADS,
+    payload: PayloadOption = DEFAULT_PAYLOADS,
+    messages: MessagesOption = STANDARD.messages,
+    seconds: SecondsOption = STANDARD.seconds,
+    rounds: RoundsOption = STANDARD.rounds,
+    latency: LatencyOption = True,
+    stages: Annotated[bool, typer.Option(help="Also measure each stage of a message's way on its own.")] = True,
+    packets: Annotated[
+        bool,
+        typer.Option(
+            "--packets",
+            help=f"Instead: writes and TCP segments per message, {PACKET_PROCESSES} processes that all publish.",
+        ),
+    ] = False,
+    faults: Annotated[
+        bool,
+        typer.Option(
+            "--faults",
+            help="Instead: what it costs to survive faults while nothing fails, beside plain VCube-PS in the same run.",
+        ),
+    ] = False,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            "--rates",
+            metavar="R,...",
+            help=f"With --packets and --faults: messages a second per process, 0 for as many as it can; default "
+            f"{PACKET_RATES} and {FAULT_RATES}.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure live nodes: deliveries per second, latency, and microseconds of processor time per message and stage.
+
+    Every publisher and subscriber is a process of its own, with a node in it, on loopback.
+    """
+    output.warn_if_not_compiled()
+    if packets or faults:
+        if packets and faults:
+            raise UsageError("packets and faults are two comparisons; choose one of them")
+        wanted = rates or (FAULT_RATES if faults else PACKET_RATES)
+        compared = PacketReport(Machine.here(), measure_all(WITH_AND_WITHOUT if faults else VARIANTS, wanted))
+        if json:
+            output.print_json(compared)
+        else:
+            show_packets(compared.packets, faults)
+        return
+    unknown = [name for name in only.split(",") if name.strip() not in OURS]
+    if unknown:
+        raise UsageError(f"there is no variant named {unknown[0]!r}; choose among {', '.join(OURS)}")
+    variants = [OURS[name.strip()] for name in only.split(",")]
+    workloads = [parse_workload(one, parse_bytes(size)) for size in payload.split(",") for one in workload.split(",")]
+    machine = Machine.here()
+    found = [stage for size in payload.split(",") for stage in measure_stages(parse_bytes(size))] if stages else []
+    figures = perform_all(variants, workloads, parse_plan(messages, seconds, rounds, latency))
+    report = LiveReport(machine, found, figures)
+    if json:
+        output.print_json(report)
+    else:
+        show(report)
+    failures = [one for one in figures if one.error]
+    if failures:
+        raise PeerError(f"{len(failures)} of {len(figures)} runs failed, the first with: {failures[0].error}")
+
+
+def measure_all(variants: dict[str, Variant], rates: str) -> list[Packets]:
+    """Run all variants at each rate, one after the other, so that all meet the same weather."""
+    try:
+        wanted = [float(rate) for rate in rates.split(",")]
+    except ValueError:
+        raise UsageError(f"{rates!r} are no rates; write numbers, such as {PACKET_RATES}") from None
+    if min(wanted) < 0:
+        raise UsageError(f"there is no rate below 0, such as {min(wanted):g}; leave it out")
+    rounds: dict[tuple[float, str], list[Packets]] = {}
+    with output.progress("bench live", len(wanted) * len(variants) * PACKET_ROUNDS) as steps:
+        for rate, _, variant in product(wanted, range(PACKET_ROUNDS), variants):
+            one = measure_packets(variant, PACKET_PROCESSES, rate, PACKET_PAYLOAD_BYTES, PACKET_SECONDS)
+            rounds.setdefault((rate, variant), []).append(one)
+            steps.step(f"{variant}, {rate:g} a second")
+    return [median_of(several) for several in rounds.values()]
+
+
+def show_packets(found: list[Packets], with_faults: bool) -> None:
+    """The table for people; with faults, also what the frames were."""
+    last = ("deliveries/s", "MiB", "frames by kind") if with_faults else ("held",)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for heading in ("rate", "frames", "writes", "segments", "bytes", "p50 µs", "p99 µs", "CPU µs", *last):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in found:
+        more = [f"{one.held_per_message:.3f}"]
+        if with_faults:
+            more = [f"{one.deliveries_per_second:,.0f}", f"{one.memory_mib:.0f}", kinds_in_words(one)]
+        table.add_row(
+            one.variant,
+            f"{one.rate:g}" if one.rate else "all",
+            *(f"{value:.2f}" for value in (one.frames_per_message, one.writes_per_message, one.segments_per_message)),
+            f"{one.bytes_per_message:,.0f}",
+            *(f"{value:,.0f}" for value in (one.p50_us, one.p99_us, one.cpu_us_per_message)),
+            *more,
+        )
+    output.console.print(table)
+    output.console.print(f"Per message published, with {PACKET_PROCESSES} processes that publish at the rate, each.")
+
+
+def kinds_in_words(one: Packets) -> str:
+    """How many frames of each class there were per message, the most frequent first."""
+    counts = sorted(one.kinds_per_message.items(), key=lambda item: -item[1])
+    return ", ".join(f"{kind} {count:.3f}" for kind, count in counts if count > 0)
+
+
+def show(report: LiveReport) -> None:
+    """The tables for people."""
+    if report.stages:
+        show_stages(report.stages)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("workload", "bytes", ""):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("deliveries/s", "lost", "CPU µs each", "p50 µs", "p99 µs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in report.figures:
+        table.add_row(one.workload, f"{one.payload_bytes:,}", OURS[one.contender].title, *cells(one))
+    output.console.print(table)
+
+
+def show_stages(stages: list[Stage]) -> None:
+    """What a message costs on its way, in microseconds of processor time."""
+    sizes = list(dict.fromkeys(stage.payload_bytes for stage in stages))
+    cost = {(stage.name, stage.payload_bytes): stage.microseconds_per_message for stage in stages}
+    table = Table(box=None, pad_edge=False)
+    table.add_column("CPU µs per message, full batches")
+    for size in sizes:
+        table.add_column(f"{size:,} bytes", justify="right")
+    for name in dict.fromkeys(stage.name for stage in stages):
+        table.add_row(name, *(f"{cost[name, size]:.3f}" for size in sizes))
+    output.console.print(table)
+    output.console.print()

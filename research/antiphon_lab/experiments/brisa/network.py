@@ -1,0 +1,300 @@
+"""What BRISA costs the network: Figures 4.10 to 4.12 of the thesis of M. Matos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from antiphon_lab.experiments.brisa.model import CONSTRUCTION, GAP_MS, MODEL, PLANETLAB, Measured, Stream, measure, numbers_of
+from antiphon_lab.experiments.brisa.structure import (
+    FEW_MESSAGES,
+    FULL_MESSAGES,
+    GRAPH,
+    LARGE,
+    SMALL,
+    TREE,
+    VIEWS,
+    Found,
+    Quantity,
+    Values,
+    at_full_size,
+    complete,
+    mean,
+    name_of,
+    pair_ratios,
+    placed,
+    shape_cases,
+)
+from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Row, Sample, compared
+from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
+
+PLANETLAB_PROCESSES, PLANETLAB_MESSAGES = 150, 200
+FLOODING, FIRST_COME, DELAY_AWARE = "flooding", "first-come", "delay-aware"
+PAYLOADS_KB = (1, 10, 50, 100)
+PERCENTILES = (5, 25, 50, 75, 90)
+
+# Figure 4.10.
+
+
+def routing_case(nodes: int, name: str) -> Stream:
+    """A stream on PlanetLab by one of the three ways."""
+    parents = 0 if name == FLOODING else 1
+    strategy = "delay" if name == DELAY_AWARE else "first-come"
+    return Stream(nodes, PLANETLAB_MESSAGES, 4, parents, strategy=strategy, network=PLANETLAB)
+
+
+def routing_cases(plan: Plan) -> list[Stream]:
+    """The three ways."""
+    return [routing_case(max(plan.sizes), name) for name in (FLOODING, FIRST_COME, DELAY_AWARE)]
+
+
+def mean_reception(found: Measured) -> float:
+    """The mean time from a publication to its arrival."""
+    return float(found.reception[found.others].mean())
+
+
+def mean_routing(found: Measured) -> float:
+    """The mean of the round trips on the ways from the source."""
+    return float(found.routing[found.others].mean())
+
+
+def halved(one: Measured, other: Measured) -> float:
+    """The share of nodes whose routing delay is at most half of what it is in the other run, in percent."""
+    chosen = one.others
+    return float(100 * np.mean(one.routing[chosen] <= other.routing[chosen] / 2))
+
+
+def compare_routing(plan: Plan, results: Found) -> Iterator[Finding]:
+    """Delays by strategy."""
+    numbers = numbers_of("fig-4.10")
+    nodes = max(plan.sizes)
+    flood, first, aware = routing_cases(plan)
+    is_published = nodes == PLANETLAB_PROCESSES
+    yield complete([flood, first, aware], results)
+    yield from placed([first, aware], results)
+    for name, case in ((FLOODING, flood), (FIRST_COME, first), (DELAY_AWARE, aware)):
+        yield Row(f"mean routing delay, {name}", "ms", results.sample(case, mean_routing))
+        yield Row(f"mean time to arrive, {name}", "ms", results.sample(case, mean_reception))
+        yield Row(f"mean depth, {name}", "hops", results.sample(case, lambda found: float(found.depth.mean())))
+    slower = results.sample(flood, mean_reception).over(results.sample(first, mean_reception))
+    number = numbers["flooding"] if is_published else None
+    yield Row("mean time to arrive, flooding against first-come", "times", slower, number)
+    pairs = zip(results.of(aware), results.of(first), strict=True)
+    shares = tuple(halved(one, other) for one, other in pairs)
+    is_shortest = results.sample(first, mean_routing).mean <= results.sample(aware, mean_routing).mean
+    why = Explanation(
+        "where each link has its own delay and keeps it, the first copy comes on the shortest way, and who keeps its "
+        "first sender has the shortest routing delay there is. A parent chosen by the last hop alone makes ways "
+        "longer. On PlanetLab presumably the load of the machines, and not the distance, decided who was first.",
+        is_shortest,
+    )
+    yield Row(
+        "processes with half the routing delay, delay-aware against first-come",
+        numbers["half"].unit,
+        Sample(shares),
+        numbers["half"] if is_published else None,
+        why,
+    )
+    yield routing_figure(plan, results)
+    yield Note(
+        "The routing delay adds up, from the source to a process, the round trips that neighbours have measured. In a "
+        "flood that is the way of its first message; what the load does to it is seen in the times to arrive."
+    )
+
+
+def percentile_curve(results: Found, case: Stream, values: Values) -> tuple[Point, ...]:
+    """A cumulative distribution over all nodes and runs, at every fifth percentile."""
+    pooled = np.concatenate([values(found)[found.others] for found in results.of(case)])
+    return tuple(Point(float(np.percentile(pooled, share)), share) for share in range(0, 101, 5))
+
+
+def routing_figure(plan: Plan, results: Found) -> Figure:
+    """Figure 4.10, and beside it when messages arrive."""
+    series = []
+    for name, case in zip((FLOODING, FIRST_COME, DELAY_AWARE), routing_cases(plan), strict=True):
+        system = {FIRST_COME: "BRISA tree"}.get(name, name)
+        routing = percentile_curve(results, case, lambda found: found.routing)
+        arrival = percentile_curve(results, case, lambda found: found.reception)
+        series.append(Series(f"{name}, routing delay", system, routing))
+        series.append(Series(f"{name}, time to arrive", system, arrival, variant=1))
+    return Figure(
+        "delays",
+        f"Delays on PlanetLab, {max(plan.sizes)} processes",
+        Axis("delay", "ms"),
+        Axis("processes with no more", "%"),
+        tuple(series),
+    )
+
+
+# Figures 4.11 and 4.12.
+
+
+def per_message(case: Stream, copies: Values) -> Values:
+    """Copies of one message at each node but the source."""
+    counted = max(1, case.messages - CONSTRUCTION)
+    return lambda found: copies(found)[found.others] / counted
+
+
+def received(found: Measured) -> np.ndarray:
+    """Copies that each node received."""
+    return found.copies_received
+
+
+def sent(found: Measured) -> np.ndarray:
+    """Copies that each node sent."""
+    return found.copies_sent
+
+
+def management_kbps(case: Stream, bytes_of: Values) -> Values:
+    """What is no payload, in kilobytes per second, at each node but the source."""
+    seconds = case.messages * case.gap_ms / 1000
+    return lambda found: bytes_of(found)[found.others] / seconds / 1000
+
+
+def bandwidth(
+    case: Stream,
+    payload_kb: int,
+    copies: Values,
+    bytes_of: Values,
+) -> Values:
+    """Kilobytes per second at each node but the source."""
+    per_second = 1000 / GAP_MS
+    copied, managed = per_message(case, copies), management_kbps(case, bytes_of)
+    return lambda found: copied(found) * per_second * payload_kb + managed(found)
+
+
+def percentile(values: Values, share: int) -> Quantity:
+    """A percentile over the nodes."""
+    return lambda found: float(np.percentile(values(found), share))
+
+
+def compare_download(plan: Plan, results: Found) -> Iterator[Finding]:
+    """What processes receive."""
+    numbers = numbers_of("fig-4.11")
+    cases = shape_cases(plan)
+    yield complete(cases, results)
+    for case in cases:
+        copies = per_message(case, received)
+        if case.parents == TREE:
+            why = Explanation(
+                "a link that is made while the stream runs brings one copy too many before it is told to stop.",
+                not all(found.is_steady for found in results.of(case)),
+            )
+            fewest = results.sample(case, percentile(copies, 0))
+            yield compared(f"fewest copies at a process, {name_of(case)}", fewest, numbers["tree"], why)
+            most = results.sample(case, percentile(copies, 100))
+            yield compared(f"most copies at a process, {name_of(case)}", most, numbers["tree"], why)
+        else:
+            median = results.sample(case, percentile(copies, 50))
+            number = numbers["graph"] if at_full_size(plan) else None
+            yield Row(f"copies at the median process, {name_of(case)}", "copies", median, number)
+            for share in (5, 25, 90):
+                at = results.sample(case, percentile(copies, share))
+                yield Row(f"copies at percentile {share} of the processes, {name_of(case)}", "copies", at)
+    yield from bandwidth_findings("download", cases, results, received, lambda found: found.bytes_received)
+    yield Note(
+        "A process near the source has no second neighbour that is no deeper than itself, and gets one copy; everybody "
+        "else gets two. The first publications build the structure, and are not counted."
+    )
+
+
+def compare_upload(plan: Plan, results: Found) -> Iterator[Finding]:
+    """What processes send."""
+    number = numbers_of("fig-4.12")["graph"] if at_full_size(plan) else None
+    cases = shape_cases(plan)
+    yield complete(cases, results)
+    for case in cases:
+        copies = per_message(case, sent)
+        yield Row(f"mean copies sent, {name_of(case)}", "copies", results.sample(case, mean(copies)))
+        for share in (50, 90, 100):
+            at = results.sample(case, percentile(copies, share))
+            yield Row(f"copies sent at percentile {share} of the processes, {name_of(case)}", "copies", at)
+    for pair, ratio in pair_ratios(cases, results, mean(sent), False, False):
+        yield Row(f"mean copies sent, {pair}", "times", ratio, number)
+    yield from bandwidth_findings("upload", cases, results, sent, lambda found: found.bytes_sent)
+    yield Note("Leaves send no copies: what they upload is beats, which say what they have, and shuffles of views.")
+
+
+def bandwidth_findings(
+    what: str, cases: list[Stream], results: Found, copies: Values, bytes_of: Values
+) -> Iterator[Finding]:
+    """Kilobytes per second by payload, as rows and as a figure."""
+    for case in cases:
+        managed = results.sample(case, mean(management_kbps(case, bytes_of)))
+        yield Row(f"mean {what} that is no payload, {name_of(case)}", "kB/s", managed)
+        for payload in PAYLOADS_KB:
+            median = results.sample(case, percentile(bandwidth(case, payload, copies, bytes_of), 50))
+            yield Row(f"median {what}, payload {payload} kB, {name_of(case)}", "kB/s", median)
+    series = []
+    for case in cases:
+        points = []
+        for place, payload in enumerate(PAYLOADS_KB):
+            shares = [
+                results.sample(case, percentile(bandwidth(case, payload, copies, bytes_of), share)).mean
+                for share in PERCENTILES
+            ]
+            points.append(Point(place, shares[2], shares[0], shares[-1]))
+        system = "BRISA tree" if case.parents == TREE else "BRISA DAG"
+        series.append(Series(name_of(case), system, tuple(points), "bars", VIEWS.index(case.active)))
+    yield Figure(
+        what,
+        f"{what.capitalize()} of processes, {cases[0].nodes} processes, {1000 // GAP_MS} messages per second",
+        Axis("payload", "kB", categories=tuple(str(payload) for payload in PAYLOADS_KB)),
+        Axis(what, "kB/s"),
+        tuple(series),
+        caption="Bars are medians over the processes; whiskers go from percentile 5 to 90.",
+    )
+
+
+FIG_4_10: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.10",
+    document="thesis of M. Matos, Figure 4.10",
+    description="BRISA: routing delays by flooding, first-come and delay-aware parents, 150 processes on PlanetLab",
+    default=Plan((PLANETLAB_PROCESSES,), repetitions=10, large_repetitions=10),
+    full=Plan((PLANETLAB_PROCESSES,), repetitions=50, large_repetitions=50, full=True),
+    parameters={**MODEL, "messages": PLANETLAB_MESSAGES, "view": 4},
+    cases=routing_cases,
+    measure=measure,
+    compare=compare_routing,
+    meaning="Does it help to choose the nearest parent? The document saw 40 % of the processes halve their delay. In a "
+    "network whose links keep their delays it cannot: the first copy of a flood has come on the shortest way, and a "
+    "parent that is near may itself be far from the source. A flood loads the lines, and everything arrives later.",
+)
+
+FIG_4_11: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.11",
+    document="thesis of M. Matos, Figure 4.11",
+    description="BRISA: what processes download, trees and DAGs, views of 4 and 8, 512 processes",
+    default=SMALL,
+    full=LARGE,
+    parameters={
+        **MODEL,
+        "messages": [FEW_MESSAGES, FULL_MESSAGES],
+        "views": VIEWS,
+        "parents": [TREE, GRAPH],
+        "payloads_kb": PAYLOADS_KB,
+        "not_counted": f"the first {CONSTRUCTION} messages, which build the structure",
+    },
+    cases=shape_cases,
+    measure=measure,
+    compare=compare_download,
+    meaning="What does a process download? In a tree one copy of each message, without exception, once the first "
+    "messages have shown which links are not needed. With two parents it is two copies, but for the processes near the "
+    "source that have nobody else above them. Beats, views and paths are a few kilobytes per second.",
+)
+
+FIG_4_12: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.12",
+    document="thesis of M. Matos, Figure 4.12",
+    description="BRISA: what processes upload, trees and DAGs, views of 4 and 8, 512 processes",
+    default=SMALL,
+    full=LARGE,
+    parameters=FIG_4_11.parameters,
+    cases=shape_cases,
+    measure=measure,
+    compare=compare_upload,
+    meaning="What does a process upload? On average what it downloads, because every copy has one sender and one "
+    "receiver. But most processes of a tree are leaves and send nothing, and a few send to many: larger views make "
+    "that worse, and a second parent for everybody makes it better and twice as dear.",
+)

@@ -1,0 +1,495 @@
+"""What BRISA builds: Figures 4.3 and 4.7 to 4.9 of the thesis of M. Matos, and what a path costs (section 4.2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil, cos, log, pi, sin
+
+import numpy as np
+
+from antiphon_lab.experiments.brisa.model import (
+    MODEL,
+    NODE_BYTES,
+    Measured,
+    Stream,
+    arithmetic,
+    measure,
+    numbers_of,
+)
+from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
+from antiphon_lab.report.pictures import Branch, layout
+
+Found = Results[Stream, Measured]
+Values = Callable[[Measured], np.ndarray]
+Quantity = Callable[[Measured], float]
+
+PROCESSES = 512
+FULL_MESSAGES = 500
+FEW_MESSAGES = 50
+FLOOD_VIEWS = (4, 6, 8, 10)
+PUBLISHED_BORDERS = {4: 1, 10: 7}
+"""Half of the processes have more duplicates than this, by view."""
+VIEWS = (4, 8)
+TREE, GRAPH = 1, 2
+SHAPES = tuple((view, parents) for parents in (TREE, GRAPH) for view in VIEWS)
+
+
+def messages_of(plan: Plan) -> int:
+    """How long a stream is; the shape of a structure does not depend on it."""
+    return FULL_MESSAGES if plan.full else FEW_MESSAGES
+
+
+def at_full_size(plan: Plan) -> bool:
+    """Whether the system is as large as the published one."""
+    return max(plan.sizes) == PROCESSES
+
+
+def links(found: Measured) -> np.ndarray:
+    """The neighbours of each node."""
+    return found.links
+
+
+def duplicates(found: Measured) -> np.ndarray:
+    """Copies too many at each node, per publication."""
+    return found.duplicates
+
+
+def depth(found: Measured) -> np.ndarray:
+    """The depth of each node."""
+    return found.depth
+
+
+def children(found: Measured) -> np.ndarray:
+    """The children of each node."""
+    return np.asarray(found.children[0])
+
+
+def mean(values: Values) -> Quantity:
+    """The mean over the nodes."""
+    return lambda found: float(values(found).mean())
+
+
+def share_above(values: Values, border: float) -> Quantity:
+    """The share of nodes with more, in percent."""
+    return lambda found: float(100 * np.mean(values(found) > border))
+
+
+def share_at(values: Values, at: float) -> Quantity:
+    """The share of nodes with exactly so much, in percent."""
+    return lambda found: float(100 * np.mean(values(found) == at))
+
+
+def share_up_to(values: Values, border: float) -> Quantity:
+    """The share of nodes with no more, in percent."""
+    return lambda found: float(100 * np.mean(values(found) <= border))
+
+
+def curve(
+    results: Found, case: Stream, values: Values, share: Callable[[Values, float], Quantity]
+) -> tuple[Point, ...]:
+    """Shares of the nodes at every whole number."""
+    most = max(ceil(values(found).max(initial=0)) for found in results.of(case))
+    return tuple(results.sample(case, share(values, at)).point(at) for at in range(most + 1))
+
+
+def complete(cases: list[Stream], results: Found) -> Row:
+    """Every node gets everything, in all runs."""
+    missing = sum(found.missing for case in cases for found in results.of(case))
+    rule = arithmetic(0, "deliveries", "every process receives every message")
+    return compared("deliveries that are missing, all runs", Sample((float(missing),)), rule)
+
+
+# Figure 4.3.
+
+
+def flood_cases(plan: Plan) -> list[Stream]:
+    """Floods over views of several sizes, with the expansion of the document and without."""
+    return [
+        Stream(max(plan.sizes), messages_of(plan), view, parents=0, expansion=expansion)
+        for expansion in (2.0, 1.0)
+        for view in FLOOD_VIEWS
+    ]
+
+
+def too_many(found: Measured) -> float:
+    """How far duplicates are from what counting says: a flood crosses each link twice, less those of its tree."""
+    return float(found.last_duplicates - (found.last_links - 2 * (len(found.links) - 1)))
+
+
+def compare_floods(plan: Plan, results: Found) -> Iterator[Finding]:
+    """Duplicates by view."""
+    numbers = numbers_of("fig-4.3")
+    cases = flood_cases(plan)
+    yield complete(cases, results)
+    for case in cases:
+        label = f"view {case.active}, expansion {case.expansion:g}"
+        if all(found.last_links >= 0 for found in results.of(case)):
+            rule = arithmetic(0, "copies", "duplicates are the links of all processes, less two per process")
+            difference = results.sample(case, too_many)
+            yield compared(f"duplicates of the last message beyond what counting gives, {label}", difference, rule)
+        yield Row(f"mean links, {label}", "links", results.sample(case, mean(links)))
+        yield Row(f"mean duplicates, {label}", "copies", results.sample(case, mean(duplicates)))
+        if case.active in PUBLISHED_BORDERS:
+            border = PUBLISHED_BORDERS[case.active]
+            number = numbers[f"view-{case.active}"]
+            share = results.sample(case, share_above(duplicates, border))
+            text = f"processes with more duplicates than {border}, {label}"
+            yield Row(text, number.unit, share, number if at_full_size(plan) else None)
+    yield flood_figure(cases, results)
+    yield Note(
+        "A flood crosses every link twice, but for those of the tree of first copies, which it crosses once: the "
+        "duplicates of all processes are the ends of all links, less two per process but the source. So mean "
+        "duplicates are mean links less two. It is checked on the last message, copy by copy, unless a link changed at "
+        "that time. The text gives bounds on the medians only; views without expansion are nearer to them than views "
+        "that may grow to twice their size, which the text says were used."
+    )
+
+
+def flood_figure(cases: list[Stream], results: Found) -> Figure:
+    """Figure 4.3."""
+    series = [
+        Series(
+            f"view {case.active}, expansion {case.expansion:g}",
+            "expanded views" if case.expansion == 2 else "fixed views",
+            curve(results, case, duplicates, share_up_to),
+            "steps",
+            FLOOD_VIEWS.index(case.active),
+        )
+        for case in cases
+    ]
+    return Figure(
+        "duplicates",
+        f"Duplicates per message in a flood, {cases[0].nodes} processes",
+        Axis("duplicates per message", "copies"),
+        Axis("processes with no more", "%"),
+        tuple(series),
+        (Mark("y", 50, "half of the processes"),),
+    )
+
+
+# Figures 4.7 and 4.8.
+
+
+def shape_cases(plan: Plan) -> list[Stream]:
+    """Trees and graphs over two sizes of views."""
+    return [Stream(max(plan.sizes), messages_of(plan), view, parents) for view, parents in SHAPES]
+
+
+def deepest(found: Measured) -> float:
+    """The depth of the deepest node."""
+    return float(found.depth.max())
+
+
+def shortest(found: Measured) -> float:
+    """The mean of the shortest ways."""
+    return found.shortest
+
+
+def leaves(found: Measured) -> float:
+    """Nodes without children, in percent."""
+    return float(100 * np.mean(found.children[0] == 0))
+
+
+def placed(cases: list[Stream], results: Found) -> Iterator[Row]:
+    """What every structure must be, whatever its shape."""
+    nowhere = sum(int(np.count_nonzero(found.depth < 0)) for case in cases for found in results.of(case))
+    rule = arithmetic(0, "processes", "a structure has no cycle and reaches every process")
+    yield compared("processes on a cycle or without a way from the source, all runs", Sample((float(nowhere),)), rule)
+    for case in cases:
+        if case.parents == TREE:
+            # A link that has just come is in use until the next message shows that it is one too many.
+            steady = tuple(float(found.active_links) for found in results.of(case) if found.last_links >= 0)
+            if steady:
+                counted = arithmetic(case.nodes - 1, "links", "a tree has one link less than processes")
+                yield compared(f"links in use, {name_of(case)}", Sample(steady), counted)
+        else:
+            yield Row(f"processes with two parents, {name_of(case)}", "%", results.sample(case, two_parents))
+            unserved = results.sample(case, lambda found: float(found.unserved))
+            yield Row(f"processes that lack a parent they could have, {name_of(case)}", "processes", unserved)
+
+
+def two_parents(found: Measured) -> float:
+    """Of all nodes but the source, those with as many parents as wanted, in percent."""
+    return float(100 * np.mean(found.parents[found.others] == GRAPH))
+
+
+def name_of(case: Stream) -> str:
+    """A shape in few words."""
+    text = f"{'tree' if case.parents == TREE else 'DAG'}, view {case.active}"
+    return text if case.strategy == "first-come" else f"{text}, {case.strategy}"
+
+
+def pair_ratios(
+    cases: list[Stream], results: Found, quantity: Quantity, by_view: bool, deeper_first: bool
+) -> Iterator[tuple[str, Sample]]:
+    """Each pair of shapes that differ in the view, or in the number of parents, as the ratio of a quantity."""
+    small, large = VIEWS
+    for one in cases:
+        if (one.active != small) if by_view else (one.parents != TREE):
+            continue
+        other = next(
+            each
+            for each in cases
+            if (each.active, each.parents) == ((large, one.parents) if by_view else (one.active, GRAPH))
+        )
+        first, second = (one, other) if deeper_first else (other, one)
+        ratio = results.sample(first, quantity).over(results.sample(second, quantity))
+        yield f"{name_of(first)} against {name_of(second)}", ratio
+
+
+def compare_depths(plan: Plan, results: Found) -> Iterator[Finding]:
+    """How deep structures are."""
+    numbers = numbers_of("fig-4.7")
+    cases = shape_cases(plan)
+    yield complete(cases, results)
+    yield from placed(cases, results)
+    for case in cases:
+        yield Row(f"largest depth, {name_of(case)}", "hops", results.sample(case, deepest))
+        yield Row(f"mean depth, {name_of(case)}", "hops", results.sample(case, mean(depth)))
+    published = at_full_size(plan)
+    for case in cases:
+        yield Row(f"mean of the shortest ways, {name_of(case)}", "hops", results.sample(case, shortest))
+    nearer = dict(pair_ratios(cases, results, shortest, True, True))
+    for pair, ratio in pair_ratios(cases, results, mean(depth), True, True):
+        why = Explanation(
+            "with a larger view more processes find a second parent of their own depth, and each of them moves down, "
+            "with all below it. Their first copies come on shorter ways with the larger view.",
+            nearer[pair].mean > 1 and pair.startswith("DAG"),
+        )
+        yield Row(f"mean depth, {pair}", "times", ratio, numbers["view"] if published else None, why)
+    for pair, ratio in pair_ratios(cases, results, mean(depth), False, False):
+        yield Row(f"mean depth, {pair}", "times", ratio, numbers["graph"] if published else None)
+    series = [
+        Series(
+            name_of(case),
+            "BRISA tree" if case.parents == TREE else "BRISA DAG",
+            curve(results, case, depth, share_at),
+            "line",
+            VIEWS.index(case.active),
+        )
+        for case in cases
+    ]
+    yield Figure(
+        "depth",
+        f"Depth of processes, {cases[0].nodes} processes",
+        Axis("depth", "hops"),
+        Axis("share of the processes", "%"),
+        tuple(series),
+    )
+
+
+def compare_degrees(plan: Plan, results: Found) -> Iterator[Finding]:
+    """To how many others nodes send."""
+    numbers = numbers_of("fig-4.8")
+    cases = shape_cases(plan)
+    yield complete(cases, results)
+    for case in cases:
+        yield Row(f"leaves, {name_of(case)}", "%", results.sample(case, leaves))
+        above = results.sample(case, share_above(children, case.active))
+        yield Row(f"processes with more children than the view asks for, {name_of(case)}", "%", above)
+        above = results.sample(case, share_above(links, case.active))
+        yield Row(f"processes with more links than the view asks for, {name_of(case)}", "%", above)
+    published = at_full_size(plan)
+    for pair, ratio in pair_ratios(cases, results, leaves, True, False):
+        yield Row(f"leaves, {pair}", "times", ratio, numbers["view"] if published else None)
+    for pair, ratio in pair_ratios(cases, results, leaves, False, True):
+        yield Row(f"leaves, {pair}", "times", ratio, numbers["graph"] if published else None)
+    series = [
+        Series(
+            name_of(case),
+            "BRISA tree" if case.parents == TREE else "BRISA DAG",
+            curve(results, case, children, share_up_to),
+            "steps",
+            VIEWS.index(case.active),
+        )
+        for case in cases
+    ]
+    yield Figure(
+        "degree",
+        f"Children of processes, {cases[0].nodes} processes",
+        Axis("children"),
+        Axis("processes with no more", "%"),
+        tuple(series),
+        caption="Where a curve begins is the share of leaves.",
+    )
+
+
+# Figure 4.9.
+
+
+def sample_cases(plan: Plan) -> list[Stream]:
+    """Trees over views that may not grow."""
+    return [Stream(max(plan.sizes), FEW_MESSAGES, view, expansion=1.0) for view in VIEWS]
+
+
+def compare_samples(plan: Plan, results: Found) -> Iterator[Finding]:
+    """Two trees as pictures, and how balanced they are."""
+    cases = sample_cases(plan)
+    yield complete(cases, results)
+    yield from placed(cases, results)
+    for case in cases:
+        yield Row(f"largest depth, {name_of(case)}", "hops", results.sample(case, deepest))
+        yield Row(f"leaves, {name_of(case)}", "%", results.sample(case, leaves))
+    small, large = (results.sample(case, leaves) for case in cases)
+    number = numbers_of("fig-4.9")["view"] if max(plan.sizes) == SAMPLE_PROCESSES else None
+    yield Row("leaves, view 8 against view 4", "times", large.over(small), number)
+    for case in cases:
+        yield radial_figure(case, results.of(case)[0])
+
+
+def radial_figure(case: Stream, found: Measured) -> Figure:
+    """A tree around its root: leaves at equal angles, every other node in the middle of its children."""
+    children_of: dict[int, list[int]] = {}
+    for node, parent in enumerate(found.parent.tolist()):
+        if parent >= 0:
+            children_of.setdefault(parent, []).append(node)
+
+    def branch(node: int) -> Branch:
+        return Branch(node, tuple(branch(child) for child in children_of.get(node, ())))
+
+    tree = branch(found.source)
+    placed = layout(tree)
+    turn = 2 * pi / (1 + max(node.column for node in placed))
+    points = {
+        node.identifier: Point(node.row * cos(turn * node.column), node.row * sin(turn * node.column))
+        for node in placed
+    }
+
+    def walk(at: Branch) -> Iterator[Point]:
+        yield points[at.identifier]
+        for child in at.children:
+            yield from walk(child)
+            yield points[at.identifier]
+
+    return Figure(
+        f"tree-{case.active}",
+        f"A tree of {case.nodes} processes, view {case.active}",
+        Axis("hops from the source"),
+        Axis("hops from the source"),
+        (Series(f"view {case.active}", "BRISA tree", tuple(walk(tree))),),
+        caption="The source is in the middle; every process is as far from it as it is deep.",
+    )
+
+
+# Section 4.2.4.
+
+LARGE_PROCESSES = 1_000_000
+LARGE_VIEW = 8
+
+
+def path_cases(plan: Plan) -> list[Stream]:
+    """Trees of growing size."""
+    return [Stream(nodes, FEW_MESSAGES, LARGE_VIEW) for nodes in plan.sizes]
+
+
+def path_bits(found: Measured) -> np.ndarray:
+    """What the path costs in each message that a node hands on."""
+    return found.path_ids * 8 * NODE_BYTES
+
+
+def compare_paths(plan: Plan, results: Found) -> Iterator[Finding]:
+    """What the path in each message costs."""
+    bound = Sample((float(ceil(log(LARGE_PROCESSES, LARGE_VIEW)) * 8 * NODE_BYTES),))
+    yield compared(
+        f"log to base {LARGE_VIEW} of 10^6 processes, rounded up", bound, numbers_of("section-4.2.4")["bits"]
+    )
+    cases = path_cases(plan)
+    for case in cases:
+        yield Row(f"mean path, {case.nodes} processes", "bits", results.sample(case, mean(path_bits)))
+        most = results.sample(case, lambda found: float(path_bits(found).max()))
+        yield Row(f"longest path, {case.nodes} processes", "bits", most)
+    points = [results.sample(case, mean(path_bits)).point(case.nodes) for case in cases]
+    expected = [Point(case.nodes, log(case.nodes, LARGE_VIEW) * 8 * NODE_BYTES) for case in cases]
+    yield Figure(
+        "path",
+        f"The path in a message, view {LARGE_VIEW}",
+        Axis("number of processes", scale="log2"),
+        Axis("mean path", "bits"),
+        (
+            Series("measured", "BRISA tree", tuple(points)),
+            Series(f"log to base {LARGE_VIEW}", "counting", tuple(expected), variant=1),
+        ),
+    )
+    yield Note("A path names the source and every process down to the one that sends, itself included.")
+
+
+SAMPLE_PROCESSES = 100
+SMALL = Plan((PROCESSES,), repetitions=2, large_repetitions=2)
+LARGE = Plan((PROCESSES,), repetitions=10, large_repetitions=10, full=True)
+
+FIG_4_3: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.3",
+    document="thesis of M. Matos, Figure 4.3",
+    description="floods over HyParView: duplicates by size of the view, 512 processes",
+    default=Plan((PROCESSES,), repetitions=1, large_repetitions=1),
+    full=LARGE,
+    parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": FLOOD_VIEWS, "expansion": [2, 1]},
+    cases=flood_cases,
+    measure=measure,
+    compare=compare_floods,
+    meaning="What does it cost to tell every neighbour everything? Each process gets as many copies too many as it has "
+    "links, less two: that is arithmetic, and the simulated floods agree with it to the last copy. Larger views make "
+    "an overlay harder to break and a flood dearer. This is what BRISA saves: the links stay, and the copies go.",
+)
+
+FIG_4_7: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.7",
+    document="thesis of M. Matos, Figure 4.7",
+    description="BRISA: how deep trees and DAGs are, views of 4 and 8, 512 processes",
+    default=SMALL,
+    full=LARGE,
+    parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": VIEWS, "parents": [TREE, GRAPH]},
+    cases=shape_cases,
+    measure=measure,
+    compare=compare_depths,
+    meaning="How far is the last process from the source? Structures that nobody plans are shallow: a few hops, fewer "
+    "with larger views. In a graph the longest way counts, so it is deeper than a tree over the same views. No chain "
+    "appears, although each process keeps whoever was first.",
+)
+
+FIG_4_8: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.8",
+    document="thesis of M. Matos, Figure 4.8",
+    description="BRISA: to how many others processes send, views of 4 and 8, 512 processes",
+    default=SMALL,
+    full=LARGE,
+    parameters={**MODEL, "messages": [FEW_MESSAGES, FULL_MESSAGES], "views": VIEWS, "parents": [TREE, GRAPH]},
+    cases=shape_cases,
+    measure=measure,
+    compare=compare_degrees,
+    meaning="Who does the work? In a tree about half of all processes or more are leaves and send nothing, the more "
+    "the larger the views are. With two parents for everybody twice as many links are used, and far fewer processes "
+    "have nothing to do. Views may grow to twice their size, and yet few processes have more children than the view "
+    "asks for.",
+)
+
+FIG_4_9: Experiment[Stream, Measured] = Experiment(
+    name="brisa/fig-4.9",
+    document="thesis of M. Matos, Figure 4.9",
+    description="BRISA: two sample trees of 100 processes, views of 4 and 8 that may not grow",
+    default=Plan((SAMPLE_PROCESSES,), repetitions=5, large_repetitions=5),
+    full=Plan((SAMPLE_PROCESSES,), repetitions=20, large_repetitions=20, full=True),
+    parameters={**MODEL, "messages": FEW_MESSAGES, "views": VIEWS, "expansion": 1},
+    cases=sample_cases,
+    measure=measure,
+    compare=compare_samples,
+    meaning="What does such a tree look like? Drawn around its source it fills the circle evenly: no long arm, no "
+    "process that carries half of the system. A view of 8 makes it one or two hops shallower than a view of 4, and "
+    "leaves more processes without children.",
+)
+
+PATHS: Experiment[Stream, Measured] = Experiment(
+    name="brisa/path-overhead",
+    document="thesis of M. Matos, section 4.2.4",
+    description="BRISA: what the path in each message costs",
+    default=Plan((64, 128, 256, 512), repetitions=1, large_repetitions=1),
+    full=Plan((64, 128, 256, 512, 1024, 2048, 4096), repetitions=10, large_repetitions=3, full=True),
+    parameters={**MODEL, "messages": FEW_MESSAGES, "views": LARGE_VIEW, "bits_per_process": 8 * NODE_BYTES},
+    cases=path_cases,
+    measure=measure,
+    compare=compare_paths,
+    meaning="In a tree each message names the processes on its way, which is how cycles are seen. That is as many "
+    "addresses as the tree is deep, and the depth grows with the logarithm of the size: seven addresses, 336 bits, for "
+    "a million processes. The simulated trees follow the logarithm and stay near it.",
+)

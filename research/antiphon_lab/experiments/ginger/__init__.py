@@ -1,0 +1,1 @@
+"""The broker tree: the dissertation on Ginger, and BankService, its replicated application."""

@@ -1,0 +1,344 @@
+"""What fault tolerance of the broker tree costs while nothing fails.
+
+The dissertation on Ginger promises this comparison in its abstract and does not make it. Rivals are the broker tree and
+the same brokers without what only repairs need (:class:`PlainBroker`): they number nothing, keep nothing, and nobody
+asks who has got what. Orders, keys and total publications work alike, so that the difference is the price. It depends
+on how often the root finds out what all have got: seldom means few messages and long buffers. One system has a quorum
+too, so that it goes on through partitions: total publications then go to all brokers.
+
+Both carry the same load at the same times. Sending takes one tick, a millisecond, per message at its sender, whatever
+its size, so that further messages delay others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+
+import msgspec
+
+from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.messages import (
+    Carry,
+    Closed,
+    Collect,
+    Frontier,
+    Item,
+    Joined,
+    Known,
+    Proposal,
+    Report,
+    Stable,
+)
+from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topic import OPEN, Topic, TreeOptions
+from antiphon.kernel.message import Keyed, Message
+from antiphon.kernel.process import Environment
+from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
+from antiphon_lab.experiments.ginger.model import (
+    BROKERS,
+    INTERVAL_MS,
+    KEYS,
+    MODEL,
+    ORDERS,
+    PLACES,
+    counted,
+    delays_ms,
+    tree_options,
+)
+from antiphon.simulator.engine import Action, Engine
+from antiphon.simulator.network import ConstantDelay, Delay, MatrixDelay
+from antiphon.simulator.tree_protocol import TreeTableOptions
+
+OPERATIONS = 500
+TRANSMISSION_MS = 1
+CENSUS_MS = 100
+WORD_BYTES = 8
+
+LARGE_FAN_OUT = 3
+LARGE_LINK_MS = 50
+LARGE_PLACES = 5
+"""Larger trees than the published one are regular, and have one bank with as many clients as the published."""
+
+COLLECTS_MS = (1000, 5000, 20_000)
+WITHOUT = "plain brokers"
+
+
+def with_tolerance(collect_ms: int) -> str:
+    """The name of the system that collects so often."""
+    return f"collected every {collect_ms // 1000} s"
+
+
+QUORUM_MS = COLLECTS_MS[1]
+WITH_QUORUM = f"{with_tolerance(QUORUM_MS)}, with a quorum"
+SYSTEMS: dict[str, int | None] = {
+    WITHOUT: None,
+    **{with_tolerance(collect): collect for collect in COLLECTS_MS},
+    WITH_QUORUM: QUORUM_MS,
+}
+"""How often each system collects; None for the one that does not."""
+
+
+def publication_words(publication: Keyed) -> int:
+    """Source, number, topic, order, time and keys."""
+    return 5 + len(publication.keys)
+
+
+def frontier_words(frontiers: dict[int, Frontier]) -> int:
+    """Per topic its name, and per broker a number."""
+    return sum(1 + 2 * len(frontier) for frontier in frontiers.values())
+
+
+def size_of(message: Message, tolerates: bool) -> int:
+    """Bytes of a message: eight per number and its payload; without fault tolerance some numbers need not be there."""
+    if isinstance(message, Item):
+        # The broker that put it into the stream, and its number there, serve repairs alone.
+        words = publication_words(message.publication) + 1 + (2 if tolerates else 0)
+        return WORD_BYTES * words + len(message.publication.payload)
+    if isinstance(message, Proposal):
+        words = publication_words(message.publication) + (1 if tolerates else 0)
+        return WORD_BYTES * words + len(message.publication.payload)
+    if isinstance(message, Closed):
+        return WORD_BYTES * (3 + (1 if tolerates else 0))
+    return WORD_BYTES * control_words(message)
+
+
+def control_words(message: Message) -> int:
+    """Numbers in what brokers say about streams: who has got what, and who carries them."""
+    if isinstance(message, Collect):
+        return 3 + len(message.names)
+    if isinstance(message, Report):
+        return 3 + frontier_words(message.frontiers)
+    if isinstance(message, Carry):
+        return 2
+    if isinstance(message, Known):
+        items = [*message.locks, *(message.history if isinstance(message, Joined) else [])]
+        told = (message.frontier or {}, message.base, message.completed)
+        return 3 + 2 * sum(map(len, told)) + sum(publication_words(item.publication) + 3 for item in items)
+    assert isinstance(message, Stable), "brokers send each other nothing else while nothing fails"
+    return frontier_words(message.frontiers)
+
+
+class WeighingBroker(TreeBroker):
+    """Weighs what it receives. Nothing is lost, so that is what all send."""
+
+    tolerates = True
+
+    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
+        super().__init__(environment, options, overlay)
+        self.bytes_received = 0
+
+    def receive(self, sender: int, message: Message) -> None:
+        self.bytes_received += size_of(message, self.tolerates)
+        super().receive(sender, message)
+
+
+class PlainBroker(WeighingBroker):
+    """A broker without what only repairs need."""
+
+    tolerates = False
+
+    def _spread(self, topic: Topic, item: Item, sender: int) -> None:
+        if topic.up == OPEN and self.parent != sender:
+            self.environment.send(self.parent, item)
+        for child in topic.children:
+            if child != sender:
+                self.environment.send(child, item)
+        self.handle_item(topic, item)
+
+
+class Census(Action):
+    """Counts now and then what brokers keep, while customers ask."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self.kept: list[float] = []
+        self.most = 0
+
+    def run(self, engine: Engine) -> None:
+        counts = [kept_at(node.process) for node in engine.nodes if isinstance(node.process, TreeBroker)]
+        self.kept.append(sum(counts) / len(counts))
+        self.most = max(self.most, *counts)
+        if engine.calendar.now + CENSUS_MS < self._end:
+            engine.at(engine.calendar.now + CENSUS_MS, self)
+
+
+def kept_at(broker: TreeBroker) -> int:
+    """How many entries of streams a broker keeps, in case somebody asks."""
+    return sum(len(topic.items) for topic in broker.topics.values())
+
+
+@dataclass(frozen=True)
+class CostCase:
+    """One simulation."""
+
+    system: str
+    nodes: int
+    operations: int = OPERATIONS
+
+    def __str__(self) -> str:
+        return f"{self.system}, {self.nodes} brokers"
+
+    def setup(self) -> BankSetup:
+        """The published overlay, or a larger one that is regular."""
+        collect = SYSTEMS[self.system] or COLLECTS_MS[-1]
+        tree = tree_options(False, collect)
+        places: tuple[tuple[int, ...], ...] = PLACES
+        delay: Delay = MatrixDelay(delays_ms())
+        if self.nodes != BROKERS:
+            tree = TreeTableOptions(fan_out=LARGE_FAN_OUT, collect=collect, strict_session=False)
+            step = max(1, self.nodes // LARGE_PLACES)
+            places = (tuple(range(self.nodes - 1, 0, -step))[:LARGE_PLACES],)
+            delay = ConstantDelay(LARGE_LINK_MS)
+        tree = msgspec.structs.replace(tree, quorum=self.system == WITH_QUORUM)
+        return BankSetup(
+            nodes=self.nodes,
+            tree=tree,
+            places=places,
+            delay=delay,
+            accounts=KEYS,
+            operations=self.operations,
+            interval_ticks=INTERVAL_MS,
+            transmission_ticks=TRANSMISSION_MS,
+        )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took, per publication; ``kept`` is the mean over brokers and time, ``kept_most`` at one broker."""
+
+    messages: float
+    bytes: float
+    latency: dict[str, float]
+    kept: float
+    kept_most: int
+    wrong: int
+
+
+def measure(case: CostCase, seed: int) -> Cost:
+    """Let customers ask, and weigh what brokers send."""
+    make = PlainBroker if SYSTEMS[case.system] is None else WeighingBroker
+    run = BankRun(case.setup(), seed, None, make)
+    census = Census(case.operations * INTERVAL_MS)
+    run.engine.at(CENSUS_MS, census)
+    run.run()
+    engine = run.engine
+    received = sum(broker.bytes_received for broker in run.processes() if isinstance(broker, WeighingBroker))
+    return Cost(
+        messages=int(engine.sent) / int(engine.published),
+        bytes=received / int(engine.published),
+        latency={order: run.service.latency[order].mean for order in ORDERS},
+        kept=sum(census.kept) / len(census.kept),
+        kept_most=census.most,
+        wrong=sum(not audit.is_good for audit in run.audit()) + run.stuck(),
+    )
+
+
+Found = Results[CostCase, Cost]
+
+
+def cases(plan: Plan) -> list[CostCase]:
+    """All systems at all sizes."""
+    return [CostCase(system, nodes) for nodes in plan.sizes for system in SYSTEMS]
+
+
+def compare(plan: Plan, results: Found) -> Iterator[Finding]:
+    """Each quantity of each system, and what fault tolerance adds."""
+    wrong = sum(cost.wrong for case in cases(plan) for cost in results.of(case))
+    yield Row("banks in disorder and brokers stuck, all runs", "violations", Sample((float(wrong),)))
+    for nodes in plan.sizes:
+        yield from compare_size(nodes, results)
+    yield trade_figure(plan, results)
+    yield Note(
+        "A round of collecting takes three messages per link: the question, the answer and the result. Entries of "
+        "streams carry the broker that put them there and a number, 16 bytes each, and what is agreed on in an epoch "
+        "its number, 8 bytes. Nothing else is sent for the sake of repairs while nothing fails. With a quorum a topic "
+        "with total publications goes to all brokers, also those without subscribers, because whoever orders after a "
+        "partition must know of them; that is all it adds. Bytes are 8 per "
+        "number and the payload, without what a transport adds to each message."
+    )
+    yield Note(
+        "Kept entries bound what a broker that was cut off can still be sent. The document keeps the last 150 messages "
+        "of each topic, whether anybody needs them or not, and loses what is older."
+    )
+
+
+def latency_of(order: str, cost: Cost) -> float:
+    """The latency of one order."""
+    return cost.latency[order]
+
+
+def compare_size(nodes: int, results: Found) -> Iterator[Row]:
+    """One size."""
+    quantities: list[tuple[str, str, Callable[[Cost], float]]] = [
+        ("messages per publication", "messages", attrgetter("messages")),
+        ("bytes per publication", "bytes", attrgetter("bytes")),
+        *((f"latency, {word}", "ms", partial(latency_of, order)) for order, word in ORDERS.items()),
+    ]
+    for name, unit, quantity in quantities:
+        without = results.sample(CostCase(WITHOUT, nodes), quantity)
+        for system, collect in SYSTEMS.items():
+            measured = results.sample(CostCase(system, nodes), quantity)
+            yield Row(f"{name}, {CostCase(system, nodes)}", unit, measured)
+            if collect is not None:
+                label = f"{name}, {CostCase(system, nodes)}, more than {WITHOUT}"
+                yield Row(label, "%", measured.increase_over(without))
+    for system, collect in SYSTEMS.items():
+        if collect is not None:
+            case = CostCase(system, nodes)
+            yield Row(f"kept entries per broker, {case}", "entries", results.sample(case, lambda cost: cost.kept))
+            most = results.sample(case, lambda cost: float(cost.kept_most))
+            yield Row(f"most kept entries at one broker, {case}", "entries", most)
+
+
+def trade_figure(plan: Plan, results: Found) -> Figure:
+    """Messages against memory, by how often is collected."""
+    series = []
+    for variant, nodes in enumerate(plan.sizes):
+        without = results.sample(CostCase(WITHOUT, nodes), lambda cost: cost.messages)
+        points = []
+        for collect in COLLECTS_MS:
+            case = CostCase(with_tolerance(collect), nodes)
+            kept = results.sample(case, lambda cost: cost.kept).mean
+            more = results.sample(case, lambda cost: cost.messages).increase_over(without)
+            points.append(more.point(kept))
+        series.append(Series(counted(nodes, "broker"), "fault tolerance", tuple(points), variant=variant))
+    return Figure(
+        "trade",
+        "What collecting costs and saves",
+        Axis("kept entries per broker", scale="log10"),
+        Axis("more messages than plain brokers", "%"),
+        tuple(series),
+        caption="From left to right: what all have got is found out every 1, 5 and 20 s.",
+    )
+
+
+COST: Experiment[CostCase, Cost] = Experiment(
+    name="ginger/cost",
+    document="promised in the abstract of the dissertation on Ginger, not published: our own",
+    description="the broker tree: what fault tolerance costs while nothing fails",
+    default=Plan((BROKERS, 64), repetitions=5, large_repetitions=5),
+    full=Plan((BROKERS, 64, 256), repetitions=20, large_repetitions=20, full=True),
+    parameters={
+        **MODEL,
+        "operations_per_client": OPERATIONS,
+        "keys": KEYS,
+        "transmission_ms": TRANSMISSION_MS,
+        "larger_trees": f"{LARGE_FAN_OUT} children per broker, {LARGE_LINK_MS} ms per link, one bank at {LARGE_PLACES} "
+        "brokers",
+        "collect_ms": COLLECTS_MS,
+        "faults": "none",
+        "sessions": "not strict",
+    },
+    cases=cases,
+    measure=measure,
+    compare=compare,
+    meaning="Who never meets a crash pays for it nevertheless: how much? Brokers that can be repaired number what they "
+    "hand on, keep it until all have it, and the root asks now and then who has got what. While a bank is busy that is "
+    "a few messages among thousands, some bytes in each message, and nothing that customers could notice. The buffers "
+    "are as long as the load between two rounds of asking.",
+)

@@ -1,0 +1,370 @@
+"""Brokers: Figure 5.12 of the thesis.
+
+All 4096 nodes are members of one topic. VCube-PS and SRPT-S are compared with SRPT-B, where the tree of the single root
+consists of 32, 256 or 2048 brokers and each of the other nodes hangs on one of them. The latency of SRPT-B has two
+parts: the time to the brokers (*Tree*) and the time from a broker to its subscribers (*B-S*).
+
+The text gives one number, some orderings, and a load that it leaves open: publishers "send a new message on average
+every 500 u.t., up to a limit of 128 messages". How many publishers there are decides everything, so it is scanned.
+Latencies count from the start of a publication; what a publisher has to wait before it may start the next one, because
+the published protocol completes one wave of acknowledgements before it begins another, has rows of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
+from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.randomness import RandomStream
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
+from antiphon_lab.experiments.vcube.one_topic import (
+    MODEL,
+    PUBLISHED,
+    REPAIRED,
+    TOPIC,
+    Build,
+    Group,
+    TopicRun,
+    as_published,
+    as_repaired,
+    draw_group,
+    with_one_root,
+)
+from antiphon.simulator.actions import Publish
+from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.workload import WORD_BITS, draw_exponential
+
+NODES = 4096
+SUBSCRIBERS_PER_BROKER = (1, 15, 127)
+MESSAGES = 128
+MEAN_GAP_TICKS = 500
+
+FEW_PUBLISHERS = 1
+FITTING_PUBLISHERS = 30
+"""With this many the published difference to 256 brokers comes out; nothing else says that there were so many."""
+OTHER_PUBLISHERS = (16, 32)
+
+SUBSCRIBERS = "SRPT-S"
+BROKERS = "SRPT-B"
+
+PUBLISHER_STREAM = 105
+GAP_STREAM = 106
+
+
+@dataclass(frozen=True)
+class Load:
+    """One simulation. ``brokers`` is 0 in the systems that have none."""
+
+    system: str
+    nodes: int
+    publishers: int
+    brokers: int = 0
+
+    def __str__(self) -> str:
+        brokers = f" with {self.brokers} brokers" if self.brokers else ""
+        return f"{self.system}{brokers}, {self.publishers} publisher{'s' if self.publishers > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """What was measured, in ticks. ``start_delay`` comes before ``total``; ``tree`` and ``served`` are its parts."""
+
+    total: float
+    start_delay: float
+    tree: float = 0.0
+    served: float = 0.0
+    violations: int = 0
+
+
+def measure(case: Load, seed: int) -> Latency:
+    """Run one case; acknowledgements are charged to the repaired VCube-PS only."""
+    group = draw_group(case.nodes, case.nodes, seed)
+    run = TopicRun(group, build_of(case, group), seed, charged=case.system == REPAIRED, level="deliveries")
+    for at, publisher in schedule(case, seed):
+        run.engine.at(at, Publish(publisher))
+    run.finish()
+    start_delay = run.start_delay()
+    if case.system in (PUBLISHED, REPAIRED):
+        # The published latency is that of receptions; ours is that of deliveries, which is what applications see.
+        latency = run.reception_latency() if case.system == PUBLISHED else run.latency()
+        violations = sum(run.judgement().counts.values()) if case.publishers == FITTING_PUBLISHERS else 0
+        return Latency(latency - start_delay, start_delay, violations=violations)
+    tree, served = parts(run.trace.table(), case.brokers) if case.brokers else (0.0, 0.0)
+    return Latency(run.latency(), start_delay, tree, served)
+
+
+def build_of(case: Load, group: Group) -> Build:
+    """The processes of a case."""
+    if case.system == PUBLISHED:
+        return as_published(group)
+    if case.system == REPAIRED:
+        return as_repaired(group)
+    return with_brokers(group, case.brokers) if case.brokers else with_one_root(group)
+
+
+def with_brokers(group: Group, count: int) -> Build:
+    """SRPT-B: a tree of the first ``count`` nodes, one of which is the root."""
+    view = group.view()
+    options = SrptOptions(brokers(count), group.nodes, [group.root % count])
+
+    def build(environment: Environment) -> Process:
+        process = SingleRootPerTopic(environment, options)
+        process.begin_as_member(TOPIC, view)
+        return process
+
+    return build
+
+
+def schedule(case: Load, seed: int) -> list[tuple[int, int]]:
+    """Who publishes when: the messages are shared out evenly, and each publisher leaves exponential gaps."""
+    publishers = draw_nodes(min(case.publishers, case.nodes), case.nodes, RandomStream(seed, PUBLISHER_STREAM))
+    planned = []
+    for number, publisher in enumerate(publishers):
+        random = RandomStream(seed, GAP_STREAM, number)
+        elapsed = 0
+        for _ in range(len(range(number, MESSAGES, len(publishers)))):
+            elapsed += draw_exponential(random) * MEAN_GAP_TICKS
+            planned.append((elapsed >> WORD_BITS, publisher))
+    return planned
+
+
+def parts(trace: pa.Table, broker_count: int) -> tuple[float, float]:
+    """The mean latency at brokers, and how much later than its broker a subscriber has a publication, on average.
+
+    What a publisher delivers to itself counts nowhere, nor do the subscribers of a broker that is the publisher.
+    """
+    rows = trace.filter(pc.and_(pc.equal(trace["event"], "deliver"), pc.not_equal(trace["node"], trace["source"])))
+    node = rows["node"].to_numpy().astype(np.int64)
+    latency = rows["value"].to_numpy()
+    publication = rows["sequence"].to_numpy() * (1 << 32) + rows["source"].to_numpy()
+    number = np.unique(publication, return_inverse=True)[1]
+    at_broker = np.full((int(number.max()) + 1, broker_count), -1, np.int64)
+    is_broker = node < broker_count
+    at_broker[number[is_broker], node[is_broker]] = latency[is_broker]
+    before = at_broker[number, node % broker_count]
+    served = ~is_broker & (before >= 0)
+    return float(latency[is_broker].mean()), float((latency - before)[served].mean()) if served.any() else 0.0
+
+
+def broker_counts(nodes: int) -> list[int]:
+    """As many brokers as leave each the published numbers of subscribers; at least one."""
+    return sorted({max(1, nodes // (1 + each)) for each in SUBSCRIBERS_PER_BROKER})
+
+
+def cases(plan: Plan) -> list[Load]:
+    """All systems under a small load and under the one that fits; the broker system that has a number also between."""
+    nodes = plan.sizes[0]
+    found = []
+    for publishers in (FEW_PUBLISHERS, FITTING_PUBLISHERS):
+        found += [Load(system, nodes, publishers) for system in (PUBLISHED, REPAIRED, SUBSCRIBERS)]
+        found += [Load(BROKERS, nodes, publishers, count) for count in broker_counts(nodes)]
+    return found + [Load(BROKERS, nodes, publishers, medium_brokers(nodes)) for publishers in OTHER_PUBLISHERS]
+
+
+def medium_brokers(nodes: int) -> int:
+    """The number of brokers for which the text has a number: 256 of 4096 nodes."""
+    return max(1, nodes // (1 + SUBSCRIBERS_PER_BROKER[1]))
+
+
+class Loads:
+    """What was measured, asked for by system and number of publishers."""
+
+    def __init__(self, nodes: int, results: Results[Load, Latency]) -> None:
+        self.nodes = nodes
+        self._results = results
+
+    def of(self, system: str, publishers: int, brokers: int = 0, part: str = "total") -> Sample:
+        """One quantity of one case."""
+        quantity: Callable[[Latency], float] = operator.attrgetter(part)
+        return self._results.sample(Load(system, self.nodes, publishers, brokers), quantity)
+
+    def saving(self, publishers: int) -> Sample:
+        """By how much VCube-PS is faster than the broker system that has a number, in percent."""
+        ratio = self.of(PUBLISHED, publishers).over(self.of(BROKERS, publishers, medium_brokers(self.nodes)))
+        return Sample(tuple(100 * (1 - value) for value in ratio.values))
+
+    def over_best(self, publishers: int) -> Sample:
+        """VCube-PS over the fastest broker system."""
+        rivals = [self.of(BROKERS, publishers, count) for count in broker_counts(self.nodes)]
+        best = rivals[0]
+        for rival in rivals[1:]:
+            best = best.with_other(min, rival)
+        return self.of(PUBLISHED, publishers).over(best)
+
+    def steps(self, publishers: int, part: str) -> list[Sample]:
+        """A part of the latency with fewer brokers over the same part with more, for each step of the numbers."""
+        counts = broker_counts(self.nodes)
+        found = [self.of(BROKERS, publishers, count, part) for count in counts]
+        return [fewer.over(more) for fewer, more in pairwise(found)]
+
+
+def compare(plan: Plan, results: Results[Load, Latency]) -> Iterator[Finding]:
+    """The number and the orderings of the text under both loads, then all latencies."""
+    loads = Loads(plan.sizes[0], results)
+    if loads.nodes == NODES:
+        for publishers in (FITTING_PUBLISHERS, FEW_PUBLISHERS):
+            yield from compare_text(loads, publishers)
+    else:
+        yield Note(f"Published for {NODES} nodes; nothing is compared at {loads.nodes}.")
+    judged = [Load(system, loads.nodes, FITTING_PUBLISHERS) for system in (PUBLISHED, REPAIRED)]
+    found = sum(latency.violations for case in judged for latency in results.of(case))
+    label = f"violations found by the oracle, VCube-PS, {FITTING_PUBLISHERS} publishers"
+    yield Row(label, "violations", Sample((float(found),)))
+    for publishers in (FITTING_PUBLISHERS, FEW_PUBLISHERS):
+        yield picture(loads, publishers)
+    yield from figure(plan, results)
+    yield from remarks(loads)
+
+
+def compare_text(loads: Loads, publishers: int) -> Iterator[Row | Note]:
+    """What the text says, under one load."""
+    numbers = document("thesis").numbers
+    load = f"{publishers} publisher{'s' if publishers > 1 else ''}"
+    idle = too_little(loads) if publishers == FEW_PUBLISHERS else None
+    yield compared(
+        f"VCube-PS below SRPT-B with {medium_brokers(loads.nodes)} brokers, {load}",
+        loads.saving(publishers),
+        numbers["fig-5.12/saving-256"],
+        idle,
+    )
+    yield compared(
+        f"VCube-PS / fastest SRPT-B, {load}", loads.over_best(publishers), numbers["fig-5.12/vcube-ps-over-best"], idle
+    )
+    most = broker_counts(loads.nodes)[-1]
+    yield compared(
+        f"SRPT-B with {most} brokers / SRPT-S, {load}",
+        loads.of(BROKERS, publishers, most).over(loads.of(SUBSCRIBERS, publishers)),
+        numbers["fig-5.12/2048-over-srpt-s"],
+    )
+    tree, served = loads.steps(publishers, "tree"), loads.steps(publishers, "served")
+    contended = root_is_late(loads, publishers)
+    label = f"Tree part, fewer / more brokers, {load}"
+    yield compared(label, tree[0].with_other(max, tree[1]), numbers["fig-5.12/tree-falls"], contended)
+    label = f"B-S part, fewer / more brokers, {load}"
+    yield compared(label, served[0].with_other(min, served[1]), numbers["fig-5.12/served-grows"])
+
+
+def too_little(loads: Loads) -> Explanation:
+    """Why a single publisher cannot have been the published load."""
+    few, fitting = (loads.over_best(publishers).mean for publishers in (FEW_PUBLISHERS, FITTING_PUBLISHERS))
+    busiest = 1 + SUBSCRIBERS_PER_BROKER[-1] + broker_counts(loads.nodes)[0].bit_length() - 2
+    return Explanation(
+        f"one publication every {MEAN_GAP_TICKS} ticks in the whole system cannot be the published load: no broker has "
+        f"more than {busiest} copies to send before the next one comes, nothing contends, and few brokers with their "
+        "short trees are fastest. The text speaks of contention, but not of how many publish.",
+        holds=few > 1 > fitting,
+    )
+
+
+def root_is_late(loads: Loads, publishers: int) -> Explanation:
+    """Why the tree part need not fall with fewer brokers where these are overloaded."""
+    counts = broker_counts(loads.nodes)
+    served = loads.of(BROKERS, publishers, counts[0], "served").mean
+    return Explanation(
+        "the tree part includes waiting at the root, which has its own subscribers to serve like every broker. "
+        f"With {counts[0]} brokers that is {SUBSCRIBERS_PER_BROKER[-1]} copies per publication, more than it can send "
+        "at this load, so the next publications wait before they get into the tree. We believe that the published "
+        "brokers had a queue of their own for subscribers: then contention would be in the B-S part, as the text says.",
+        holds=served > 2 * SUBSCRIBERS_PER_BROKER[-1],
+    )
+
+
+def figure(plan: Plan, results: Results[Load, Latency]) -> Iterator[Row]:
+    """All latencies, with their parts where there are brokers, and the wait of publishers before they may start."""
+    for case in cases(plan):
+        yield Row(f"latency, {case}", "ticks", results.sample(case, operator.attrgetter("total")))
+        if case.brokers:
+            yield Row(f"Tree part, {case}", "ticks", results.sample(case, operator.attrgetter("tree")))
+            yield Row(f"B-S part, {case}", "ticks", results.sample(case, operator.attrgetter("served")))
+        elif case.system != SUBSCRIBERS:
+            label = f"wait before the start, {case}"
+            yield Row(label, "ticks", results.sample(case, operator.attrgetter("start_delay")))
+
+
+def picture(loads: Loads, publishers: int) -> Figure:
+    """Figure 5.12: all systems under one load, with the two parts where there are brokers."""
+    counts = broker_counts(loads.nodes)[::-1]
+    systems = (PUBLISHED, REPAIRED, SUBSCRIBERS)
+    names = (*systems, *(f"{BROKERS}, {count}" for count in counts))
+    places = {name: place for place, name in enumerate(names)}
+    alone = [
+        Series(system, system, (loads.of(system, publishers).point(places[system]),), "bars") for system in systems
+    ]
+    parts_shown = [
+        Series(
+            f"{BROKERS}, {name}",
+            BROKERS,
+            tuple(loads.of(BROKERS, publishers, count, part).point(places[f"{BROKERS}, {count}"]) for count in counts),
+            "bars",
+            variant,
+        )
+        for variant, (name, part) in enumerate((("all", "total"), ("Tree", "tree"), ("B-S", "served")))
+    ]
+    load = f"{publishers} publisher{'s' if publishers > 1 else ''}"
+    return Figure(
+        f"latency-{publishers}",
+        f"Reception latency with brokers, {load}",
+        Axis("system, number of brokers", categories=names),
+        Axis("reception latency", "ticks", "log10" if publishers > FEW_PUBLISHERS else "linear"),
+        (*alone, *parts_shown),
+        caption="The published bars have no readable values. The text gives orderings, and one difference, which is in "
+        "the table. Parts are means over their own receivers, so they do not add up exactly.",
+    )
+
+
+def remarks(loads: Loads) -> Iterator[Note]:
+    """What the number of publishers does, and what a publisher of the published protocol has to wait."""
+    medium = medium_brokers(loads.nodes)
+    scanned = sorted((FEW_PUBLISHERS, *OTHER_PUBLISHERS, FITTING_PUBLISHERS))
+    values = [f"{loads.of(BROKERS, publishers, medium).mean:.0f} with {publishers}" for publishers in scanned]
+    height = loads.nodes.bit_length() - 1
+    yield Note(
+        f"Latency of SRPT-B with {medium} brokers by number of publishers: {', '.join(values)}. Its root sends "
+        f"{medium.bit_length() - 1 + SUBSCRIBERS_PER_BROKER[1]} copies per publication. Also tried: gaps that are "
+        "constant, uniform or Poisson, publishers that start together, and a publisher drawn anew for every message; "
+        "the number of publishers that fits is then between 16 and 31."
+    )
+    yield Note(
+        f"The published protocol lets a publisher start its next publication when the last acknowledgement has come "
+        f"back, {2 * height} hops later. Who publishes every {MEAN_GAP_TICKS} ticks falls behind, and the rows 'wait "
+        "before the start' say how far; the published latencies cannot include that wait. VCube-PS repaired has up to "
+        "64 publications on their way and does not wait. It is charged for acknowledgements and serves the largest "
+        "subtree first; its latency is that of delivery in causal order."
+    )
+
+
+FIG_5_12: Experiment[Load, Latency] = Experiment(
+    name="vcube-ps/fig-5.12",
+    document="thesis, Figure 5.12 and section 5.6.7",
+    description="brokers: VCube-PS against a single root per topic with subscribers or with brokers as the tree",
+    default=Plan((NODES,), repetitions=3, large_repetitions=3),
+    full=Plan((NODES,), repetitions=40, large_repetitions=40, full=True),
+    parameters={
+        **MODEL,
+        "messages": MESSAGES,
+        "gaps": f"exponential, mean {MEAN_GAP_TICKS} ticks for each publisher; messages shared out evenly",
+        "publishers": f"drawn among all nodes; {FEW_PUBLISHERS} and {FITTING_PUBLISHERS}, some cases also "
+        + " and ".join(map(str, OTHER_PUBLISHERS)),
+        "latency": "from the start of a publication, mean over receivers, without the publisher",
+        "acknowledgements": "free of charge; VCube-PS repaired: charged",
+        "children": "in ascending order of cluster, brokers before subscribers; VCube-PS repaired: in descending order",
+    },
+    cases=cases,
+    measure=measure,
+    compare=compare,
+    meaning="Is a core of brokers better than a tree of everybody? Few brokers make a short tree and many subscribers "
+    "to serve for each; many brokers the opposite. Which of the two wins depends on load: with one publisher 32 "
+    "brokers are fastest, with thirty they are by far the slowest, and VCube-PS, which spreads the work over all "
+    "nodes, is the best. The text does not say how many publish; thirty fit its one number. Choose brokers by the "
+    "load you expect at the busiest of them, or choose a topology that has no such node.",
+)

@@ -1,0 +1,188 @@
+"""VCube's diagnosis: how soon a failure is known to all, and what it costs to look.
+
+The thesis (section 2.4) states bounds and measures nothing: everybody is tested at most once per round, a failure is
+known to all after ``log2 N`` rounds on average and ``log2 N`` squared at worst. Here one node crashes at a random
+moment. Rivals are news that are told at once, down the tree of who found out, and everybody testing everybody in every
+round, which knows soonest and costs most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
+from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.randomness import RandomStream
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
+from antiphon.simulator.actions import Crash
+from antiphon.simulator.engine import Engine
+from antiphon.simulator.network import ConstantDelay, Network
+
+QUIET_ROUNDS = 6
+"""How long nothing happens, so that what tests cost is seen, before a node crashes."""
+
+MOMENT_STREAM = 31
+BY_TESTS = "news by tests"
+AT_ONCE = "news at once"
+EVERYBODY = "everybody tests everybody"
+SYSTEMS = (BY_TESTS, AT_ONCE, EVERYBODY)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """How long a round is, how long an answer may take, and how long a message is under way."""
+
+    round_ticks: int
+    patience_ticks: int
+    delay_ticks: int
+
+
+OUR_TIMINGS = Timings(1000, 400, 100)
+
+
+class NotingDiagnosis(Diagnosis):
+    """Notes when it learns of a failure."""
+
+    def __init__(self, environment: Environment, options: DiagnosisOptions) -> None:
+        super().__init__(environment, options)
+        self.learned_at = -1
+
+    def changed(self, node: int, is_present: bool) -> None:
+        self.learned_at = int(self.environment.now())
+
+
+class EverybodyDiagnosis(NotingDiagnosis):
+    """Tests all others in every round."""
+
+    def tested(self, s: int) -> list[int]:
+        return [node for node in range(self.options.node_count) if node != self.me]
+
+
+@dataclass(frozen=True)
+class DiagnosisCase:
+    """One simulation."""
+
+    system: str
+    nodes: int
+
+    def __str__(self) -> str:
+        return f"{self.system}, {self.nodes} nodes"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Messages of a node per round while nothing happens; rounds until the first, half and all knew; false alarms."""
+
+    messages: float
+    first: float
+    half: float
+    last: float
+    false_alarms: int
+
+
+def measure(case: DiagnosisCase, seed: int) -> Found:
+    """One simulation with the timings of the experiment."""
+    return simulate(case, OUR_TIMINGS, seed)
+
+
+def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
+    """Let a node crash, and see when the others know."""
+    random = RandomStream(seed, MOMENT_STREAM)
+    round_ticks = timings.round_ticks
+    moment = QUIET_ROUNDS * round_ticks + int(random.below(round_ticks))
+    victim = int(random.below(case.nodes))
+    options = DiagnosisOptions(case.nodes, round_ticks, timings.patience_ticks, case.system == AT_ONCE)
+    make = EverybodyDiagnosis if case.system == EVERYBODY else NotingDiagnosis
+
+    def build(environment: Environment) -> Process:
+        return make(environment, options)
+
+    network = Network(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
+    engine = Engine(case.nodes, network, build, seed, can_fail=True)
+    engine.run(QUIET_ROUNDS * round_ticks, 1 << 40)
+    sent = int(engine.sent)
+    false_alarms = sum(process.learned_at >= 0 for process in processes(engine))
+    engine.at(moment, Crash(victim))
+    end = moment
+    while any(process.learned_at < 0 for process in processes(engine)):
+        end += round_ticks
+        engine.run(end, 1 << 40)
+    times = sorted((process.learned_at - moment) / round_ticks for process in processes(engine))
+    return Found(sent / case.nodes / QUIET_ROUNDS, times[0], times[len(times) // 2], times[-1], false_alarms)
+
+
+def processes(engine: Engine) -> list[NotingDiagnosis]:
+    """Those that are up."""
+    return [node.process for node in engine.nodes if isinstance(node.process, NotingDiagnosis)]
+
+
+def cases(plan: Plan) -> list[DiagnosisCase]:
+    """All systems at all sizes."""
+    return [DiagnosisCase(system, nodes) for nodes in plan.sizes for system in SYSTEMS]
+
+
+def compare(plan: Plan, results: Results[DiagnosisCase, Found]) -> Iterator[Finding]:
+    """Cost and delay, and the bounds of the text."""
+    wrong = sum(found.false_alarms for case in cases(plan) for found in results.of(case))
+    yield Row("nodes that thought somebody had failed too early, all runs", "nodes", Sample((float(wrong),)))
+    for nodes in plan.sizes:
+        dimension = (nodes - 1).bit_length()
+        for system in SYSTEMS:
+            case = DiagnosisCase(system, nodes)
+            yield Row(f"messages of a node per round, {case}", "messages", results.sample(case, attrgetter("messages")))
+            yield Row(f"until the first knows, {case}", "rounds", results.sample(case, attrgetter("first")))
+            yield Row(f"until half know, {case}", "rounds", results.sample(case, attrgetter("half")))
+            last = results.sample(case, attrgetter("last"))
+            text = f"until all know, {case} (on average log2 N = {dimension}, at worst {dimension**2})"
+            yield Row(text if system == BY_TESTS else f"until all know, {case}", "rounds", last)
+    yield delay_figure(plan, results)
+    yield Note(
+        "Where nothing happens a node makes one test and gives one answer per round, however many nodes there are. "
+        "Everybody is tested once in a round, so the first to notice needs half a round on average, and the patience "
+        "for an answer. By tests alone news then wait for tests on their way; told at once they need log2 N hops."
+    )
+
+
+def delay_figure(plan: Plan, results: Results[DiagnosisCase, Found]) -> Figure:
+    """How long it takes until all know."""
+    series = [
+        Series(
+            system,
+            system,
+            tuple(
+                results.sample(DiagnosisCase(system, nodes), attrgetter("last")).point(nodes) for nodes in plan.sizes
+            ),
+        )
+        for system in SYSTEMS
+    ]
+    return Figure(
+        "delay", "Until all know of a failure", NODES, Axis("rounds after the crash"), tuple(series), caption=DETAILS
+    )
+
+
+DETAILS = (
+    f"A round is {OUR_TIMINGS.round_ticks} ms, an answer is awaited for {OUR_TIMINGS.patience_ticks} ms, a hop takes "
+    f"{OUR_TIMINGS.delay_ticks} ms."
+)
+
+DIAGNOSIS: Experiment[DiagnosisCase, Found] = Experiment(
+    name="vcube/diagnosis",
+    document="section 2.4 of the thesis states bounds and measures nothing: our own",
+    description="who has failed: how soon all know, and what looking costs",
+    default=Plan((8, 32, 128), repetitions=10, large_repetitions=10),
+    full=Plan((8, 32, 128, 512, 1024), repetitions=50, large_repetitions=10, full=True),
+    parameters={
+        "round_ms": OUR_TIMINGS.round_ticks,
+        "patience_ms": OUR_TIMINGS.patience_ticks,
+        "delay_ms": OUR_TIMINGS.delay_ticks,
+        "faults": "one node crashes at a random moment",
+    },
+    cases=cases,
+    measure=measure,
+    compare=compare,
+    meaning="Before trees can lead around those who have failed, somebody must notice. VCube tests along the cube: one "
+    "test per node and round, however many nodes there are, and yet all know soon.",
+)

@@ -1,0 +1,120 @@
+"""The rivals of causal aggregation: bundles that wait for a timer, and aggregation over one tree for all.
+
+``TimerBundling`` follows the bundling protocol that section 3.4.5 of the thesis describes (Rodrigues and others, LADC
+2018). A node has a buffer per child. What is to be sent goes there, related or not; the buffer is sent when the next
+publication would not fit, or ``timer_ticks`` after the first one came. Its acknowledgements are left out here, as in
+all that it is compared with. Every hop may add the timer to the latency, which causal aggregation avoids.
+
+``SingleTreeAggregation`` lets all publications take the tree of one root (section 4.5.6). All share the same edges
+there, and whatever is out of order was reordered by a link.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
+from antiphon.fabrics.cube.packets import PacketFormat, Traffic
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import UNSPECIFIED
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import Ordered
+
+
+class Buffer:
+    """What waits for one child."""
+
+    def __init__(self) -> None:
+        self.publications: list[Ordered] = []
+        self.size_bytes: i64 = 0
+        self.timer: i64 = 0
+
+
+class TimerBundling(PacketBroadcast):
+    """Publications for one child wait together until a timer fires or a packet is full."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        cube: Cube,
+        form: PacketFormat | None = None,
+        traffic: Traffic | None = None,
+        timer_ticks: i64 = 50,
+    ) -> None:
+        super().__init__(environment, cube, form, traffic)
+        if timer_ticks < 1:
+            raise UsageError(f"a bundle waits for at least 1 tick, not {timer_ticks}; raise the timer")
+        self._timer_ticks: Final[i64] = timer_ticks
+        self._buffers: Final[list[Buffer]] = [Buffer() for _ in range(cube.dimension + 1)]
+
+    def hand_on(self, publication: Ordered, above: i64, height: i64) -> None:
+        s = above + 1
+        while s <= height:
+            if self.cube.first(self.me, s) != NO_NODE:
+                self._put(s, publication)
+            s += 1
+
+    def expire(self, name: i64) -> None:
+        self._flush(name)
+
+    def unfinished(self) -> i64:
+        waiting = self.order.waiting()
+        for buffer in self._buffers:
+            waiting += len(buffer.publications)
+        return waiting
+
+    def _put(self, s: i64, publication: Ordered) -> None:
+        buffer = self._buffers[s]
+        more = self.form.publication_bytes(publication)
+        if len(buffer.publications) > 0 and buffer.size_bytes + more > self.form.largest:
+            self.environment.cancel_timer(buffer.timer)
+            if self.traffic is not None:
+                self.traffic.closed += 1
+            self._flush(s)
+        if len(buffer.publications) == 0:
+            buffer.size_bytes = self.form.header_bytes
+            buffer.timer = self.environment.set_timer(self._timer_ticks, s)
+        buffer.size_bytes += more
+        buffer.publications.append(publication)
+
+    def _flush(self, s: i64) -> None:
+        buffer = self._buffers[s]
+        publications = buffer.publications
+        buffer.publications = []
+        self.send_all(self.cube.first(self.me, s), publications)
+
+
+class SingleTreeAggregation(CausalAggregation):
+    """Causal aggregation where everything goes to one root first and down its tree.
+
+    The publisher delivers at once. Its own publication comes back down the tree; it is entered like any other, since it
+    has to be handed on, and not delivered again.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        cube: Cube,
+        form: PacketFormat | None = None,
+        traffic: Traffic | None = None,
+        options: AggregationOptions | None = None,
+        root: i64 = 0,
+    ) -> None:
+        super().__init__(environment, cube, form, traffic, options)
+        self._root: Final[i64] = root
+
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        publication = self.stamped(payload, topic, order)
+        self.environment.deliver(publication)
+        if self.me == self._root:
+            self.enter([publication])
+        else:
+            self.send_all(self._root, [publication])
+        return publication.sequence
+
+    def height_of(self, source: i64) -> i64:
+        return self.cube.height_in_tree(self.me, self._root)

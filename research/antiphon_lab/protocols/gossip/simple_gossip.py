@@ -1,0 +1,255 @@
+"""SimpleGossip: rumours that are pushed once, and anti-entropy for those whom they miss.
+
+The rival of BRISA at the robust end (thesis of M. Matos, section 4.3.5). There is no structure at all. Views are those
+of Cyclon (:mod:`antiphon.fabrics.gossip.cyclon`). Whoever gets a publication for the first time pushes it to ``fanout``
+nodes of its view, and to nobody ever again (infect and die); with a fanout of ``ln n`` that reaches almost all. Every
+period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`); the thesis does
+that twice as often as something is published. What came by asking is not pushed.
+
+Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
+newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.group`). A silent node asks
+nobody, so what it misses it learns from those who ask it; ``patience`` must be long enough that each is asked. But
+links have one direction, and there may be a node in nobody's view. So the contact with which a node compared before it
+fell silent remembers it, and calls it when there is something new; if that contact fails, the node compares with
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log
+from typing import Final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.contacts import Contacts
+from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
+from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
+from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
+from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
+from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.trees import Trees
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import Ordered
+
+FEWEST_ROUNDS: Final = 20
+"""So many periods of anti-entropy at least pass without news before a node falls silent. The chance that nobody has
+asked a certain node by then, and it sleeps through a rumour, is about ``exp(-FEWEST_ROUNDS)``."""
+
+
+CONNECTED: Final = 0.99
+
+MOST_CALLS: Final = 16
+"""So often a contact calls a node that fell silent; it may have failed."""
+
+
+def usual_fanout(nodes: int) -> int:
+    """The natural logarithm of the number of nodes, rounded up (thesis, section 4.3.5)."""
+    return max(1, ceil(log(nodes)))
+
+
+def needed_view(nodes: int) -> int:
+    """How many others each must know for a random overlay to hold together with probability 0.99 (section 2.3.3).
+
+    With ``ln n + k`` random links each it does with probability ``exp(-exp(-k))``.
+    """
+    return max(1, min(nodes - 1, ceil(log(nodes) - log(-log(CONNECTED)))))
+
+
+class SimpleGossipOptions(BrisaOptions):
+    """``fanout`` nodes get a rumour from each who hears it; ``batch`` publications at most come for each question."""
+
+    def __init__(
+        self,
+        cyclon: CyclonOptions,
+        fanout: i64,
+        batch: i64 = 16,
+        contacts: Sequence[int] = (0,),
+        order: str = "fifo",
+        mixed: bool = False,
+        period: i64 = 100,
+        patience: i64 = 2 * FEWEST_ROUNDS,
+        keep: i64 = 256,
+        buffer: i64 = 1024,
+        join_window: i64 = 2000,
+    ) -> None:
+        if fanout < 1:
+            raise UsageError(
+                f"with a fanout of {fanout} nobody ever hears a rumour; choose at least 1, for example the logarithm "
+                "of the number of nodes"
+            )
+        if fanout > cyclon.size:
+            raise UsageError(
+                f"from a view of {cyclon.size} no {fanout} nodes can be drawn; choose a view of at least {fanout}, or "
+                f"a fanout of at most {cyclon.size}"
+            )
+        if batch < 1:
+            raise UsageError(f"answers with {batch} publications mend nothing; choose a batch of at least 1")
+        if patience < FEWEST_ROUNDS:
+            raise UsageError(
+                f"after {patience} rounds of anti-entropy some nodes may have been asked by nobody; choose a patience "
+                f"of at least {FEWEST_ROUNDS}"
+            )
+        super().__init__(
+            contacts=contacts,
+            order=order,
+            mixed=mixed,
+            period=period,
+            patience=patience,
+            keep=keep,
+            buffer=buffer,
+            join_window=join_window,
+            floods=True,
+            rules=rival_rules(),
+        )
+        self.cyclon: Final[CyclonOptions] = cyclon
+        self.fanout: Final[i64] = fanout
+        self.batch: Final[i64] = batch
+
+
+class Rumours(Trees):
+    """Rumours: pushed on to nodes that are drawn, once."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: SimpleGossipOptions,
+        sampling: PeerSampling,
+        streams: dict[i64, Stream],
+    ) -> None:
+        super().__init__(environment, topic, options, sampling.neighbours(), streams)
+        self._sampling: Final[PeerSampling] = sampling
+        self._fanout: Final[i64] = options.fanout
+        # Whether something came since somebody looked.
+        self.has_news: bool = False
+
+    def begin(self, publication: Ordered) -> None:
+        self.has_news = True
+        data = Data(publication, -1, NOWHERE, False)
+        for peer in self._sampling.sample(self._fanout):
+            self._environment.send(peer, data)
+
+    def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
+        if is_new:
+            self.has_news = True
+            for peer in self._sampling.sample(self._fanout):
+                self._environment.send(peer, data)
+
+    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+        """What came by asking is no rumour."""
+        self.has_news = True
+
+
+class RumourGroup(PullingGroup):
+    """A topic at one node."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        connections: Connections,
+        contacts: Contacts,
+        born: i64,
+    ) -> None:
+        # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried; by
+        # node its last question.
+        self._sleepers: Final[set[i64]] = set()
+        self._to_wake: Final[dict[i64, i64]] = {}
+        self._asked: Final[dict[i64, i64]] = {}
+        # The contact with which this node compared last.
+        self._keeper: i64 = NO_NODE
+        self._links: Final[Connections] = connections
+        super().__init__(environment, topic, options, connections, contacts, born)
+
+    def new_sampling(self, connections: Connections) -> PeerSampling:
+        options = self._options
+        assert isinstance(options, SimpleGossipOptions), "made with them"
+        return Cyclon(self._environment, self.topic, connections, self, options.cyclon)
+
+    def new_trees(self) -> Trees:
+        options = self._options
+        assert isinstance(options, SimpleGossipOptions), "made with them"
+        return Rumours(self._environment, self.topic, options, self.sampling, self.streams)
+
+    def batch(self) -> i64:
+        options = self._options
+        assert isinstance(options, SimpleGossipOptions), "made with them"
+        return options.batch
+
+    def tell_neighbours(self) -> None:
+        for peer in self.sampling.sample(1):
+            self.pull(peer, self.batch())
+        if self._all_contacts.includes_me:
+            self._call_sleepers()
+
+    # Silent nodes.
+
+    def compared(self, sender: i64, message: Comparison) -> None:
+        if self._all_contacts.includes_me and not message.is_answer:
+            self._sleepers.add(sender)
+            self._asked[sender] = max(message.question, self._asked.get(sender, 0))
+        elif message.is_answer:
+            self._keep(sender)
+        super().compared(sender, message)
+
+    def _keep(self, contact: i64) -> None:
+        """Watch the contact that is to call this node; if it fails, another one has to."""
+        if contact != self._keeper:
+            self._links.hold(contact)
+            if self._keeper != NO_NODE:
+                self._links.release(self._keeper)
+            self._keeper = contact
+
+    def link_lost(self, peer: i64) -> None:
+        """A link is broken; perhaps that to the contact that was to call this node."""
+        self.sampling.lost(peer)
+        if peer == self._keeper:
+            self.wake()
+
+    def pulled(self, sender: i64, pull: Pull) -> None:
+        # A pull that is older than the sender's last question does not show that it has heard the call: what it was
+        # when it sent the pull, awake, it need not be any more.
+        if sender in self._to_wake and pull.questions >= self._asked.get(sender, 0):
+            del self._to_wake[sender]
+            if pull.is_silent:
+                self._sleepers.add(sender)
+        super().pulled(sender, pull)
+
+    def _call_sleepers(self) -> None:
+        """Let those who may sleep ask: they wake up if there is something for them."""
+        trees = self.trees
+        assert isinstance(trees, Rumours), "made as such"
+        if trees.has_news:
+            trees.has_news = False
+            for sleeper in sorted(self._sleepers):
+                self._to_wake[sleeper] = 0
+            self._sleepers.clear()
+        for peer in list(self._to_wake):
+            self.pull(peer, 0)
+            self._to_wake[peer] += 1
+            if self._to_wake[peer] >= MOST_CALLS:
+                del self._to_wake[peer]
+                self._asked.pop(peer, None)
+
+    def neighbours_changed(self, is_loss: bool) -> None:
+        """Views change all the time."""
+
+    def notice_gap(self, sender: i64, stream: Stream) -> None:
+        """Gaps are for anti-entropy to fill."""
+
+
+class SimpleGossip(Brisa):
+    """SimpleGossip at one node: topics and the application are served as by BRISA."""
+
+    def new_group(self, topic: i64) -> Group:
+        now = self.environment.now()
+        return RumourGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+
+    def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
+        """Links have no second end that would have to agree."""

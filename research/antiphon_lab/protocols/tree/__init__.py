@@ -1,0 +1,1 @@
+"""Ginger as published, with a switch for each defect that shows."""

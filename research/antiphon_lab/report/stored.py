@@ -1,0 +1,144 @@
+"""Results as ``antiphon reproduce --json`` gives them: the one form from which reports are made.
+
+A report of results that were just measured takes the same way as one of results from files, so what a file holds is
+always enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon.kernel.errors import UsageError
+from antiphon_lab.reproduction.experiment import Report
+from antiphon_lab.reproduction.figures import Figure
+from antiphon_lab.reproduction.machine import Machine
+from antiphon_lab.reproduction.measurements import MEASUREMENTS
+from antiphon_lab.reproduction.registry import EXPERIMENTS
+from antiphon_lab.reproduction.job import REPORTS
+
+SPREADS = "Standard deviations between repetitions"
+"""How the last note of a result begins; tables show the same beside the means."""
+
+
+class StoredRow(msgspec.Struct, frozen=True):
+    """One line of a table."""
+
+    label: str
+    unit: str
+    measured: float
+    published: float | None = None
+    spread: float | None = None
+    deviation: float | None = None
+    verdict: str | None = None
+    reason: str | None = None
+    tolerance: str | None = None
+    where: str | None = None
+    says: str | None = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One experiment."""
+
+    name: str
+    document: str
+    parameters: dict[str, Any]
+    seconds: float
+    rows: list[StoredRow]
+    notes: list[str]
+    description: str = ""
+    meaning: str = ""
+    command: str = ""
+    antiphon: str = ""
+    machine: Machine | None = None
+    figures: list[Figure] = []
+
+    @property
+    def slug(self) -> str:
+        """The name as it can stand in the name of a file, or in an address."""
+        return self.name.replace("/", "_")
+
+    def count(self, verdict: str) -> int:
+        """How many rows have this verdict."""
+        return sum(row.verdict == verdict for row in self.rows)
+
+    def reasons(self) -> list[str]:
+        """Why rows that do not agree do not; each reason once."""
+        return list(dict.fromkeys(row.reason for row in self.rows if row.reason is not None))
+
+    def remarks(self) -> list[str]:
+        """The notes that belong to the result as a whole."""
+        of_rows = {f"{row.label}: {row.reason}" for row in self.rows if row.reason is not None}
+        return [note for note in self.notes if note not in of_rows and not note.startswith(SPREADS)]
+
+
+class ResultFile(msgspec.Struct, frozen=True):
+    """Either what ``antiphon reproduce --json`` prints, with all experiments, or the file of a single one."""
+
+    experiments: list[Result] | None = None
+
+
+def results_of(reports: Iterable[Report]) -> list[Result]:
+    """Results that were just measured."""
+    written = msgspec.json.encode({"experiments": [report.as_json() for report in reports]}, enc_hook=str)
+    return msgspec.json.decode(written, type=ResultFile).experiments or []
+
+
+def load(places: Sequence[Path]) -> list[Result]:
+    """Results from files and directories; of an experiment that comes twice the last.
+
+    They are in the order of the registry, whatever the order of the files.
+    """
+    files: list[Path] = []
+    for place in places:
+        if not place.exists():
+            raise UsageError(
+                f"there is no file or directory {place}; write one with: antiphon reproduce --json > {place}"
+            )
+        if place.is_dir():
+            check_finished(place)
+        files += files_in(place) if place.is_dir() else [place]
+    if not files:
+        raise UsageError("there are no results to report on; name a file that antiphon reproduce --json has printed")
+    found: dict[str, Result] = {}
+    for file in files:
+        for result in read(file):
+            found.pop(result.name, None)
+            found[result.name] = result
+    order = {experiment.name: number for number, experiment in enumerate(EXPERIMENTS)}
+    return sorted(found.values(), key=lambda result: order.get(result.name, len(order)))
+
+
+def check_finished(directory: Path) -> None:
+    """Say so if a directory is that of an ``antiphon reproduce`` which has finished no experiment yet."""
+    measurements = directory / MEASUREMENTS
+    if not measurements.is_dir() or any((directory / REPORTS).rglob("[!.]*.json")):
+        return
+    count = sum(1 for _ in measurements.rglob("[!.]*.json"))
+    raise UsageError(
+        f"no experiment in {directory} is finished yet, so there is nothing to report on ({count:,} measurements are "
+        "there); run the same antiphon reproduce again, which does the rest"
+    )
+
+
+def files_in(directory: Path) -> list[Path]:
+    """The files with results in a directory, which may be the output directory of ``antiphon reproduce``."""
+    reports = directory / REPORTS
+    return sorted((reports if reports.is_dir() else directory).rglob("[!.]*.json"))
+
+
+def read(file: Path) -> list[Result]:
+    """The results of one file."""
+    try:
+        content = file.read_bytes()
+        several = msgspec.json.decode(content, type=ResultFile).experiments
+        return [msgspec.json.decode(content, type=Result)] if several is None else several
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}; name a file with results") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{file} is not what antiphon reproduce --json prints ({error}); write it again with that command"
+        ) from error

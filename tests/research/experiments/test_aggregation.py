@@ -1,0 +1,134 @@
+"""Chapter 4 of the thesis at small sizes: what is measured, how it is compared, and that runs pair up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from antiphon_lab.experiments.aggregation.model import (
+    AGGREGATION,
+    FIXED,
+    HYBRID,
+    LITERAL,
+    NO_AGGREGATION,
+    RIDE_ALONG,
+    SINGLE_TREE,
+    TIMER,
+    TOPIC,
+    TOPIC_AGGREGATION,
+    Broadcasts,
+    measure,
+    start_times,
+    travel,
+)
+from antiphon_lab.experiments.aggregation.better import AGGREGATION_BETTER
+from antiphon_lab.experiments.aggregation.buffers import FIG_4_6, FIG_4_7
+from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
+from antiphon_lab.experiments.aggregation.packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3, side_by_side
+from antiphon_lab.experiments.aggregation.trees import FIG_4_9
+from antiphon_lab.reproduction.documents import Number, Tolerance
+from antiphon_lab.reproduction.experiment import Experiment, Sample
+
+EXPERIMENTS = (TABLE_4_1, TABLE_4_2, TABLE_4_3, FIG_4_3, FIG_4_4, FIG_4_5, FIG_4_6, FIG_4_7, FIG_4_9)
+
+
+def test_without_aggregation_there_is_a_packet_per_message_and_edge() -> None:
+    found = measure(Broadcasts(16, NO_AGGREGATION), 1)
+    assert (found.packets, found.aggregated, found.reduction_percent(16)) == (240, 0, 0)
+    assert found.by_bytes.sum() == 240
+    # 20 of header, 2 of source, 50 of payload and 4 for each entry; each message travels over 15 edges.
+    assert found.bytes_sent == 240 * (20 + 2 + 50 + 4) + 15 * 4 * found.dependencies.sum()
+
+
+def test_with_aggregation_every_message_still_travels_over_every_edge() -> None:
+    found = measure(Broadcasts(64), 1)
+    counts = found.by_publications
+    assert counts @ np.arange(len(counts)) == 64 * 63
+    assert found.packets == counts.sum() < 64 * 63
+    assert found.largest_packets.max() == len(counts) - 1
+
+
+@pytest.mark.parametrize("protocol", [AGGREGATION, NO_AGGREGATION, SINGLE_TREE, TIMER, HYBRID, TOPIC_AGGREGATION])
+def test_nothing_is_delivered_before_it_is_received_and_pending_is_counted_per_node(protocol: str) -> None:
+    run = travel(Broadcasts(16, protocol, timer_ticks=20), 3)
+    elsewhere = ~np.eye(16, dtype=bool)
+    assert (run.delivered >= run.received)[elsewhere].all()
+    assert (run.received > run.starts[:, None])[elsewhere].all()
+    peaks = run.pending_peaks()
+    for node in range(16):
+        arrived, gone = (np.delete(times[:, node], node) for times in (run.received, run.delivered))
+        expected = max(int(((arrived <= tick) & (gone > tick)).sum()) for tick in range(int(gone.max()) + 1))
+        assert peaks[node] == expected
+
+
+def test_pairs_share_their_start_times_and_the_delays_of_what_leaves_at_the_same_time() -> None:
+    together, alone = (travel(Broadcasts(16, protocol, paired=True), 5) for protocol in (AGGREGATION, NO_AGGREGATION))
+    assert (together.starts == alone.starts).all()
+    # The first message of all meets nobody on its way to the neighbours of its source.
+    first = int(together.starts.argmin())
+    nearest = first ^ 1
+    assert together.received[first, nearest] == alone.received[first, nearest]
+
+
+def test_on_barriers_it_saves_about_what_it_saves_on_vectors_and_riders_save_more() -> None:
+    """Pairs that meet the same delays; without holding back VCube-PS sends a packet per message and edge."""
+    vectors, barriers, one_by_one, riders = (
+        measure(Broadcasts(64, protocol, paired=True), 1)
+        for protocol in (AGGREGATION, TOPIC_AGGREGATION, TOPIC, RIDE_ALONG)
+    )
+    assert one_by_one.packets == one_by_one.answers == 64 * 63
+    assert abs(barriers.packets - vectors.packets) < 0.01 * 64 * 63
+    assert barriers.bytes_sent < vectors.bytes_sent
+    assert barriers.answers < one_by_one.answers
+    assert riders.packets < vectors.packets
+
+
+def test_where_links_keep_their_delays_pairs_are_delivered_at_the_same_time() -> None:
+    """Figure 4.5: the text finds deliveries of pairs equal; only output queues can make a difference here."""
+    together, alone = (travel(Broadcasts(32, protocol, FIXED), 2) for protocol in (AGGREGATION, NO_AGGREGATION))
+    assert together.engine.sent < alone.engine.sent
+    assert abs(together.delivered - alone.delivered).mean() < 1
+
+
+def test_literal_start_times_are_poisson_variables() -> None:
+    times = np.array(start_times(Broadcasts(1024, starts=LITERAL), 1))
+    assert abs(times.mean() - 1000) < 5
+    assert abs(times.std() - 1000**0.5) < 3
+
+
+def test_what_goes_beyond_is_measured_against_none_pair_by_pair() -> None:
+    report = AGGREGATION_BETTER.run(AGGREGATION_BETTER.plan(False, 64, 1), 1, lambda _: None)
+    found = {row.label: row.measured.mean for row in report.rows}
+    for system in ("aggregation", "ride-along", "hybrid of 10", "timer of 10", "VCube-PS with aggregation"):
+        assert found[f"packets against none, {system}, 64 nodes, calibrated"] < 0
+    assert found["packets, VCube-PS, 64 nodes, calibrated"] == 64 * 63
+    assert all(row.published is None for row in report.rows)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_every_experiment_runs_small_and_says_what_it_found(experiment: Experiment[Any, Any]) -> None:
+    report = experiment.run(experiment.plan(False, 32, 1), 1, lambda _: None)
+    labels = [row.label for row in report.rows]
+    assert len(labels) == len(set(labels)) > 3
+    assert all(row.unit for row in report.rows)
+    assert sum("calibrated" in label for label in labels) >= sum("literal" in label for label in labels) > 0
+
+
+def number(value: float) -> Number:
+    return Number(value, "%", "somewhere", "something", Tolerance(absolute=1))
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "literal", "verdicts"),
+    [
+        (20.5, 3.0, ["reproduced", "explained"]),
+        (17.0, 3.0, ["explained", "explained"]),
+        (17.0, 18.0, ["differs", "differs"]),
+        (17.0, 23.0, ["explained", "explained"]),
+    ],
+)
+def test_start_times_excuse_only_what_they_decide(calibrated: float, literal: float, verdicts: list[str]) -> None:
+    rows = side_by_side("packets", number(20), Sample((calibrated,)), Sample((literal,)))
+    assert [row.verdict for row in rows] == verdicts

@@ -23,8 +23,9 @@ from antiphon.lab.churn import (
     seconds_text,
 )
 from antiphon.lab.one_topic import HOP_TICKS, ONE_ROOT, PUBLISHED, REPAIRED, TOPIC, draw_group
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 
 SLOW_TICKS = 400
 

@@ -28,10 +28,11 @@ from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.lab.documents import Document, Number, Tolerance, document
-from antiphon.simulator.actions import Join, Publish
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.gossip_protocols import PROCESSES
-from antiphon.simulator.network import Delay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Join, Publish
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.network.delays import Delay, MatrixDelay, NormalDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.protocols.gossip import PROCESSES
 
 GROWTH_STREAM = 11
 PLACES_STREAM = 12

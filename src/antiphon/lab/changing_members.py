@@ -26,8 +26,8 @@ from antiphon.lab.experiment import Experiment, Explanation, Finding, Note, Plan
 from antiphon.lab.figures import Axis, Figure, Kind, Point, Series
 from antiphon.lab.metrics import publication_rows
 from antiphon.lab.one_topic import MODEL, Build, Group, TopicRun, as_published, as_repaired, draw_group
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 
 PUBLICATIONS = 256
 CHURN_PERCENTS = (12.5, 25.0)

@@ -22,8 +22,9 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon.lab.epto_runs import PLANETLAB, EptoCase, RoundPublisher
 from antiphon.lab.reference import peak_memory_bytes
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, QuantileDelay
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import QuantileDelay
+from antiphon.simulator.network.network import Network
 
 PAYLOAD = bytes(100)
 

@@ -25,8 +25,9 @@ from antiphon.kernel.process import Environment
 from antiphon.lab.universes import Universe, grid_universe, synthetic_universe
 from antiphon.pipeline.stan_links import Topics, Views, aligned_views, physical_links, random_views
 from antiphon.pipeline.universe_law import Integers
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 
 HOP_TICKS = 100
 PERIOD_TICKS = 1000

@@ -31,7 +31,7 @@ from antiphon.lab.experiment import Experiment, Finding, Note, Plan, Results, Ro
 from antiphon.lab.figures import Axis, Figure, Series
 from antiphon.lab.stan_runs import key_of
 from antiphon.pipeline.stan_links import Topics, aligned_views, random_views
-from antiphon.simulator.campaign import wilson
+from antiphon.torture.campaign import wilson
 
 EVERYBODY, RANDOM, STAN, STIRRED = "everybody", "random views", "StaN", "StaN, one drawn"
 PEERS = (EVERYBODY, RANDOM, STAN, STIRRED)

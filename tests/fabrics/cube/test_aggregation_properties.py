@@ -23,9 +23,10 @@ from antiphon.fabrics.cube import (
 )
 from antiphon.kernel import Environment, Message, Process, publication_key
 from antiphon.orders import CausalVectors, Ordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import LinkDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import LinkDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.printed_aggregation import PrintedAggregation, Vectors

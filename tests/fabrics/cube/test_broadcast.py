@@ -21,8 +21,9 @@ from antiphon.fabrics.cube import (
 )
 from antiphon.kernel import Environment, Message, ProtocolError
 from antiphon.orders import CausalVectors, Order, Ordered, Unordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from tests.fabrics.cube.trees import partial
 from tests.support import Broadcast, Notebook, text
 

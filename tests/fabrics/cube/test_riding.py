@@ -17,7 +17,7 @@ from antiphon.fabrics.cube import (
     full_or_partial,
 )
 from antiphon.kernel import NO_NODE, Environment, Message, UsageError
-from antiphon.simulator.explorer import Operation, explore
+from antiphon.simulator.explore.explorer import Operation, explore
 from tests.fabrics.cube.test_aggregation import publication
 from tests.fabrics.cube.test_aggregation_properties import Build, Run, check_whole, sizes, starts, wild
 from tests.fabrics.cube.trees import partial

@@ -1,10 +1,10 @@
 """Coverage-guided fuzzing of the decoder: ``python benchmarks/fuzz_decoder.py -runs=1000000``.
 
 Needs atheris (``pip install atheris``), which is no dependency of anything else. It begins with the frames of recorded
-connections of all three fabrics (:mod:`antiphon.lab.hostile`) and follows whatever reaches new lines of the live host.
-Half of the changes are libFuzzer's, which know bytes; the other half replace values inside of frames.
-The decoder may refuse with :class:`ProtocolError` and nothing else, and what it takes must come back the same when it
-is encoded and decoded again. Arguments are those of libFuzzer; a crash is written to a file that can be given again.
+connections of all three fabrics (:mod:`antiphon.torture.hostile.attacks`) and follows whatever reaches new lines of the
+live host. Half of the changes are libFuzzer's, which know bytes; the other half replace values inside of frames. The
+decoder may refuse with :class:`ProtocolError` and nothing else, and what it takes must come back the same when it is
+encoded and decoded again. Arguments are those of libFuzzer; a crash is written to a file that can be given again.
 
 Run it on the plain sources (``PYTHONPATH=src``): compiled modules cannot be followed.
 """
@@ -20,11 +20,11 @@ import atheris
 with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
     import antiphon
     from antiphon.kernel.errors import ProtocolError
-    from antiphon.lab.hostile import Mutator, Recordings, record
     from antiphon.live.client_messages import CLIENT_CONTROLS
     from antiphon.live.columns import check_payload, decode_columns
     from antiphon.live.controls import PEER_CONTROLS
     from antiphon.live.wire import FABRIC_KINDS, Codec
+    from antiphon.torture.hostile.attacks import Mutator, Recordings, record
 
 FABRICS = tuple(FABRIC_KINDS)
 CODECS = [Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[fabric], check_payload) for fabric in FABRICS]

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from antiphon.fabrics.cube import full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.orders import CausalVectors, Order, Unordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import MatrixDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import MatrixDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.store import MemoryTrace
 
 TICKS = [[0, 10, 200], [10, 0, 10], [200, 10, 0]]  # from node 0 to node 2 it is far

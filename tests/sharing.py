@@ -17,6 +17,7 @@ LONGEST_FIRST = (
     "tests/live/test_nemesis.py",
     "tests/cli/",
     "tests/test_compiled_and_plain.py",
+    "tests/torture/",
     "tests/lab/",
     "tests/live/",
     "tests/maelstrom/",

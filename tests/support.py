@@ -12,8 +12,9 @@ from antiphon.fabrics.cube import Cube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
 from antiphon.orders import Order
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.store import MemoryTrace
 
 OrderOf = Callable[[int], Order]

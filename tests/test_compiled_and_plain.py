@@ -129,7 +129,7 @@ def test_another_seed_gives_another_trace(builds: Builds, name: str) -> None:
 CORE = (
     ("kernel", "orders", "trace"),
     ("fabrics",),
-    ("simulator/test_calendar.py", "simulator/test_engine.py", "simulator/test_faults.py", "simulator/test_network.py"),
+    ("simulator/engine", "simulator/network"),
     ("live/test_columns.py", "live/test_outbox.py", "live/test_publish_and_subscribe.py", "live/test_wire.py"),
 )
 

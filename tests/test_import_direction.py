@@ -58,18 +58,19 @@ RULES = {
     ),
     "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
     "simulator": Rule(inside(*CORE, "simulator"), never=WORLDLY),
-    "simulator.actions": Rule(inside(*CORE, "simulator"), only=PURE),
-    "simulator.calendar": Rule(inside("simulator"), only=PURE),
     "simulator.engine": Rule(inside(*CORE, "simulator"), only=PURE | {"gc"}),
+    "simulator.engine.calendar": Rule(inside("simulator"), only=PURE),
     "simulator.network": Rule(inside("kernel", "simulator"), only=PURE),
     "live": Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "maelstrom": Rule(inside(*CORE, "live", "maelstrom"), never=frozenset({"pyspark"})),
     "spark": Rule(inside(*CORE, "live", "spark", ROOT)),
-    "pipeline": Rule(inside(*CORE, "simulator", "live", "pipeline", "spark", ROOT)),
-    "lab": Rule(inside(*CORE, "simulator", "live", "pipeline", "lab", ROOT)),
+    "torture": Rule(inside(*CORE, "simulator", "live", "torture", ROOT), never=frozenset({"pyspark"})),
+    "torture.schedules": Rule(inside(*CORE, "simulator", "torture"), never=WORLDLY),
+    "pipeline": Rule(inside(*CORE, "simulator", "live", "torture", "pipeline", "spark", ROOT)),
+    "lab": Rule(inside(*CORE, "simulator", "live", "torture", "pipeline", "lab", ROOT)),
     "report": Rule(inside("kernel", "lab", "report", ROOT)),
     "cli": Rule(
-        inside(*CORE, "simulator", "live", "maelstrom", "pipeline", "spark", "lab", "report", "cli", ROOT),
+        inside(*CORE, "simulator", "live", "maelstrom", "torture", "pipeline", "spark", "lab", "report", "cli", ROOT),
     ),
     ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
@@ -131,7 +132,13 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def test_no_module_imports_against_the_arrows() -> None:
     checked = dict(modules())
-    assert {"kernel.process", "orders.order", "fabrics.cube.topology", "simulator.engine", "cli.main"} <= checked.keys()
+    assert {
+        "kernel.process",
+        "orders.order",
+        "fabrics.cube.topology",
+        "simulator.engine.engine",
+        "cli.main",
+    } <= checked.keys()
     found = [
         violation
         for module, path in checked.items()
@@ -169,14 +176,14 @@ def test_arrows_point_one_way() -> None:
         ("fabrics.tree.broker", "import pyspark.sql", "imports pyspark.sql"),
         ("fabrics.cube.view", "from antiphon import __version__", "imports antiphon.__version__"),
         ("fabrics.admission", "import msgspec", "imports msgspec"),
-        ("trace.store", "from antiphon.simulator.engine import Engine", "imports antiphon.simulator.engine"),
+        ("trace.store", "from antiphon.simulator.engine import links", "imports antiphon.simulator.engine"),
         ("trace.store", "from antiphon.orders import Order", "imports antiphon.orders"),
         ("trace.recorder", "import pyarrow", "imports pyarrow"),
-        ("simulator.engine", "import time", "imports time"),
-        ("simulator.calendar", "from antiphon.kernel.process import Process", "imports antiphon.kernel.process"),
-        ("simulator.run", "import random", "imports random"),
-        ("simulator.run", "from antiphon.live.node import Node", "imports antiphon.live.node"),
-        ("live.node", "from antiphon.simulator.engine import Engine", "imports antiphon.simulator.engine"),
+        ("simulator.engine.engine", "import time", "imports time"),
+        ("simulator.engine.calendar", "from antiphon.kernel.process import Process", "imports antiphon.kernel.process"),
+        ("simulator.scenario.run", "import random", "imports random"),
+        ("simulator.scenario.run", "from antiphon.live.node import Node", "imports antiphon.live.node"),
+        ("live.node", "from antiphon.simulator.engine import links", "imports antiphon.simulator.engine"),
         ("lab.figures", "from antiphon.cli.main import app", "imports antiphon.cli.main"),
         ("pipeline.sweep", "from antiphon.lab import experiments", "imports antiphon.lab"),
         ("surprise.module", "", "its package has no rule; add it to the table"),
@@ -193,7 +200,7 @@ def test_the_checker_finds_a_planted_violation(module: str, source: str, complai
         ("kernel.process", "from __future__ import annotations\nfrom typing import Final\nfrom librt.vecs import vec"),
         ("orders.fifo", "from antiphon.kernel.message import Message\nfrom .order import Order"),
         ("fabrics.cube.view", "from antiphon.orders import Order\nfrom collections.abc import Callable"),
-        ("simulator.engine", "import gc\nfrom antiphon.trace.recorder import Recorder"),
+        ("simulator.engine.engine", "import gc\nfrom antiphon.trace.recorder import Recorder"),
         ("trace.store", "import numpy as np\nimport pyarrow.parquet as pq"),
         ("live.node", "import asyncio\nfrom antiphon.fabrics.cube import TreeBroadcast"),
         ("cli.main", "import antiphon\nfrom antiphon.lab import experiments\nimport importlib"),

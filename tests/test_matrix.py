@@ -14,10 +14,17 @@ import pytest
 
 from antiphon import Message, Node
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.simulator.judgement import PROMISES
-from antiphon.simulator.protocols import FABRICS, PROTOCOLS
-from antiphon.simulator.run import Result, run_scenario
-from antiphon.simulator.scenario import ConstantLaw, LimitsTable, NetworkTable, PublishTable, Scenario, TopicsTable
+from antiphon.simulator.scenario.promises import PROMISES
+from antiphon.simulator.scenario.protocols.registry import FABRICS, PROTOCOLS
+from antiphon.simulator.scenario.run import Result, run_scenario
+from antiphon.simulator.scenario.scenario import (
+    ConstantLaw,
+    LimitsTable,
+    NetworkTable,
+    PublishTable,
+    Scenario,
+    TopicsTable,
+)
 from tests.live.support import cluster, running, take_exactly, tree
 
 PAGE = Path(__file__).parent.parent / "docs" / "guarantees.md"

@@ -21,7 +21,7 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
 from antiphon.orders import CausalBarriers, CausalVectors, Fifo, Unordered
-from antiphon.simulator.actions import (
+from antiphon.simulator.engine.actions import (
     Admit,
     Crash,
     Expel,
@@ -35,8 +35,9 @@ from antiphon.simulator.actions import (
     Subscribe,
     Unsubscribe,
 )
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, MatrixDelay, NormalDelay
+from antiphon.simulator.network.network import Cut, Network
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import TraceWriter
 

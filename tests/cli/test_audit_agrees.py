@@ -14,10 +14,10 @@ import pytest
 from antiphon.cli import audit
 from antiphon.cli.audit import CLEAN, VIOLATED, Audit, audit_files, judging
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.all_schedules import DRAWN
-from antiphon.simulator.last_words import LAST_WORDS
-from antiphon.simulator.run import Result, run_scenario
-from antiphon.simulator.scenario_file import load_scenario, parse_scenario
+from antiphon.simulator.scenario.file import load_scenario, parse_scenario
+from antiphon.simulator.scenario.last_words import LAST_WORDS
+from antiphon.simulator.scenario.run import Result, run_scenario
+from antiphon.torture.schedules.every_fabric import DRAWN
 from antiphon.trace.store import SCHEMA, about_trace, read_trace
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))

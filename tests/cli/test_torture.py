@@ -15,11 +15,11 @@ import pytest
 
 from antiphon.cli import main as command
 from antiphon.cli import torture_simulated as torture
-from antiphon.simulator import campaign, shrinking
-from antiphon.simulator.campaign import KINDS, Outcome
-from antiphon.simulator.campaign_results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
-from antiphon.simulator.scenario import Scenario
-from tests.simulator.broken import LosesRefusals, break_vcube_ps
+from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture import campaign, shrinking
+from antiphon.torture.campaign import KINDS, Outcome
+from antiphon.torture.results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
+from tests.torture.broken import LosesRefusals, break_vcube_ps
 
 Antiphon = Callable[..., tuple[int | str | None, str, str]]
 

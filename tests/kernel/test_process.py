@@ -20,9 +20,10 @@ from antiphon.kernel import (
     ScenarioError,
     UsageError,
 )
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.store import MemoryTrace
 from tests.support import Notebook, lines_of, text
 

@@ -16,10 +16,10 @@ import pytest
 
 import antiphon
 from antiphon.cli.audit import audit_files
-from antiphon.lab.live_campaign import FABRICS, Campaign, CampaignPlan, Figures
-from antiphon.lab.live_overload import Flood, OverloadPlan
-from antiphon.lab.live_power import compiler
 from antiphon.live.controls import PROTOCOL_VERSION
+from antiphon.torture.live.campaign import FABRICS, Campaign, CampaignPlan, Figures
+from antiphon.torture.live.overload import Flood, OverloadPlan
+from antiphon.torture.live.power import compiler
 from tests.live.support import cluster, running, take_values
 
 SEED = 3

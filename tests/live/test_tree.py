@@ -12,12 +12,12 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.fabrics.admission_messages import Peer
-from antiphon.lab.live_campaign import SETTLE_SECONDS
 from antiphon.live.brokers import Brokers
 from antiphon.live.controls import PROTOCOL_VERSION, Acquaint, Hello
 from antiphon.live.errors import JoinError
 from antiphon.live.links import split_address
 from antiphon.live.settings import Settings
+from antiphon.torture.live.campaign import SETTLE_SECONDS
 from tests.live.strangers import Attacker, attacking, frames
 from tests.live.support import (
     child,

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from antiphon.kernel import CAUSAL
 from antiphon.orders import Order, Ordered
-from antiphon.simulator.actions import Publish
+from antiphon.simulator.engine.actions import Publish
 from tests.support import Broadcast, text
 
 

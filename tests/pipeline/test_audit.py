@@ -18,10 +18,10 @@ from antiphon.pipeline.audit import evidence
 from antiphon.pipeline.intervals import intervals_of
 from antiphon.pipeline.total import judge_total_order
 from antiphon.pipeline.traces import open_trace
-from antiphon.simulator.all_schedules import DRAWN
-from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import Scenario
-from antiphon.simulator.scenario_file import load_scenario, parse_scenario
+from antiphon.simulator.scenario.file import load_scenario, parse_scenario
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.schedules.every_fabric import DRAWN
 from antiphon.trace.store import SCHEMA, read_trace
 
 pytestmark = pytest.mark.slow

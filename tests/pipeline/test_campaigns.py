@@ -16,8 +16,9 @@ from antiphon.cli import main as command
 from antiphon.pipeline import campaigns, jobs
 from antiphon.pipeline.campaigns import CampaignJob, Portion, PortionRecord, campaign_job, read_portion, run_portion
 from antiphon.pipeline.jobs import run_here, run_on_spark
-from antiphon.simulator import campaign
-from antiphon.simulator.campaign import ALL, Outcome, Tally, run_campaign
+from antiphon.torture import campaign
+from antiphon.torture.campaign import Outcome, Tally, run_campaign
+from antiphon.torture.schedules import ALL
 
 
 def ignore(done: int, running: int) -> None:

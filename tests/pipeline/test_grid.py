@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.kernel.errors import UsageError
 from antiphon.pipeline.grid import Grid, load_grid, parse_grid
-from antiphon.simulator.scenario import ConstantLaw, NormalLaw, PauseFault
+from antiphon.simulator.scenario.scenario import ConstantLaw, NormalLaw, PauseFault
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweeps" / "order-and-size.toml"
 

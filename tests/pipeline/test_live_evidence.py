@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from antiphon.cli.audit import Audit, audit_files, audit_in_session
 from antiphon.cli.audit_live import audit_campaign
-from antiphon.lab.live_judging import Circumstances
+from antiphon.torture.live.judging import Circumstances
 from tests.pipeline.live_journals import seen_in, well_behaved, write_journals
 
 Damage = Callable[[list[str]], None]

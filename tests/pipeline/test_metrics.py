@@ -18,11 +18,12 @@ from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.reproduction.metrics import QUANTITIES, delivery_delays, hops, publication_rows, queue_lengths, tree_sends
 from antiphon.pipeline.metrics import METRICS, as_document, metric_named
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, NormalDelay
-from antiphon.simulator.run import Result, run_scenario
-from antiphon.simulator.scenario import Scenario
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import NormalDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.run import Result, run_scenario
+from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import TraceWriter, read_trace
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -13,9 +13,10 @@ import antiphon.trace.store
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import PeerError, UsageError
-from antiphon.simulator.actions import Crash, Join, Leave, Pause, Publish, Restart, Resume
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, NormalDelay
+from antiphon.simulator.engine.actions import Crash, Join, Leave, Pause, Publish, Restart, Resume
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.recorder import CRASH, DROP_REASONS, EVENT_NAMES, SUBSCRIBED, Recorder
 from antiphon.trace.store import LEVELS, SCHEMA, MemoryTrace, TraceWriter, about_trace, read_trace
 from tests.support import lines_of

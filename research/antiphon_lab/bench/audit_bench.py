@@ -20,8 +20,8 @@ import msgspec
 
 from antiphon.kernel.errors import PeerError
 from antiphon_lab.bench.sweep_bench import descends
-from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import Scenario
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import count_rows
 
 NODES = 64

@@ -22,8 +22,8 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon_lab.experiments.epto.runs import PLANETLAB, EptoCase, RoundPublisher
 from antiphon_lab.bench.reference import peak_memory_bytes
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, QuantileDelay
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import Network, QuantileDelay
 
 PAYLOAD = bytes(100)
 

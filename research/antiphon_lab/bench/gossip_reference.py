@@ -20,9 +20,9 @@ from antiphon.fabrics.gossip.messages import structure_key
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon_lab.bench.reference import PROPAGATION_TICKS, peak_memory_bytes
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, Network
 
 NODES_PER_CONTACT = 1000
 FEWEST_CONTACTS = 3

@@ -38,9 +38,10 @@ from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon_lab.experiments.aggregation import model as aggregation
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 
 WINDOW_TICKS = 1001
 PROPAGATION_TICKS = 100

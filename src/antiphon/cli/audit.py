@@ -206,7 +206,7 @@ def audit_files(files: list[Path]) -> Audit:
     stopped = stopped_of(about, survey)
     verdict = judge_trace(table, contract, stopped, stuck_in(table))
     if REQUESTS in verdict.checks:
-        from antiphon.simulator.judgement import judge_requests
+        from antiphon.simulator.scenario.verdict import judge_requests
 
         judge_requests(verdict, scenario_of(about), evidence(table))
     stories = stories_of(table, contract, stopped) if verdict.broken() else {}
@@ -296,7 +296,7 @@ def audit_in_session(session: SparkSession, files: list[Path], rows_per_part: in
 def requests_in_frame(trace: Trace) -> tuple[int, str | None]:
     """What the application asked for and did not get."""
     from antiphon.pipeline.traces import changes_in, counts_in
-    from antiphon.simulator.judgement import Requests, unmet_requests
+    from antiphon.simulator.scenario.verdict import Requests, unmet_requests
 
     counts = counts_in(trace.frame)
     passed_over = sum(counts["lost"].values())

@@ -2,7 +2,7 @@
 
 The directory that ``antiphon torture --live`` keeps holds no traces of nodes: who is killed leaves none. It holds what
 clients of all nodes saw, over all lives of nodes, and what nodes had on their disks when they were killed. Of that
-traces are made again in which an application is what a node is elsewhere (:mod:`antiphon.lab.live_judging`), and
+traces are made again in which an application is what a node is elsewhere (:mod:`antiphon.torture.live.judging`), and
 judged.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from antiphon.cli.audit import DURABILITY, Audit, Check, Judge, verdict_of
 
 if TYPE_CHECKING:
-    from antiphon.lab.live_judging import Verdict
+    from antiphon.torture.live.judging import Verdict
 
 
 def is_campaign(path: Path) -> bool:
@@ -26,7 +26,7 @@ def is_campaign(path: Path) -> bool:
 
 def audit_campaign(directory: Path, judge: Judge) -> Audit:
     """Judge it again, from what was written down."""
-    from antiphon.lab.live_judging import CHECKS, judge_journals, read_circumstances
+    from antiphon.torture.live.judging import CHECKS, judge_journals, read_circumstances
 
     started = time.perf_counter()
     audits: list[Audit] = []

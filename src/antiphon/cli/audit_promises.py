@@ -22,7 +22,7 @@ from antiphon.trace.contract import (
 
 if TYPE_CHECKING:
     from antiphon.pipeline.traces import Survey
-    from antiphon.simulator.scenario import Scenario
+    from antiphon.simulator.scenario.scenario import Scenario
 
 
 def is_live(about: Mapping[str, Any]) -> bool:
@@ -44,7 +44,7 @@ def tells_lives_apart(about: Mapping[str, Any]) -> bool:
 
 def stopped_of(about: Mapping[str, Any], survey: Survey) -> str:
     """How a run ended: at its end, or before."""
-    from antiphon.simulator.scenario import LimitsTable
+    from antiphon.simulator.scenario.scenario import LimitsTable
 
     if is_live(about):
         return FINISHED
@@ -80,7 +80,7 @@ def live_contract(about: Mapping[str, Any], survey: Survey) -> Contract:
 
 def scenario_of(about: Mapping[str, Any]) -> Scenario:
     """The scenario of a simulated run."""
-    from antiphon.simulator.scenario import Scenario
+    from antiphon.simulator.scenario.scenario import Scenario
 
     try:
         return msgspec.convert(about.get("scenario"), Scenario)
@@ -105,8 +105,8 @@ WHAT_TO_DO = (
 
 def contract_of_old_trace(scenario: Scenario) -> Contract:
     """What was promised to a run whose trace does not say it; refused where losses would have to be known."""
-    from antiphon.simulator.judgement import contract_of, why_not_judged
-    from antiphon.simulator.lives import changes_lives
+    from antiphon.simulator.scenario.incarnations import changes_lives
+    from antiphon.simulator.scenario.promises import contract_of, why_not_judged
 
     reason = why_not_judged(scenario)
     if reason is not None:

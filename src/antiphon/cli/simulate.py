@@ -17,8 +17,8 @@ from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.simulator.run import Result
-    from antiphon.simulator.scenario import Scenario
+    from antiphon.simulator.scenario.run import Result
+    from antiphon.simulator.scenario.scenario import Scenario
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -51,8 +51,8 @@ def simulate(
 
     Example: [bold]antiphon simulate examples/scenarios/crash.toml --trace crash.parquet --level everything[/]
     """
-    from antiphon.simulator.run import run_scenario
-    from antiphon.simulator.scenario_file import load_scenario
+    from antiphon.simulator.scenario.file import load_scenario
+    from antiphon.simulator.scenario.run import run_scenario
 
     wanted = with_level(load_scenario(scenario, seed, nodes), level, trace)
     output.warn_if_not_compiled()
@@ -72,7 +72,7 @@ def with_level(
     """The scenario with the level of the trace that was asked for on the command line."""
     import msgspec
 
-    from antiphon.simulator.scenario import TraceTable
+    from antiphon.simulator.scenario.scenario import TraceTable
 
     if level is None:
         return scenario

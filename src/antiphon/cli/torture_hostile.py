@@ -1,9 +1,9 @@
 """``antiphon torture --hostile``: a live cluster under attack by changed recordings, while honest clients go on.
 
 Two nodes in processes of their own take what strangers and clients send, and a third one does with TLS. Whoever attacks
-opens many connections at a time and sends one input over each: :mod:`antiphon.lab.hostile` makes them. Meanwhile honest
-clients publish at both nodes and must get everything, once and in order. The memory of the processes is looked at all
-the time: what attackers have left behind must not grow with their number.
+opens many connections at a time and sends one input over each: :mod:`antiphon.torture.hostile.attacks` makes them.
+Meanwhile honest clients publish at both nodes and must get everything, once and in order. The memory of the processes
+is looked at all the time: what attackers have left behind must not grow with their number.
 
 Nobody attacks as a node that was let in. Without TLS anybody is, by design, and with it only who has a certificate.
 """
@@ -26,9 +26,9 @@ from antiphon.live.links import split_address
 from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
 
 if TYPE_CHECKING:
-    from antiphon.lab.hostile import Mutator
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
+    from antiphon.torture.hostile.attacks import Mutator
 
 CONNECTIONS = 200
 """How many attackers are connected at a time."""
@@ -188,7 +188,7 @@ class Campaign:
 
     async def run(self) -> None:
         """All of it."""
-        from antiphon.lab.hostile import Mutator, record, record_tls
+        from antiphon.torture.hostile.attacks import Mutator, record, record_tls
 
         plain = Mutator(await record(self._fabric), self._seed)
         recorded, settings = await record_tls(self._directory / "certificates")

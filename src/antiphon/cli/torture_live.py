@@ -1,7 +1,8 @@
 """``antiphon torture --live``: real nodes in processes of their own, to which everything happens that can, and audited.
 
-A campaign (:mod:`antiphon.lab.live_campaign`) does faults to one cluster and heals them. With ``--faults loss`` there
-are rounds instead, each with a cluster of its own that loses nodes for good (:mod:`antiphon.lab.live_rounds`).
+A campaign (:mod:`antiphon.torture.live.campaign`) does faults to one cluster and heals them. With ``--faults loss``
+there are rounds instead, each with a cluster of its own that loses nodes for good
+(:mod:`antiphon.torture.live.rounds`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from antiphon.cli.interrupts import first_request, requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.lab.live_campaign import Campaign, CampaignPlan, Figures
-    from antiphon.lab.live_rounds import RoundFigures
+    from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
+    from antiphon.torture.live.rounds import RoundFigures
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 """How a campaign ends."""
@@ -65,8 +66,8 @@ def torture_live(wishes: Wishes) -> None:
     if wishes.faults == LOSS:
         torture_in_rounds(wishes)
         return
-    from antiphon.lab.live_campaign import FABRICS, CampaignPlan
-    from antiphon.lab.live_faults import NEEDS_LOGS, check_kinds
+    from antiphon.torture.live.campaign import FABRICS, CampaignPlan
+    from antiphon.torture.live.faults import NEEDS_LOGS, check_kinds
 
     if wishes.fabric not in FABRICS:
         raise UsageError(f"there are no live nodes of a fabric {wishes.fabric!r}; choose from {', '.join(FABRICS)}")
@@ -120,7 +121,7 @@ def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
     """
     import antiphon
     from antiphon.cli.audit import judging
-    from antiphon.lab.live_campaign import Campaign
+    from antiphon.torture.live.campaign import Campaign
 
     begun: list[Campaign] = []
     stopped: list[bool] = []
@@ -212,9 +213,9 @@ def torture_in_rounds(wishes: Wishes) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
     from antiphon.cli.audit import audit_files
-    from antiphon.lab.live_rounds import SURVIVORS, Round, RoundFigures, judge
-    from antiphon.lab.live_rounds_gossip import GossipRound
-    from antiphon.lab.live_rounds_tree import TreeRound
+    from antiphon.torture.live.rounds import SURVIVORS, Round, RoundFigures, judge
+    from antiphon.torture.live.rounds_gossip import GossipRound
+    from antiphon.torture.live.rounds_tree import TreeRound
 
     rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
     if wishes.fabric not in rounds:

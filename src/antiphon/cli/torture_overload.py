@@ -15,7 +15,7 @@ from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.cli.torture_live import Wishes
-    from antiphon.lab.live_overload import Overload
+    from antiphon.torture.live.overload import Overload
 
 FACTOR = 10.0
 MEGABYTE = 1 << 20
@@ -24,8 +24,8 @@ MEGABYTE = 1 << 20
 def torture_by_overload(wishes: Wishes) -> None:
     """Run it, and report."""
     import antiphon
-    from antiphon.lab.live_campaign import FABRICS
-    from antiphon.lab.live_overload import Flood, OverloadPlan
+    from antiphon.torture.live.campaign import FABRICS
+    from antiphon.torture.live.overload import Flood, OverloadPlan
 
     if wishes.fabric not in FABRICS:
         raise UsageError(f"there are no live nodes of a fabric {wishes.fabric!r}; choose from {', '.join(FABRICS)}")

@@ -1,6 +1,6 @@
 """``antiphon torture`` in the simulator: a campaign that loses nothing of what it has found, whatever ends it.
 
-Each schedule that fails is on disk before the next one begins (:mod:`antiphon.simulator.campaign_results`). Whoever
+Each schedule that fails is on disk before the next one begins (:mod:`antiphon.torture.results`). Whoever
 interrupts a campaign, and whatever it stumbles over, gets the result so far; making failures small comes last and can
 fail for itself only.
 """
@@ -30,8 +30,8 @@ from antiphon.cli.interrupts import requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.simulator.campaign import Outcome, Sharing, Tally
-    from antiphon.simulator.campaign_results import Failed, Journal, Plan
+    from antiphon.torture.campaign import Outcome, Sharing, Tally
+    from antiphon.torture.results import Failed, Journal, Plan
 
 MAXIMUM_SHRUNK = 3
 """Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
@@ -82,8 +82,8 @@ def torture_simulated(asked: Asked) -> None:
 def run_and_report(asked: Asked) -> None:
     """Run a campaign, and report."""
     from antiphon.pipeline.campaigns import product_digest
-    from antiphon.simulator.campaign import check_campaign
-    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
+    from antiphon.torture.campaign import check_campaign
+    from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
 
     check_campaign(asked.fabric, asked.order)
     if asked.fresh and asked.seed is not None:
@@ -121,7 +121,7 @@ def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
     """The plan with a first seed that nobody has run; with Spark that of the same campaign if it was cut off."""
     import msgspec
 
-    from antiphon.simulator.campaign_results import unfinished
+    from antiphon.torture.results import unfinished
 
     cut_off = unfinished(results, like) if resumes else None
     plan = cut_off or msgspec.structs.replace(like, first_seed=fresh_seed(results, like.seeds))
@@ -132,7 +132,7 @@ def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
 
 def fresh_seed(results: Path, seeds: int) -> int:
     """A first seed far away from all that people choose, of seeds that are in no campaign of a file of results."""
-    from antiphon.simulator.campaign_results import seeds_run
+    from antiphon.torture.results import seeds_run
 
     known = seeds_run(results)
     while True:
@@ -146,8 +146,8 @@ def fresh_seed(results: Path, seeds: int) -> int:
 
 def run_by_processes(journal: Journal, jobs: int) -> Course:
     """Run a campaign in the processes of this machine, until its end or until something ends it."""
-    from antiphon.simulator.campaign import Tally, run_campaign, tasks
-    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, STOPPED
+    from antiphon.torture.campaign import Tally, run_campaign, tasks
+    from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     course = Course(Tally(), STOPPED)
     plan = journal.plan
@@ -233,7 +233,7 @@ def cores() -> int:
 
 def add_uncounted(tally: Tally, failures: list[Failed]) -> None:
     """Add schedules that failed in portions which were not finished; the rest of such a portion is not counted."""
-    from antiphon.simulator.campaign import Outcome
+    from antiphon.torture.campaign import Outcome
 
     known = {outcome.seed for outcome in tally.failing}
     for one in failures:
@@ -246,8 +246,8 @@ def add_uncounted(tally: Tally, failures: list[Failed]) -> None:
 
 def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
     """Make a failure of each kind small, and write it down; as it was drawn if there is no time, or that fails."""
-    from antiphon.simulator.campaign_results import FINISHED, RESULTS
-    from antiphon.simulator.shrinking import representatives
+    from antiphon.torture.results import FINISHED, RESULTS
+    from antiphon.torture.shrinking import representatives
 
     paths = []
     chosen = representatives(course.tally.failing)[:MAXIMUM_SHRUNK]
@@ -266,8 +266,8 @@ def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
 
 def write_one(outcome: Outcome, kind: str, plan: Plan, directory: Path, has_time: bool) -> Path:
     """Write one failure as a scenario, as small as it becomes."""
-    from antiphon.simulator.campaign import SCHEDULES
-    from antiphon.simulator.shrinking import Shrinker, write_failure
+    from antiphon.torture.schedules import SCHEDULES
+    from antiphon.torture.shrinking import Shrinker, write_failure
 
     scenario = SCHEDULES[plan.fabric](outcome.seed, plan.order)
     state = "as it was drawn, which failed by"
@@ -322,7 +322,7 @@ def summary(tally: Tally) -> str:
 
 def show(found: dict[str, Any]) -> None:
     """Print a result for people."""
-    from antiphon.simulator.rates import rate_text
+    from antiphon.torture.rates import rate_text
 
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")

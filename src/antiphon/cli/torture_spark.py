@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from antiphon.cli.output import Steps
     from antiphon.cli.torture_simulated import Course
     from antiphon.pipeline.campaigns import CampaignJob
-    from antiphon.simulator.campaign_results import Journal
+    from antiphon.torture.results import Journal
 
 PLACE = "torture-campaign"
 """The directory for what was found so far, in the one that ``--out`` names."""
@@ -27,7 +27,7 @@ def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int |
     from antiphon.pipeline.campaigns import campaign_job
     from antiphon.pipeline.jobs import run_job
     from antiphon.pipeline.session import SessionOptions
-    from antiphon.simulator.campaign_results import FINISHED, INTERRUPTED, STOPPED
+    from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     place = out / PLACE
     plan = journal.plan

@@ -1,9 +1,8 @@
 """Small systems of the cube through faults, of which every schedule is followed, with a crash at every step.
 
 Two or three nodes, one or two publications, a subscription. Each system is explored once for each of its nodes: the
-node crashes for good, or crashes and comes back with its log
-(:mod:`antiphon.simulator.crash_explorer` says what a schedule is). The larger ones have more schedules than anybody has
-time for; ``state_limit`` ends them.
+node crashes for good, or crashes and comes back with its log (:mod:`antiphon.simulator.explore.crashes` says what a
+schedule is). The larger ones have more schedules than anybody has time for; ``state_limit`` ends them.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment
-from antiphon.simulator.crash_explorer import FailingWorld, Failure, explore_failure
-from antiphon.simulator.explorer import Operation
+from antiphon.simulator.explore.crashes import FailingWorld, Failure, explore_failure
+from antiphon.simulator.explore.explorer import Operation
 
 PUBLISH: Operation = ("publish", 0)
 SUBSCRIBE: Operation = ("subscribe", 0)

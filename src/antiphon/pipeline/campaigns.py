@@ -18,8 +18,8 @@ import msgspec
 import antiphon
 from antiphon.pipeline.attempts import attempt_in
 from antiphon.pipeline.jobs import Job
-from antiphon.simulator.campaign import Tally, run_seeds, tasks
-from antiphon.simulator.campaign_results import Journal, Plan
+from antiphon.torture.campaign import Tally, run_seeds, tasks
+from antiphon.torture.results import Journal, Plan
 
 MICROSECONDS_PER_SEED = 20_000
 """About; portions take as long as each other, so it only says that none shares a task."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from antiphon.pipeline.attempts import attempt_in
-from antiphon.simulator.run import Result, run_scenario
-from antiphon.simulator.scenario import Scenario
+from antiphon.simulator.scenario.run import Result, run_scenario
+from antiphon.simulator.scenario.scenario import Scenario
 
 Scalar = str | int | float | bool
 

@@ -24,10 +24,10 @@ from msgspec import Meta
 import antiphon
 from antiphon.kernel.errors import ScenarioError, UsageError
 from antiphon.pipeline.cells import Cell, Scalar
-from antiphon.simulator.scenario import LARGEST_SEED, OnceWorkload, RateWorkload, Scenario, Table
-from antiphon.simulator.scenario_file import check_scenario, read_text
-from antiphon.simulator.toml_document import Document, Place, spell, to_toml
-from antiphon.simulator.workload import publisher_count
+from antiphon.simulator.scenario.file import check_scenario, read_text
+from antiphon.simulator.scenario.scenario import LARGEST_SEED, OnceWorkload, RateWorkload, Scenario, Table
+from antiphon.simulator.scenario.toml_document import Document, Place, spell, to_toml
+from antiphon.simulator.scenario.workload import publisher_count
 from antiphon.trace.store import SCHEMA, SCHEMA_VERSION
 
 MOST_CELLS = 20_000

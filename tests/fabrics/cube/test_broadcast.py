@@ -16,8 +16,9 @@ from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, ProtocolError
 from antiphon.orders import CausalVectors, Order, Ordered, Unordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from tests.fabrics.cube.trees import partial
 from tests.support import Broadcast, Notebook, text
 

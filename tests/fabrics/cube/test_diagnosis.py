@@ -10,8 +10,9 @@ from antiphon.fabrics.cube.diagnosis import Check, Diagnosis, DiagnosisOptions, 
 from antiphon.fabrics.cube.topology import cluster_members
 from antiphon.kernel import Environment, Message
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, Cut, Network
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Cut, Network
 
 ROUND, PATIENCE, DELAY = 1000, 400, 100
 

@@ -22,9 +22,8 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
-from antiphon.simulator.cube_schedules import draw_fault_schedule
-from antiphon.simulator.run import Result, run_scenario
-from antiphon.simulator.scenario import (
+from antiphon.simulator.scenario.run import Result, run_scenario
+from antiphon.simulator.scenario.scenario import (
     ConstantLaw,
     CrashFault,
     Fault,
@@ -37,6 +36,7 @@ from antiphon.simulator.scenario import (
     SubscriptionTable,
     TopicsTable,
 )
+from antiphon.torture.schedules.cube import draw_fault_schedule
 
 DELAY = 20
 

@@ -13,9 +13,16 @@ from antiphon.kernel.message import TOTAL
 from antiphon.orders.claims import Claims, Wish
 from antiphon.orders.order import Placed
 from antiphon.orders.total import TotalOrder
-from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import CrashFault, Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
-from antiphon.simulator.scenario_file import load_scenario
+from antiphon.simulator.scenario.file import load_scenario
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.simulator.scenario.scenario import (
+    CrashFault,
+    Fault,
+    JoinFault,
+    PartitionFault,
+    PublishTable,
+    SubscriptionTable,
+)
 from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
 
 BROKEN_ONCE = Path(__file__).parent / "broken_once"

@@ -13,11 +13,12 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, Publication, UsageError
 from antiphon.kernel.message import SOURCE_MASK
-from antiphon.simulator.actions import Publish, Unsubscribe
-from antiphon.simulator.actions import Subscribe as SubscribeAction
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.explorer import Operation, System, explore
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish, Unsubscribe
+from antiphon.simulator.engine.actions import Subscribe as SubscribeAction
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.explore.explorer import Operation, System, explore
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.support import Notebook, lines_of

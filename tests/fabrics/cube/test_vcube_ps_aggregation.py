@@ -14,10 +14,11 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs, Parcel
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.explorer import Operation, explore
-from antiphon.simulator.network import LinkDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.explore.explorer import Operation, explore
+from antiphon.simulator.network.delays import LinkDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.research.protocols.cube.test_aggregation import publication

@@ -12,7 +12,7 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Process, RandomStream, UsageError
 from antiphon.orders import MixedOrder, Order, Ordered
 from antiphon.orders.order import merged_frontiers, prefixes_of, singles_of
-from antiphon.simulator.explorer import Operation, System, explore, judgement
+from antiphon.simulator.explore.explorer import Operation, System, explore, judgement
 from tests.fabrics.cube.test_vcube_ps import builder
 from tests.support import Notebook
 

@@ -14,9 +14,9 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Message, Process, ProtocolError, Publication, UsageError
 from antiphon.kernel.message import NO_KEYS, TOTAL
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.explorer import Operation, explore
-from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import ConstantLaw, NetworkTable, PublishTable, Scenario, TopicsTable
+from antiphon.simulator.explore.explorer import Operation, explore
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.simulator.scenario.scenario import ConstantLaw, NetworkTable, PublishTable, Scenario, TopicsTable
 from tests.fabrics.cube.test_vcube_ps import builder
 from tests.support import Notebook
 

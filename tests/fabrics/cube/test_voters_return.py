@@ -6,8 +6,8 @@ import pytest
 
 from antiphon.fabrics.cube.lives import LIVES_AT_MOST, Lives
 from antiphon.kernel.process import NO_NODE
-from antiphon.simulator.run import Result
-from antiphon.simulator.scenario import CrashFault, Fault, PartitionFault, PublishTable, RestartFault
+from antiphon.simulator.scenario.run import Result
+from antiphon.simulator.scenario.scenario import CrashFault, Fault, PartitionFault, PublishTable, RestartFault
 from tests.fabrics.cube.test_lasting import nothing_broken, system
 
 AT, BACK = 2000, 4000

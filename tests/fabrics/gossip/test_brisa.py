@@ -11,11 +11,12 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip import Brisa, BrisaOptions, HyParViewOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent, structure_key
 from antiphon.kernel import UsageError
-from antiphon.simulator.actions import Crash, Partition, Restart, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, Cut, LinkDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Crash, Partition, Restart, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, NormalDelay
+from antiphon.simulator.network.network import Cut, Network
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
-from tests.simulator.post import Do
+from tests.simulator.engine.post import Do
 from tests.support import Notebook
 
 KEY = structure_key(SOURCE, 0)

@@ -13,12 +13,19 @@ from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
 from antiphon.fabrics.gossip.serving import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.orders.order import Ordered
-from antiphon.simulator.actions import Crash, Partition
-from antiphon.simulator.gossip_rare_schedules import draw_any_gossip_schedule
-from antiphon.simulator.network import Cut
-from antiphon.simulator.run import run_scenario
-from antiphon.simulator.scenario import NetworkTable, NormalLaw, PartitionFault, PublishTable, Scenario, TopicsTable
-from antiphon.simulator.scenario_file import parse_scenario
+from antiphon.simulator.engine.actions import Crash, Partition
+from antiphon.simulator.network.network import Cut
+from antiphon.simulator.scenario.file import parse_scenario
+from antiphon.simulator.scenario.run import run_scenario
+from antiphon.simulator.scenario.scenario import (
+    NetworkTable,
+    NormalLaw,
+    PartitionFault,
+    PublishTable,
+    Scenario,
+    TopicsTable,
+)
+from antiphon.torture.schedules.gossip_rare import draw_any_gossip_schedule
 from tests.fabrics.gossip.worlds import World
 from tests.support import Notebook
 

@@ -14,9 +14,10 @@ from antiphon.fabrics.gossip.messages import Resent
 from antiphon.kernel import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 
 NODES = 12
 START = 10_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
-from antiphon.simulator.actions import Partition
-from antiphon.simulator.network import Cut
+from antiphon.simulator.engine.actions import Partition
+from antiphon.simulator.network.network import Cut
 from tests.fabrics.gossip.worlds import World, component
 
 NODES = 24

@@ -10,10 +10,11 @@ from antiphon.fabrics.gossip.messages import Activate, Data, Deactivate, Moved
 from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel import Environment, Message, Process, RandomStream
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.gossip_protocols import PROCESSES
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.protocols.gossip import PROCESSES
 
 PERIOD = 1000
 NODES = 64

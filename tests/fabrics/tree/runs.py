@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.simulator.run import Simulation, run_scenario
-from antiphon.simulator.scenario import (
+from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.scenario import (
     ConstantLaw,
     CrashFault,
     Fault,

@@ -13,9 +13,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from antiphon.kernel.process import NO_NODE
-from antiphon.simulator.judgement import Witness, judge_run
-from antiphon.simulator.run import Simulation
-from antiphon.simulator.scenario import (
+from antiphon.simulator.scenario.run import Simulation
+from antiphon.simulator.scenario.scenario import (
     CrashFault,
     LimitsTable,
     MatrixLaw,
@@ -24,6 +23,7 @@ from antiphon.simulator.scenario import (
     Scenario,
     TopicsTable,
 )
+from antiphon.simulator.scenario.verdict import Witness, judge_run
 
 PUBLISHED = "ginger-published"
 REPAIRED = "broker-tree"

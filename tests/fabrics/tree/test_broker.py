@@ -9,8 +9,8 @@ import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.run import Simulation, run_scenario
-from antiphon.simulator.scenario import Fault, PauseFault, PublishTable, ResumeFault, SubscriptionTable
+from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.scenario import Fault, PauseFault, PublishTable, ResumeFault, SubscriptionTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from antiphon.fabrics.tree.messages import Closed
-from antiphon.simulator.scenario import PublishTable
-from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
+from antiphon.simulator.scenario.scenario import PublishTable
 from tests.fabrics.tree.schedules import (
     CLIENTS,
     EIGHT_BROKERS,

@@ -10,9 +10,10 @@ from antiphon.fabrics.tree.messages import Joined, Lost, Stable
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import Lock, Topic
 from antiphon.kernel.message import Keyed, Message, Publication, publication_key
-from antiphon.simulator import tree_protocol, tree_schedules
-from antiphon.simulator.campaign import run_seeds
-from antiphon.simulator.tree_schedules import draw_tree_schedule
+from antiphon.simulator.scenario.protocols import tree as tree_protocol
+from antiphon.torture.campaign import run_seeds
+from antiphon.torture.schedules import tree as tree_schedules
+from antiphon.torture.schedules.tree import draw_tree_schedule
 
 SEEDS = 120
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
-from antiphon.simulator.run import Simulation
-from antiphon.simulator.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
-from antiphon.simulator.scenario_file import parse_scenario
+from antiphon.simulator.scenario.file import parse_scenario
+from antiphon.simulator.scenario.run import Simulation
+from antiphon.simulator.scenario.scenario import Fault, JoinFault, PartitionFault, PublishTable, SubscriptionTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, run_until, tree
 from tests.fabrics.tree.test_repair import check_tree, living, shape, traffic
 

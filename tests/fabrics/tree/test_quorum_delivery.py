@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from antiphon.kernel.message import CAUSAL, NONE, TOTAL
-from antiphon.simulator.judgement import Witness
-from antiphon.simulator.run import Simulation, run_scenario
-from antiphon.simulator.scenario import Fault, PartitionFault, Scenario
-from antiphon.simulator.scenario_file import load_scenario
+from antiphon.simulator.scenario.file import load_scenario
+from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.scenario import Fault, PartitionFault, Scenario
+from antiphon.simulator.scenario.verdict import Witness
 from antiphon.trace.majorities import Apart, Word, apart_by, publications_apart
 from antiphon.trace.total_order import judge_total_order
 from tests.fabrics.tree.runs import UNSTEADY, kept, publish, run, run_until, tree

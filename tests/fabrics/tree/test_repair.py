@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.simulator.run import Simulation
-from antiphon.simulator.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario.run import Simulation
+from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscriptionTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")

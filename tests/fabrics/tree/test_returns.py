@@ -9,8 +9,8 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.journal import NUMBERS_AHEAD, origin_of
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import TOTAL
-from antiphon.simulator.run import Simulation, run_scenario
-from antiphon.simulator.scenario import Fault, RestartFault, Scenario
+from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.scenario import Fault, RestartFault, Scenario
 from tests.fabrics.tree.runs import EIGHT, crash, kept, publish, run, run_until, tree
 
 EVERYBODY = tuple(range(8))

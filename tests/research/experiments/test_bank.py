@@ -24,8 +24,8 @@ from antiphon_lab.experiments.ginger.bank import (
     encode,
 )
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
-from antiphon.simulator.network import MatrixDelay, NormalDelay
-from antiphon.simulator.tree_protocol import TreeTableOptions
+from antiphon.simulator.network.delays import MatrixDelay, NormalDelay
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 
 PARENTS = [-1, 0, 0, 0, 1, 1, 2, 3]
 PLACES = ((4, 6, 7), (5, 6))

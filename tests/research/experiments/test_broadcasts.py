@@ -16,8 +16,8 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     scenario_of,
     simulate,
 )
-from antiphon.simulator.run import timed
-from antiphon.simulator.workload import plan
+from antiphon.simulator.scenario.run import timed
+from antiphon.simulator.scenario.workload import plan
 
 TREES = (MANY_TREES, ONE_TREE)
 

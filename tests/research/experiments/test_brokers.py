@@ -29,7 +29,7 @@ from antiphon_lab.experiments.vcube.brokers import (
 )
 from antiphon_lab.reproduction.experiment import EXPLAINED, REPRODUCED, Note, Plan, Results, Row
 from antiphon_lab.experiments.vcube.one_topic import PUBLISHED, REPAIRED, Group, TopicRun
-from antiphon.simulator.actions import Publish
+from antiphon.simulator.engine.actions import Publish
 
 
 def test_brokers_and_subscribers_are_as_many_as_published() -> None:

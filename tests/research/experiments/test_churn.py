@@ -23,8 +23,8 @@ from antiphon_lab.experiments.vcube.churn import (
     seconds_text,
 )
 from antiphon_lab.experiments.vcube.one_topic import HOP_TICKS, ONE_ROOT, PUBLISHED, REPAIRED, TOPIC, draw_group
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay, Network
 
 SLOW_TICKS = 400
 

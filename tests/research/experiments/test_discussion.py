@@ -34,8 +34,8 @@ from antiphon_lab.experiments.vcube.one_topic import (
     as_repaired,
     draw_group,
 )
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 
 
 def discuss(nodes: int, starters: list[int], longest_wait: int, prunes: bool = True) -> tuple[TopicRun, Answering]:

@@ -33,9 +33,9 @@ from antiphon_lab.experiments.vcube.many_topics import (
     schedule,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED, Build
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, Network
 
 WORDS = 1 << 32
 

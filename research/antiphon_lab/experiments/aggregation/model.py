@@ -34,9 +34,10 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Delay, LinkDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import Delay, LinkDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 
 MEAN_TICKS = 100
 PAYLOAD_BYTES = 50

@@ -32,7 +32,7 @@ from antiphon_lab.experiments.brisa.model import (
 from antiphon_lab.reproduction.documents import Number
 from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
 from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
-from antiphon.simulator.engine import Action, Engine
+from antiphon.simulator.engine.engine import Action, Engine
 
 JOIN_MS = 1000
 CHURN_FROM_MS, CHURN_TO_MS = 1_000_000, 1_600_000

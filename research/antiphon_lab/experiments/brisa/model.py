@@ -28,10 +28,10 @@ from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
-from antiphon.simulator.actions import Join, Publish
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.gossip_protocols import PROCESSES
-from antiphon.simulator.network import Delay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Join, Publish
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.scenario.protocols.gossip import PROCESSES
+from antiphon.simulator.network.delays import Delay, MatrixDelay, Network, NormalDelay
 
 GROWTH_STREAM = 11
 PLACES_STREAM = 12

@@ -19,9 +19,9 @@ from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.experiments.brisa.graphs import clustering, graph_of, largest_component, largest_strong_component, path_lengths
-from antiphon.simulator.actions import Join
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import Network, NormalDelay
+from antiphon.simulator.engine.actions import Join
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import Network, NormalDelay
 
 HYPARVIEW, CYCLON, NEWSCAST, SCAMP = "HyParView", "Cyclon", "Newscast", "Scamp"
 SERVICES = (HYPARVIEW, CYCLON, NEWSCAST, SCAMP)

@@ -34,7 +34,7 @@ from antiphon_lab.reproduction.experiment import (
     compared_from,
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
-from antiphon.simulator.network import QuantileDelay
+from antiphon.simulator.network.delays import QuantileDelay
 
 DOCUMENT = "thesis of M. Matos, section 5.3"
 RATES = (0.01, 0.1, 0.5)

@@ -36,8 +36,9 @@ from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, Pe
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine import Action, Application, Engine
-from antiphon.simulator.network import Network, QuantileDelay
+from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.network.delays import QuantileDelay
+from antiphon.simulator.network.network import Network
 
 PERIOD_TICKS = 125
 DRIFT = 0.1

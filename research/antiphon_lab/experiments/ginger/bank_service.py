@@ -17,10 +17,10 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Kind, Operation, decode, encode
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
-from antiphon.simulator.actions import Crash
-from antiphon.simulator.engine import Action, Application, Engine
-from antiphon.simulator.network import Delay, Network
-from antiphon.simulator.tree_protocol import TreeTableOptions, tree_builder
+from antiphon.simulator.engine.actions import Crash
+from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.network.delays import Delay, Network
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
 
 START_STREAM = 131

@@ -50,9 +50,9 @@ from antiphon_lab.experiments.ginger.model import (
     delays_ms,
     tree_options,
 )
-from antiphon.simulator.engine import Action, Engine
-from antiphon.simulator.network import ConstantDelay, Delay, MatrixDelay
-from antiphon.simulator.tree_protocol import TreeTableOptions
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay, Delay, MatrixDelay
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 
 OPERATIONS = 500
 TRANSMISSION_MS = 1

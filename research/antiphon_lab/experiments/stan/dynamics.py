@@ -41,7 +41,7 @@ from antiphon_lab.experiments.stan.runs import (
     measure,
     universe_named,
 )
-from antiphon.simulator.node import ABSENT
+from antiphon.simulator.engine.node import ABSENT
 
 DOCUMENT = "thesis of M. Matos, section 3.3.6"
 PUBLISHED_RUNS = 10

@@ -25,8 +25,8 @@ from antiphon.kernel.process import Environment
 from antiphon_lab.universes.universe import Universe, grid_universe, synthetic_universe
 from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, physical_links, random_views
 from antiphon_lab.universes.law import Integers
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, Network
 
 HOP_TICKS = 100
 PERIOD_TICKS = 1000

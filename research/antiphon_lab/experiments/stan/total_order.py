@@ -31,7 +31,7 @@ from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.experiments.stan.runs import key_of
 from antiphon_lab.universes.stan_links import Topics, aligned_views, random_views
-from antiphon.simulator.campaign import wilson
+from antiphon.torture.campaign import wilson
 
 EVERYBODY, RANDOM, STAN, STIRRED = "everybody", "random views", "StaN", "StaN, one drawn"
 PEERS = (EVERYBODY, RANDOM, STAN, STIRRED)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.run import Result, timed
-from antiphon.simulator.scenario import ConstantLaw, NetworkTable, OnceWorkload, Scenario
+from antiphon.simulator.scenario.run import Result, timed
+from antiphon.simulator.scenario.scenario import ConstantLaw, NetworkTable, OnceWorkload, Scenario
 from antiphon.trace.recorder import Recorder
 
 TRANSMISSION_TICKS = 1

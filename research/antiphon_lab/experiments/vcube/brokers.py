@@ -40,9 +40,9 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.subscriptions import draw_nodes
-from antiphon.simulator.workload import WORD_BITS, draw_exponential
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 
 NODES = 4096
 SUBSCRIBERS_PER_BROKER = (1, 15, 127)

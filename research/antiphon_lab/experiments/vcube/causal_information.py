@@ -32,10 +32,10 @@ from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Gro
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.order import Order, Ordered
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.scenario import RateWorkload
-from antiphon.simulator.workload import plan_rate
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.scenario.scenario import RateWorkload
+from antiphon.simulator.scenario.workload import plan_rate
 from antiphon.trace.oracle import judge
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

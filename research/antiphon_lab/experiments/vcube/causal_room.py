@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.simulator.run import Result, timed
-from antiphon.simulator.scenario import NetworkTable, NormalLaw, OnceWorkload, Scenario
+from antiphon.simulator.scenario.run import Result, timed
+from antiphon.simulator.scenario.scenario import NetworkTable, NormalLaw, OnceWorkload, Scenario
 from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 

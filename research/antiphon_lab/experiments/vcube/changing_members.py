@@ -26,8 +26,8 @@ from antiphon_lab.reproduction.experiment import Experiment, Explanation, Findin
 from antiphon_lab.reproduction.figures import Axis, Figure, Kind, Point, Series
 from antiphon_lab.reproduction.metrics import publication_rows
 from antiphon_lab.experiments.vcube.one_topic import MODEL, Build, Group, TopicRun, as_published, as_repaired, draw_group
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 
 PUBLICATIONS = 256
 CHURN_PERCENTS = (12.5, 25.0)

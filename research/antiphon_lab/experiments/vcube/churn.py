@@ -42,9 +42,10 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.engine import Action, Application, Engine
-from antiphon.simulator.network import ConstantDelay, Network
-from antiphon.simulator.workload import WORD_BITS, draw_exponential
+from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 

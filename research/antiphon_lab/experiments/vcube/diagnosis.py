@@ -17,9 +17,9 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
-from antiphon.simulator.actions import Crash
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Crash
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay, Network
 
 QUIET_ROUNDS = 6
 """How long nothing happens, so that what tests cost is seen, before a node crashes."""

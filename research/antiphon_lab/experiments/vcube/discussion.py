@@ -27,9 +27,9 @@ from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_po
 from antiphon_lab.reproduction.metrics import delivery_delays
 from antiphon_lab.experiments.vcube.one_topic import MODEL, PUBLISHED, REPAIRED, TopicRun, as_published, as_repaired, draw_group
 from antiphon.orders.order import Ordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 
 NODES = 256
 LONGEST_WAITS = (20, 50, 120, 300)

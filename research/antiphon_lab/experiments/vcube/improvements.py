@@ -19,9 +19,9 @@ from antiphon_lab.protocols.cube.vcube_ps_published import PublishedTopic, Publi
 from antiphon.kernel.process import Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.experiments.vcube.one_topic import TOPIC, Group, TopicRun, as_published, as_repaired, draw_group
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Action
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Action
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 
 PUBLISHED = "published"
 

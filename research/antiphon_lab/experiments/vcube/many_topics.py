@@ -38,11 +38,12 @@ from antiphon_lab.experiments.vcube.one_topic import (
     TRANSMISSION_TICKS,
     Build,
 )
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
-from antiphon.simulator.subscriptions import draw_nodes
-from antiphon.simulator.workload import WORD_BITS, draw_exponential
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 

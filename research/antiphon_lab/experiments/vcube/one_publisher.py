@@ -32,7 +32,7 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.actions import Publish
+from antiphon.simulator.engine.actions import Publish
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LARGEST = 4 * LARGE_NODES

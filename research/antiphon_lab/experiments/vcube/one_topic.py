@@ -20,9 +20,10 @@ from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, Pub
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine import Application, Engine
-from antiphon.simulator.network import ConstantDelay, Network
-from antiphon.simulator.subscriptions import draw_nodes
+from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 

@@ -20,7 +20,7 @@ age ``a`` counts as ``a * period / (period + delay)`` rounds. Where messages tak
 they take a small part of it, age runs ahead of rounds: a copy may meet several nodes shortly before theirs. So nodes
 do not stop relaying by age, but after as many rounds as the event was short of ``ttl`` relays when it came first. With
 that events reach everybody nearly as often as ``S(ttl)`` says, also where rounds are not in step
-(:mod:`antiphon.simulator.epto_expectation` plays it through).
+(:mod:`antiphon.torture.schedules.epto_expectation` plays it through).
 
 **Deliverable.** An event may be delivered when no event that comes before it can still arrive. Let ``r`` events begin
 per round in the whole system. With a global clock those before it began before it: one that began ``k`` rounds earlier

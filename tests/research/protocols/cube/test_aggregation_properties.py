@@ -16,9 +16,10 @@ from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, publication_key
 from antiphon.orders import CausalVectors, Ordered
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import LinkDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import LinkDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.research.protocols.cube.printed_aggregation import PrintedAggregation, Vectors

@@ -14,9 +14,10 @@ import pytest
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import System, published, repaired

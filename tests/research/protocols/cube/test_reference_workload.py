@@ -15,9 +15,10 @@ from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Process, mix64
 from antiphon.orders import CausalVectors, Order
-from antiphon.simulator.actions import Publish
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
 

@@ -12,7 +12,7 @@ from antiphon.fabrics.cube import Cube, Traffic, cluster, full_or_partial
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
 from antiphon.kernel import NO_NODE, Environment, Message, UsageError
-from antiphon.simulator.explorer import Operation, explore
+from antiphon.simulator.explore.explorer import Operation, explore
 from tests.research.protocols.cube.test_aggregation import publication
 from tests.research.protocols.cube.test_aggregation_properties import Build, Run, check_whole, sizes, starts, wild
 from tests.fabrics.cube.trees import partial

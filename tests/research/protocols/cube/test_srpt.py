@@ -18,10 +18,11 @@ from antiphon_lab.protocols.cube.srpt import brokers
 from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.explorer import Operation, explore
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.explore.explorer import Operation, explore
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import System, Table, bringing, over

@@ -13,9 +13,10 @@ from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
-from antiphon.simulator.actions import Publish, Subscribe, Unsubscribe
-from antiphon.simulator.engine import Engine
-from antiphon.simulator.network import ConstantDelay, Network
+from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_named, over, published

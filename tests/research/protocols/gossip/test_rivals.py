@@ -15,8 +15,9 @@ from antiphon_lab.protocols.gossip.simple_tree import RandomTree, SimpleTreeOpti
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon_lab.protocols.gossip.tag_list import ListOfNodes, TagList
 from antiphon.kernel import UsageError
-from antiphon.simulator.actions import Crash, Restart
-from antiphon.simulator.network import ConstantDelay, Network, NormalDelay
+from antiphon.simulator.engine.actions import Crash, Restart
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 
 

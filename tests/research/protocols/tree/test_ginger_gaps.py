@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.kernel import RandomStream
-from antiphon.simulator.scenario import NetworkTable, NormalLaw, RateWorkload, Scenario, TopicsTable
+from antiphon.simulator.scenario.scenario import NetworkTable, NormalLaw, RateWorkload, Scenario, TopicsTable
 from tests.fabrics.tree.schedules import EIGHT_BROKERS, PUBLISHED, REPAIRED, Outcome, Schedule, experiment, load, said
 
 SIX_BROKERS = (-1, 0, 0, 0, 1, 1)

@@ -1,0 +1,10 @@
+"""Exploration: every schedule of a small system, in every order of arrival, instead of one.
+
+``explorer`` follows all ways in which messages of a few processes can arrive, with an oracle beside each. ``crashes``
+adds nodes that crash, forget what was not on disk, and return.
+
+They import the kernel and the trace's oracle, and run processes without an engine. Tests and ``antiphon explore`` call
+them.
+
+Start reading at ``explorer.py``.
+"""

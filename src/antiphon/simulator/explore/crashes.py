@@ -1,0 +1,303 @@
+"""All schedules of a small system in which one node crashes, at every step, and perhaps comes back with its log.
+
+Beside what the explorer does (:mod:`antiphon.simulator.explore.explorer`): links are connections, so what one node
+sends to another arrives in order. One node may crash at any step. What is on its way to it is gone. What it has sent
+may still arrive, up to any place: each of the others hears at a step of its own that it is lost, and from then on
+nothing of it arrives. If it comes back it is a new process that has the log of the old one, and the connection to each
+of the others opens at a step of its own, when that one has heard of the loss; each end is told at a step of its own,
+before anything arrives there.
+
+Timers expire when nothing is on its way, in any order, and each node's so many times; ``early_timers`` of all of them
+may also expire at any other step. Clocks stand still, so nobody is forgotten because it was away for too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.process import Environment, LogReader, Process
+from antiphon.simulator.engine.disks import PiecesReader
+from antiphon.simulator.explore.explorer import Copy, Exploration, Operation, System, World, explore_system
+from antiphon.trace.oracle import Findings
+
+CRASH = -1000
+RETURN = -1001
+TOLD_LOST = -2000
+TOLD_FOUND = -3000
+TIMER = -4000
+"""Choices beside those of the explorer; the last three are for a node each, and go down from there."""
+
+STRIDE = 100
+"""Finding has two nodes: who is told, and of whom."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Who crashes, whether it comes back, and how often timers expire."""
+
+    node: int
+    returns: bool
+    rounds: int = 4
+    """How often the timer of each node expires at most."""
+    early_timers: int = 0
+    in_one_step: bool = False
+    """Whether all hear of the loss in one step, and both ends of a new connection in another: so that three nodes have
+    few enough schedules."""
+
+
+class FailingWorld(World):
+    """The environment of one life of a node."""
+
+    def __init__(self, identifier: int, system: FailingSystem, life: int) -> None:
+        super().__init__(identifier, system)
+        self._failing_system = system
+        self.life = life
+        """How often the node has crashed before."""
+
+    def send(self, destination: int, message: Message) -> None:
+        """Put a copy in flight, if there is a connection."""
+        if self._failing_system.is_connected(self.identifier, destination):
+            super().send(destination, message)
+
+    def deliver(self, publication: Publication) -> None:
+        """Write it down, and tell the oracle."""
+        process = self._failing_system.processes[self.identifier]
+        self._failing_system.logs.setdefault((self.identifier, publication.topic), []).append(
+            process.recorded(publication)
+        )
+        super().deliver(publication)
+
+    def subscribed(self, topic: int) -> None:
+        """Tell the oracle, for which who comes back has never been away."""
+        self._failing_system.members.setdefault((self.identifier, topic))
+        if self.identifier not in self._failing_system.oracle.topic(topic).member_since:
+            super().subscribed(topic)
+
+    def unsubscribed(self, topic: int) -> None:
+        """Tell the oracle."""
+        self._failing_system.members.pop((self.identifier, topic), None)
+        super().unsubscribed(topic)
+
+    def read_back(self, topic: int) -> LogReader | None:
+        """The log of this node, in this life and before."""
+        return PiecesReader(list(self._failing_system.logs.get((self.identifier, topic), [])), False)
+
+    def was_logged(self, topic: int, source: int, sequence: int) -> bool:
+        """Whether it is in the log, which is whole."""
+        log = self._failing_system.logs.get((self.identifier, topic), [])
+        return any(entry.source == source and entry.sequence == sequence for entry in log)
+
+    def past(self, topic: int) -> list[int] | None:
+        """What counted as past in the earlier life."""
+        return self._failing_system.pasts.pop((self.identifier, topic), None)
+
+    def lost(self, topic: int, source: int, sequence: int) -> None:
+        """Nobody may speak of a loss where whoever is away may come back."""
+        self._failing_system.said_lost.append((self.identifier, topic, source, sequence))
+
+    def set_timer(self, delay: int, name: int) -> int:
+        """It will expire; how long it takes says nothing."""
+        self._failing_system.timers.setdefault(self.identifier, {})[name] = None
+        return name
+
+    def cancel_timer(self, handle: int) -> None:
+        """Handles are names: a process that has two timers of one name cannot be explored."""
+        self._failing_system.timers.get(self.identifier, {}).pop(handle, None)
+
+
+class FailingSystem(System):
+    """One run, driven by choices."""
+
+    def __init__(
+        self, build: Callable[[Environment], Process], scripts: Sequence[Sequence[Operation]], failure: Failure
+    ) -> None:
+        self.failure = failure
+        self.logs: dict[tuple[int, int], list[Message]] = {}
+        self.pasts: dict[tuple[int, int], list[int]] = {}
+        self.members: dict[tuple[int, int], None] = {}
+        self.timers: dict[int, dict[int, None]] = {}
+        self.said_lost: list[tuple[int, int, int, int]] = []
+        self._expired = [0] * len(scripts)
+        self._early = 0
+        self._life = 0
+        self._is_down = False
+        # Who has not heard of the crash; to whom there is no connection again; who is still to be told of one.
+        self._unaware: set[int] = set()
+        self._apart: set[int] = set()
+        self._untold: set[tuple[int, int]] = set()
+        super().__init__(build, scripts)
+
+    def world(self, identifier: int) -> World:
+        return FailingWorld(identifier, self, self._life)
+
+    def is_connected(self, one: int, other: int) -> bool:
+        """Whether something that one sends to the other may arrive."""
+        failing = self.failure.node
+        if failing not in (one, other) or self._life == 0:
+            return True
+        return not self._is_down and (other if one == failing else one) not in self._apart
+
+    # What may happen.
+
+    def choices(self) -> list[int]:
+        """Of each connection the first copy, operations of those who are there, and what failing brings."""
+        first: dict[tuple[int, int], int] = {}
+        for position, copy in enumerate(self.in_flight):
+            first.setdefault((copy.sender, copy.target), position)
+        arrivals = [position for (sender, target), position in first.items() if (target, sender) not in self._untold]
+        failing = self.failure.node
+        operations = [choice for choice in self.operations() if not self._is_down or choice != -1 - failing]
+        return [*arrivals, *operations, *self._failures(), *self._expiries()]
+
+    def _failures(self) -> list[int]:
+        failing = self.failure.node
+        if self._life == 0:
+            return [CRASH]
+        in_one_step = self.failure.in_one_step
+        found = [TOLD_LOST - node for node in sorted(self._unaware)][: 1 if in_one_step else None]
+        if self._is_down:
+            return [*found, *([RETURN] if self.failure.returns and not (in_one_step and found) else [])]
+        for node in sorted(self._apart - self._unaware):
+            found.append(TOLD_FOUND - STRIDE * node - failing)
+            if not in_one_step:
+                found.append(TOLD_FOUND - STRIDE * failing - node)
+        return [*found, *(TOLD_FOUND - STRIDE * node - peer for node, peer in sorted(self._untold))]
+
+    def _expiries(self) -> list[int]:
+        is_quiet = not self.in_flight and not self._unaware and not self._untold
+        if not is_quiet and self._early >= self.failure.early_timers:
+            return []
+        return [TIMER - node for node in sorted(self.timers) if self._expired[node] < self.failure.rounds]
+
+    def describe(self, choice: int) -> str:
+        """A choice as text."""
+        failing = self.failure.node
+        if choice > CRASH:
+            return super().describe(choice)
+        if choice in (CRASH, RETURN):
+            return f"node {failing} {'crashes' if choice == CRASH else 'comes back'}"
+        if choice > TOLD_FOUND:
+            return f"node {TOLD_LOST - choice} hears that node {failing} is lost"
+        if choice > TIMER:
+            node, peer = divmod(TOLD_FOUND - choice, STRIDE)
+            return f"node {node} hears that node {peer} is there"
+        return f"a timer of node {TIMER - choice} expires"
+
+    def take(self, choice: int) -> None:
+        """Let it happen."""
+        if choice > CRASH:
+            super().take(choice)
+        elif choice == CRASH:
+            self._crash()
+        elif choice == RETURN:
+            self._return()
+        elif choice > TOLD_FOUND:
+            self._tell_lost(TOLD_LOST - choice)
+        elif choice > TIMER:
+            self._tell_found(*divmod(TOLD_FOUND - choice, STRIDE))
+        else:
+            self._expire(TIMER - choice)
+
+    def _crash(self) -> None:
+        failing = self.failure.node
+        process = self.processes[failing]
+        for node, topic in self.members:
+            if node == failing:
+                self.pasts[node, topic] = process.counted(topic)
+                if not self.failure.returns:
+                    self.oracle.topic(topic).unsubscribed(node)
+        self.in_flight = [copy for copy in self.in_flight if copy.target != failing]
+        self.timers.pop(failing, None)
+        self._life += 1
+        self._is_down = True
+        self._unaware = set(range(len(self.processes))) - {failing}
+        self._apart = set(self._unaware)
+
+    def _return(self) -> None:
+        failing = self.failure.node
+        self._is_down = False
+        process = self.processes[failing] = self.build(self.world(failing))
+        process.start()
+        for node, topic in list(self.members):
+            if node == failing:
+                process.subscribe(topic)
+        # What the application asked for and did not get, it asks for again.
+        last_words = {topic: name for name, topic, *_ in self.done_by(failing) if name != "publish"}
+        for topic, name in last_words.items():
+            is_member = (failing, topic) in self.members
+            if name == "subscribe" and not is_member:
+                process.subscribe(topic)
+            elif name == "unsubscribe" and is_member:
+                process.unsubscribe(topic)
+
+    def _tell_lost(self, node: int) -> None:
+        failing = self.failure.node
+        for each in sorted(self._unaware) if self.failure.in_one_step else [node]:
+            self._unaware.discard(each)
+            self.in_flight = [copy for copy in self.in_flight if (copy.sender, copy.target) != (failing, each)]
+            self.processes[each].peer_lost(failing)
+
+    def _tell_found(self, node: int, peer: int) -> None:
+        other = peer if node == self.failure.node else node
+        is_first = other in self._apart
+        if is_first:
+            self._apart.discard(other)
+            self._untold.add((peer, node))
+        else:
+            self._untold.discard((node, peer))
+        self.processes[node].peer_found(peer)
+        if is_first and self.failure.in_one_step:
+            self._tell_found(peer, node)
+
+    def _expire(self, node: int) -> None:
+        if self.in_flight or self._unaware or self._untold:
+            self._early += 1
+        self._expired[node] += 1
+        name = next(iter(self.timers[node]))
+        del self.timers[node][name]
+        if not self.timers[node]:
+            del self.timers[node]
+        self.processes[node].expire(name)
+
+    # Comparing and judging.
+
+    def state(self) -> str:
+        """The whole state as text; on a connection the order counts."""
+        pairs: dict[tuple[int, int], list[Copy]] = {}
+        for copy in self.in_flight:
+            pairs.setdefault((copy.sender, copy.target), []).append(copy)
+        flying = [copy.text for _, copies in sorted(pairs.items()) for copy in copies]
+        states = [process.state() for process in self.processes]
+        if self._is_down:
+            states[self.failure.node] = "down"
+        logs = [(name, [(entry.source, entry.sequence) for entry in log]) for name, log in sorted(self.logs.items())]
+        failing = (self._life, self._is_down, sorted(self._unaware), sorted(self._apart), sorted(self._untold))
+        timers = ([(node, list(names)) for node, names in sorted(self.timers.items())], self._expired, self._early)
+        rest = (logs, sorted(self.pasts.items()), sorted(self.members), failing, timers, self._done, self.said_lost)
+        return "\n".join([*states, *flying, str(rest), self.oracle.state()])
+
+    def finish(self) -> Findings:
+        """What was published by one who is gone for good may be gone with it, if nobody has it."""
+        return self.oracle.finish({self.failure.node} if self._is_down else ())
+
+    def wrong_at_the_end(self) -> str | None:
+        """Nobody was told of a loss, all who want to be are members, and if all are there nobody waits for anything."""
+        if self.said_lost:
+            return f"(node, topic, source, number) said to be lost: {self.said_lost}"
+        if self._is_down:
+            return None
+        waiting = [node for node, process in enumerate(self.processes) if process.unfinished() > 0]
+        return f"nodes {waiting} wait for ever" if waiting else self.wrong_members()
+
+
+def explore_failure(
+    build: Callable[[Environment], Process],
+    scripts: Sequence[Sequence[Operation]],
+    failure: Failure,
+    state_limit: int = 1_000_000,
+) -> Exploration:
+    """Follow all schedules in which one node fails at some step."""
+    return explore_system(partial(FailingSystem, build, scripts, failure), state_limit)

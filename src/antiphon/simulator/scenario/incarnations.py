@@ -1,0 +1,51 @@
+"""Which nodes of a scenario crash, restart, join and leave. What a trace says of it: :mod:`antiphon.trace.lives`."""
+
+from __future__ import annotations
+
+from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.scenario import CrashFault, LeaveFault, RestartFault, Scenario
+from antiphon.simulator.scenario.workload import plan
+
+
+def crashing_nodes(scenario: Scenario) -> set[int]:
+    """The nodes that do not live from the start to the end of a run, or only with a pause."""
+    mortal = (CrashFault, LeaveFault)
+    failing = set(scenario.absent_at_start())
+    for fault in scenario.faults:
+        if isinstance(fault, mortal):
+            failing.update(fault.targets(scenario.nodes))
+    return failing
+
+
+def failing_nodes(scenario: Scenario) -> set[int]:
+    """Those of them that are not owed everything: where nodes remember, who does not come back."""
+    failing = crashing_nodes(scenario)
+    if not PROTOCOLS[scenario.protocol].remembers:
+        return failing
+    failing -= set(scenario.absent_at_start())
+    for _, fault in scenario.faults_by_time():
+        if isinstance(fault, CrashFault):
+            failing.update(fault.targets(scenario.nodes))
+        elif isinstance(fault, RestartFault):
+            failing.difference_update(fault.targets(scenario.nodes))
+    return failing
+
+
+def returns_as_itself(scenario: Scenario) -> bool:
+    """Whether nodes return that publish on under their number, and are owed what is published from then on."""
+    has_disks = bool(scenario.protocol_options.get("disk", False)) and not PROTOCOLS[scenario.protocol].remembers
+    return has_disks and any(isinstance(fault, RestartFault) for fault in scenario.faults)
+
+
+def changes_lives(scenario: Scenario) -> bool:
+    """Whether nodes crash, restart, join or leave."""
+    return len(crashing_nodes(scenario)) > 0
+
+
+def failing_publisher(scenario: Scenario) -> int | None:
+    """A node that publishes and does not live through the whole run; a publication of it may die with it."""
+    failing = failing_nodes(scenario)
+    for planned in plan(scenario):
+        if planned.node in failing:
+            return planned.node
+    return None

@@ -1,0 +1,422 @@
+"""What a scenario is: the typed form of the files that ``antiphon simulate`` runs.
+
+The structures mirror the file key by key. Descriptions and examples in the annotations are what a person reads who got
+a value wrong, after the word "expected" (:mod:`antiphon.simulator.scenario.toml_document`). What the types alone cannot
+say, such as that a node exists or is down when it restarts, is checked in :mod:`antiphon.simulator.scenario.file`.
+
+All times are ticks from the start of the run. At the same tick faults come first, in the order of the file, then ends
+of subscriptions, then new subscriptions, then publications, then whatever the nodes have sent each other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, field
+
+from antiphon.kernel.errors import UsageError
+from antiphon.simulator.scenario.protocols.options import Flag, NodeNumber
+
+LATEST = 10**15
+LARGEST_DRAW = (1 << 31) - 1
+LARGEST_SEED = (1 << 63) - 1
+
+Ticks = Annotated[int, Meta(ge=0, le=LATEST, description="a number of ticks, 0 or more", examples=[100])]
+PositiveTicks = Annotated[int, Meta(ge=1, le=LATEST, description="a number of ticks, 1 or more", examples=[100])]
+DrawnTicks = Annotated[
+    int, Meta(ge=0, le=LARGEST_DRAW, description=f"a number of ticks from 0 to {LARGEST_DRAW}", examples=[1000])
+]
+Time = Annotated[int, Meta(ge=0, le=LATEST, description="a time in ticks, 0 or more", examples=[500])]
+Probability = Annotated[float, Meta(ge=0, le=1, description="a probability from 0 to 1", examples=[0.01])]
+NodeSet = Annotated[
+    list[int] | str, Meta(description="a list of nodes, or ranges of them in quotes", examples=["0-15,20"])
+]
+Word = Annotated[str, Meta(description="a name in quotes", examples=["cube"])]
+TopicNumber = Annotated[int, Meta(ge=0, lt=1 << 16, description="the number of a topic, from 0 up", examples=[0])]
+
+OrderName = Annotated[str, Meta(description="the name of an order in quotes", examples=["fifo"])]
+
+ANY_TOPIC = "any"
+
+NODE_RANGES = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every table: nothing changes after reading, and nothing unknown is ignored."""
+
+
+# How long a copy travels.
+
+
+class ConstantLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="constant"):
+    """The same delay for every copy."""
+
+    ticks: Ticks
+
+
+class NormalLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="normal"):
+    """A normal delay, rounded to ticks, drawn anew for every copy."""
+
+    mean: Annotated[float, Meta(ge=1, le=1e9, description="a mean in ticks, 1 or more", examples=[100])]
+    deviation: Annotated[
+        float, Meta(gt=0, le=1e5, description="a standard deviation in ticks, above 0, up to 100000", examples=[20])
+    ]
+
+
+class QuantileLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="quantiles"):
+    """A measured distribution, as points of a share of the copies and the delay that they do not exceed."""
+
+    points: Annotated[
+        list[tuple[Probability, DrawnTicks]],
+        Meta(
+            description="a list of points, each a share from 0 to 1 and a delay in ticks",
+            examples=[[[0, 1], [0.5, 125], [1, 800]]],
+        ),
+    ]
+
+
+class LinkLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="link"):
+    """Each link draws its delay once and keeps it."""
+
+    of: Annotated[
+        ConstantLaw | NormalLaw | QuantileLaw,
+        Meta(description="the law that links draw from", examples=[{"law": "normal", "mean": 100, "deviation": 20}]),
+    ]
+    symmetric: Flag = True
+
+
+class MatrixLaw(Table, frozen=True, kw_only=True, tag_field="law", tag="matrix"):
+    """A delay for each pair of places; node ``i`` is at place ``i`` modulo the number of places."""
+
+    rows: Annotated[
+        list[list[Ticks]],
+        Meta(
+            description="one row of delays in ticks for each place, as long as there are rows",
+            examples=[[[1, 80], [80, 1]]],
+        ),
+    ]
+
+
+DelayLaw = Annotated[
+    ConstantLaw | NormalLaw | QuantileLaw | LinkLaw | MatrixLaw,
+    Meta(description="a law of delays", examples=[{"law": "constant", "ticks": 100}]),
+]
+
+
+class NetworkTable(Table, frozen=True, kw_only=True):
+    """What one hop costs and what may go wrong on it."""
+
+    delay: DelayLaw = ConstantLaw(ticks=100)
+    transmission: Ticks = 1
+    processing: Ticks = 1
+    charge_control: Flag = True
+    loss: Probability = 0.0
+    duplication: Probability = 0.0
+    reordering: Probability = 0.0
+    reordering_window: DrawnTicks = 0
+    detection: Ticks = 1000
+    in_order: Flag = False
+    notices_pauses: Flag = False
+
+
+# Who is a member of what.
+
+
+class TopicsTable(Table, frozen=True, kw_only=True):
+    """The topics, and who is a member of which from the start: a share of the nodes, drawn, or whom the file names."""
+
+    count: Annotated[int, Meta(ge=1, le=1 << 16, description="a number of topics from 1 to 65536", examples=[2])] = 1
+    share: Annotated[float, Meta(ge=0, le=1, description="a share of the nodes from 0 to 1", examples=[0.5])] = 1.0
+    members: (
+        Annotated[
+            list[NodeSet], Meta(description="a list with a set of nodes for each topic", examples=[["0-31", [5, 9]]])
+        ]
+        | None
+    ) = None
+
+
+class Targeted(Table, frozen=True, kw_only=True):
+    """Something that happens to one node or, at the same time, to several."""
+
+    at: Time
+    node: NodeNumber | None = None
+    nodes: NodeSet | None = None
+
+    def targets(self, node_count: int) -> list[int]:
+        """The nodes it happens to."""
+        if self.nodes is not None:
+            return expand_nodes(self.nodes, node_count)
+        return [] if self.node is None else [self.node]
+
+
+class SubscriptionTable(Targeted, frozen=True, kw_only=True):
+    """Nodes subscribe to a topic, or unsubscribe from it."""
+
+    topic: TopicNumber = 0
+
+
+# Who publishes.
+
+PayloadBytes = Annotated[int, Meta(ge=0, le=1 << 20, description="a number of bytes from 0 to 1048576", examples=[100])]
+DrawnOrders = Annotated[
+    list[OrderName], Meta(description="a list of orders to draw from", examples=[["none", "fifo", "causal"]])
+]
+Key = Annotated[int, Meta(ge=0, lt=1 << 62, description="a number from 0 up", examples=[7])]
+DrawnKeys = Annotated[int, Meta(ge=0, le=1 << 31, description="a number of keys to draw from", examples=[100])]
+DrawnTopic = Annotated[int | str, Meta(description='the number of a topic, or "any"', examples=[ANY_TOPIC])]
+
+
+class OnceWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="once"):
+    """A share of the nodes, drawn at random, publishes once each, at a random time of a window."""
+
+    share: Annotated[float, Meta(gt=0, le=1, description="a share of the nodes, above 0, up to 1", examples=[0.25])] = (
+        1.0
+    )
+    start: Time = 0
+    window: DrawnTicks = 0
+    topic: DrawnTopic = 0
+    orders: DrawnOrders = []
+    keys: DrawnKeys = 0
+    payload_bytes: PayloadBytes = 0
+
+
+class RateWorkload(Table, frozen=True, kw_only=True, tag_field="kind", tag="rate"):
+    """Publications at random times with a given mean gap, each by a random node."""
+
+    mean_gap: Annotated[
+        float, Meta(ge=0.001, le=1e9, description="a mean number of ticks, from 0.001 to 1e9", examples=[50])
+    ]
+    count: Annotated[int, Meta(ge=1, description="a number of publications, 1 or more", examples=[1000])] | None = None
+    until: Time | None = None
+    start: Time = 0
+    topic: DrawnTopic = 0
+    orders: DrawnOrders = []
+    keys: DrawnKeys = 0
+    payload_bytes: PayloadBytes = 0
+
+
+class PublishTable(Table, frozen=True, kw_only=True):
+    """One publication, spelled out."""
+
+    at: Time
+    node: NodeNumber
+    topic: TopicNumber = 0
+    order: OrderName | None = None
+    keys: Annotated[list[Key], Meta(description="a list of keys", examples=[[3, 7]])] = []
+    payload: Annotated[str, Meta(description="a text in quotes", examples=["why?"])] = ""
+
+
+# What goes wrong.
+
+
+class NodeFault(Targeted, frozen=True, kw_only=True, tag_field="kind"):
+    """A fault of nodes."""
+
+
+class CrashFault(NodeFault, frozen=True, kw_only=True, tag="crash"):
+    """Nodes stop at once and forget everything; the others' trees know after ``detected_after`` ticks, or never."""
+
+    detected_after: Ticks | None = None
+
+
+class RestartFault(NodeFault, frozen=True, kw_only=True, tag="restart"):
+    """Crashed nodes come back, with nothing in memory."""
+
+
+class PauseFault(NodeFault, frozen=True, kw_only=True, tag="pause"):
+    """Nodes stall; what arrives waits."""
+
+
+class ResumeFault(NodeFault, frozen=True, kw_only=True, tag="resume"):
+    """Stalled nodes go on."""
+
+
+class JoinFault(NodeFault, frozen=True, kw_only=True, tag="join"):
+    """Absent nodes come up and become members."""
+
+
+class LeaveFault(NodeFault, frozen=True, kw_only=True, tag="leave"):
+    """Nodes go in an orderly way and are members no more."""
+
+
+class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="partition"):
+    """Copies between different groups are lost for a while, or for ever."""
+
+    at: Time
+    until: Time | None = None
+    groups: Annotated[list[NodeSet], Meta(description="a list of groups of nodes", examples=[["0-31", "32-63"]])]
+    one_way: Flag = False
+    linked: Literal["apart", "chain", "ring"] = "apart"
+
+
+class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
+    """The clocks of nodes by which they know the time of day jump, ahead or back; their timers go on as they were."""
+
+    ticks: Annotated[
+        int, Meta(ge=-LARGEST_DRAW, le=LARGEST_DRAW, description="a number of ticks, ahead or back", examples=[-5000])
+    ]
+
+
+class DiskFault(NodeFault, frozen=True, kw_only=True, tag="disk"):
+    """Something is wrong with the disks of nodes.
+
+    ``torn``: what is written from now on is not safe ``until`` then; a crash before loses it. ``full``: the same, and
+    the node knows, so it takes no publications. ``lost`` and ``flip``: writes that were said to be safe are not there,
+    or bits of them are wrong; the log is refused, and the node does not come back.
+    """
+
+    what: Literal["torn", "full", "lost", "flip"]
+    until: Time | None = None
+
+
+Fault = (
+    CrashFault
+    | RestartFault
+    | PauseFault
+    | ResumeFault
+    | JoinFault
+    | LeaveFault
+    | PartitionFault
+    | ClockFault
+    | DiskFault
+)
+BesideLives = PartitionFault | ClockFault | DiskFault
+"""Faults that let all nodes live, or not, as they did."""
+
+
+# The rest.
+
+
+class LimitsTable(Table, frozen=True, kw_only=True):
+    """Where a run ends even if there is more to do."""
+
+    time: PositiveTicks = 10**9
+    events: Annotated[
+        int, Meta(ge=1, le=LATEST, description="a number of events, 1 or more", examples=[200_000_000])
+    ] = 200_000_000
+
+
+class TraceTable(Table, frozen=True, kw_only=True):
+    """What is written down."""
+
+    level: Literal["counts", "deliveries", "everything"] = "deliveries"
+
+
+class Scenario(Table, frozen=True, kw_only=True):
+    """A whole scenario. Only the number of nodes and something to publish must be given."""
+
+    name: Annotated[str, Meta(description="a title in quotes", examples=["a first try"])] = "unnamed"
+    seed: Annotated[int, Meta(ge=0, le=LARGEST_SEED, description="an integer from 0 to 2**63 - 1", examples=[7])] = 1
+    fabric: Word = "cube"
+    protocol: Word = "broadcast"
+    order: Word = "causal"
+    nodes: Annotated[int, Meta(ge=1, le=1 << 22, description="a number of nodes from 1 to 4194304", examples=[64])]
+    protocol_options: Annotated[
+        dict[str, Any], Meta(description="a table of options of the protocol", examples=[{"acknowledge": False}])
+    ] = field(name="protocol-options", default_factory=dict)
+    network: Annotated[
+        NetworkTable, Meta(description="a table that describes the network", examples=[{"loss": 0.01}])
+    ] = NetworkTable()
+    topics: (
+        Annotated[TopicsTable, Meta(description="a table about the topics", examples=[{"count": 2, "share": 0.5}])]
+        | None
+    ) = None
+    workload: (
+        Annotated[
+            OnceWorkload | RateWorkload,
+            Meta(description="a table that describes the workload", examples=[{"kind": "once", "window": 1000}]),
+        ]
+        | None
+    ) = None
+    publications: Annotated[
+        list[PublishTable], Meta(description="tables [[publish]]", examples=[[{"at": 0, "node": 5}]])
+    ] = field(name="publish", default_factory=list)
+    subscriptions: Annotated[
+        list[SubscriptionTable],
+        Meta(description="tables [[subscribe]]", examples=[[{"at": 0, "node": 5, "topic": 0}]]),
+    ] = field(name="subscribe", default_factory=list)
+    unsubscriptions: Annotated[
+        list[SubscriptionTable],
+        Meta(description="tables [[unsubscribe]]", examples=[[{"at": 900, "node": 5, "topic": 0}]]),
+    ] = field(name="unsubscribe", default_factory=list)
+    faults: Annotated[
+        list[Fault], Meta(description="tables [[fault]]", examples=[[{"at": 500, "kind": "crash", "node": 5}]])
+    ] = field(name="fault", default_factory=list)
+    limits: Annotated[LimitsTable, Meta(description="a table of limits", examples=[{"time": 100_000}])] = LimitsTable()
+    trace: Annotated[TraceTable, Meta(description="a table about the trace", examples=[{"level": "everything"}])] = (
+        TraceTable()
+    )
+
+    def uses_order(self, order: str) -> bool:
+        """Whether publications may have an order."""
+        named = set() if self.workload is None else set(self.workload.orders)
+        named.update(publication.order for publication in self.publications if publication.order is not None)
+        return self.order == order or order in named
+
+    def mixes_orders(self) -> bool:
+        """Whether publications choose their own orders; ``order`` is then that of those which do not."""
+        drawn = self.workload is not None and len(self.workload.orders) > 0
+        return drawn or any(publication.order is not None for publication in self.publications)
+
+    def orders_totally(self) -> bool:
+        """Whether publications may be total, or are about keys."""
+        if self.order == "total" or any(one.order == "total" or one.keys for one in self.publications):
+            return True
+        return self.workload is not None and ("total" in self.workload.orders or self.workload.keys > 0)
+
+    def topic_count(self) -> int:
+        """How many topics there are; without a table there is one."""
+        return 1 if self.topics is None else self.topics.count
+
+    def changes_membership(self) -> bool:
+        """Whether nodes enter or leave the trees during the run."""
+        return any(
+            isinstance(fault, JoinFault | LeaveFault)
+            or (isinstance(fault, CrashFault) and fault.detected_after is not None)
+            for fault in self.faults
+        )
+
+    def faults_by_time(self) -> list[tuple[int, Fault]]:
+        """The faults in the order in which they happen, each with its position in the file, counted from 0."""
+        return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
+
+    def absent_at_start(self) -> set[int]:
+        """The nodes whose first fault is a join."""
+        seen: set[int] = set()
+        absent: set[int] = set()
+        for _, fault in self.faults_by_time():
+            if isinstance(fault, BesideLives):
+                continue
+            for node in fault.targets(self.nodes):
+                if node not in seen and isinstance(fault, JoinFault):
+                    absent.add(node)
+                seen.add(node)
+        return absent
+
+
+def expand_nodes(nodes: list[int] | str, node_count: int) -> list[int]:
+    """A set of nodes as a list, in the order in which they are written; all of them exist."""
+    if isinstance(nodes, str):
+        text = nodes.replace(" ", "")
+        if NODE_RANGES.fullmatch(text) is None:
+            raise UsageError(f'expected ranges of nodes, not "{nodes}"; write for example "0-15,20"')
+        ranges = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    else:
+        ranges = [[node] for node in nodes]
+    for ends in ranges:
+        for end in (ends[0], ends[-1]):
+            check_node(end, node_count)
+        if ends[0] > ends[-1]:
+            raise UsageError(f'the range {ends[0]}-{ends[-1]} runs backwards; write "{ends[-1]}-{ends[0]}"')
+    return [node for ends in ranges for node in range(ends[0], ends[-1] + 1)]
+
+
+def check_node(node: int, node_count: int) -> None:
+    """Complain if a node does not exist."""
+    if not 0 <= node < node_count:
+        raise UsageError(
+            f"there is no node {node} among {node_count}; choose from 0 to {node_count - 1}, for example: "
+            f"{node_count // 2}"
+        )

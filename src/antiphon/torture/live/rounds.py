@@ -1,0 +1,308 @@
+"""Rounds of live torture: clusters of real nodes that lose some of them for good, under load, and are audited.
+
+In each round a whole cluster is started and nodes are killed, while all of them publish and subscribe. A killed node
+leaves no trace; those of the others are judged together. What the dead published may be lost with them, but not for
+some only of those who were there from the beginning to the end: that is *agreement*.
+
+Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
+has a quorum, as many as leave a majority (:mod:`antiphon.torture.live.rounds_tree`). Nodes of a gossip cluster are
+replaced by new ones (:mod:`antiphon.torture.live.rounds_gossip`).
+
+The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
+they have written down themselves (:mod:`antiphon.torture.live.listeners`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import antiphon
+from antiphon.kernel.errors import PeerError
+from antiphon.live.processes import Member, Plan, ProcessCluster
+from antiphon.torture.live.judging import Audit
+from antiphon.torture.live.listeners import CLIENT_CHECKS, Listener, judge_listeners, name_of
+from antiphon.trace.store import read_trace
+
+if TYPE_CHECKING:
+    from antiphon.live.client import Client
+    from antiphon.live.subscription import Subscription
+
+CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
+TOPICS = ("bank", "news")
+PAUSE_SECONDS = 0.005
+"""How long a publisher pauses between two bursts, on average."""
+
+BURST_AT_MOST = 8
+SURVIVORS = 3
+"""A round ends when no more than so many brokers are left."""
+
+KILL_SECONDS = (0.3, 3.0)
+"""The least and the longest time between two kills."""
+
+TOGETHER = 0.25
+"""How often two are killed at once."""
+
+AGREEMENT = "agreement"
+LOOK_SECONDS = 0.05
+STUCK_SECONDS = 30.0
+"""Whose messages are not accepted, or who has not heard the last words of all survivors by then never will."""
+
+QUIET = ["--log-level", "error"]
+"""What all nodes are told."""
+
+
+@dataclass
+class RoundFigures:
+    """What happened in all rounds."""
+
+    rounds: int = 0
+    kills: int = 0
+    founders_killed: int = 0
+    newcomers: int = 0
+    moves: int = 0
+    gaps: int = 0
+    holes: int = 0
+    """Batches that stable nodes have passed over in total order, and said so."""
+    accepted: int = 0
+    messages: int = 0
+    deliveries: int = 0
+    stuck: int = 0
+    violations: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*CHECKS, AGREEMENT, *CLIENT_CHECKS), 0))
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether any promise was broken."""
+        return self.stuck > 0 or any(self.violations.values())
+
+
+def judge(figures: RoundFigures, traces: Path, stable: list[str], audit: Audit, has_holes: bool = False) -> None:
+    """Audit the traces of those who survived, and compare those who were there all the time, by the names of files.
+
+    Where nodes have said that something is missing, not everybody has everything: what is total may be missing.
+    """
+    files = sorted(traces.glob("*.parquet"))
+    count_disagreements(figures, [file for file in files if file.stem in stable], has_holes)
+    found = audit(files)
+    figures.messages += found.messages
+    figures.deliveries += found.deliveries
+    for name, check in found.checks.items():
+        if has_holes and name == "completeness":
+            continue
+        figures.violations[name] += check.violations
+        if check.example is not None:
+            figures.examples.append(f"round {figures.rounds}, {name}: {check.example}")
+
+
+def count_disagreements(figures: RoundFigures, files: list[Path], has_holes: bool) -> None:
+    """Compare what nodes delivered that were subscribed from before the first message to the end."""
+    sets = []
+    for file in files:
+        rows = read_trace(file).select(["event", "topic", "source", "sequence", "order"]).to_pylist()
+        delivered = [row for row in rows if row["event"] == "deliver" and not (has_holes and row["order"] == "total")]
+        sets.append({(row["topic"], row["source"], row["sequence"]) for row in delivered})
+    everything = set().union(*sets)
+    for file, found in zip(files, sets, strict=True):
+        missing = everything - found
+        figures.violations[AGREEMENT] += len(missing)
+        if missing:
+            topic, source, sequence = min(missing)
+            figures.examples.append(
+                f"round {figures.rounds}: {file.stem} lacks publication {sequence} of node {source} on topic {topic}"
+            )
+
+
+class Round:
+    """One cluster, from its start to the end of the last node."""
+
+    reconnect_seconds = 0.0
+    """How long clients look for another node when theirs is gone. Those that do are judged."""
+
+    def __init__(
+        self,
+        figures: RoundFigures,
+        chance: random.Random,
+        nodes: int,
+        directory: Path,
+        complain: Callable[[str], None],
+    ) -> None:
+        self.figures = figures
+        self.chance = chance
+        self._say = complain
+        (directory / "traces").mkdir()
+        self.cluster = ProcessCluster(self.plan(nodes, directory), self._complain, self._ended)
+        # Those that were there from the beginning to the end.
+        self.stable: list[Member] = []
+        self._load: list[asyncio.Task[None]] = []
+        self._is_over = asyncio.Event()
+        self._listeners: list[Listener] = []
+        self._accepted: list[bytes] = []
+        self._are_judged = asyncio.Event()
+        self._all_subscribed = asyncio.Event()
+
+    # What fabrics do differently.
+
+    def plan(self, nodes: int, directory: Path) -> Plan:
+        """What is started."""
+        raise NotImplementedError
+
+    async def trouble(self) -> None:
+        """Kill some, for as long as the round lasts, and say who is stable."""
+        raise NotImplementedError
+
+    def publish_one(self, client: Client, topic: str, value: bytes, chance: random.Random) -> Any:
+        """Publish one message of any kind; the answer is to be awaited."""
+        raise NotImplementedError
+
+    async def agree(self, clients: list[Client], nodes: list[int]) -> None:
+        """Let the stable nodes say last words, and wait until all of them have everything."""
+        raise NotImplementedError
+
+    # What they share.
+
+    async def run(self) -> list[str]:
+        """Start, load, kill, wait for the survivors, stop; the names of the traces of those who were always there."""
+        figures = self.figures
+        await self.cluster.start()
+        try:
+            for member in self.cluster.members:
+                self.load(member)
+            await asyncio.wait(
+                [asyncio.create_task(self._until_all_subscribed()), *self._load], return_when="FIRST_COMPLETED"
+            )
+            await self.trouble()
+            self._is_over.set()
+            try:
+                async with asyncio.timeout(STUCK_SECONDS):
+                    await self._end_in_agreement()
+                    await self._until_heard()
+                    self._are_judged.set()
+                    await asyncio.gather(*self._load)
+            except (TimeoutError, PeerError) as error:
+                figures.stuck += 1
+                figures.examples.append(f"round {figures.rounds}: survivors do not go on: {error!r}")
+        finally:
+            for publishing in self._load:
+                publishing.cancel()
+            await asyncio.gather(*self._load, return_exceptions=True)
+            slow = await self.cluster.stop()
+        self._judge_clients()
+        if slow:
+            figures.stuck += 1
+            figures.examples.append(f"round {figures.rounds}: nodes {slow} could not leave")
+        figures.rounds += 1
+        return [f"node-{member.index}" for member in self.stable]
+
+    def standing(self) -> list[Member]:
+        """Those that nobody has killed; a process that was killed takes a moment to end."""
+        return [member for member in self.cluster.alive if not member.is_expected_to_end]
+
+    def kill(self, member: Member) -> None:
+        """End one as a machine that loses power would."""
+        member.is_expected_to_end = True
+        self.figures.kills += 1
+        self.figures.founders_killed += 1 if member.about["node"] == 0 else 0
+        member.process.kill()
+
+    def load(self, member: Member) -> None:
+        """Let a client publish at a node."""
+        self._load.append(asyncio.create_task(self._publish(member)))
+
+    async def _end_in_agreement(self) -> None:
+        clients = [await antiphon.connect(member.address, reconnect_seconds=0.0) for member in self.stable]
+        try:
+            await self.agree(clients, [member.about["node"] for member in self.stable])
+        finally:
+            for client in clients:
+                await client.abandon()
+
+    async def _publish(self, member: Member) -> None:
+        """Publish at one node, or at others when it is gone, until the round is over or nobody is found."""
+        chance = random.Random(self.chance.getrandbits(62))
+        connecting = antiphon.connect(
+            member.address, reconnect_seconds=self.reconnect_seconds, on_reconnect=self._moved
+        )
+        try:
+            client = await connecting
+            try:
+                await self._subscribe(client)
+                burst = 0
+                while not self._is_over.is_set():
+                    burst += 1
+                    await self._burst(client, chance, member.index, burst)
+                    await asyncio.sleep(chance.expovariate(1 / PAUSE_SECONDS))
+                await self._are_judged.wait()
+            finally:
+                # Where nothing goes on, nobody is to wait for what was not accepted.
+                await client.abandon()
+        except PeerError:
+            if self.reconnect_seconds or not member.is_expected_to_end:
+                raise
+
+    def _moved(self, address: str) -> None:
+        self.figures.moves += 1
+
+    async def _subscribe(self, client: Client) -> None:
+        """Subscribe to everything, and wait until all have done so."""
+        listener = Listener()
+        subscriptions = [
+            client.subscribe(topic, callback=listener.hear, when_missed=listener.gaps.append) for topic in TOPICS
+        ]
+        await asyncio.gather(*(subscription.ready() for subscription in subscriptions))
+        self._listeners.append(listener)
+        if len(self._listeners) == len(self.cluster.members):
+            self._all_subscribed.set()
+        await self._all_subscribed.wait()
+
+    async def _until_all_subscribed(self) -> None:
+        await self._all_subscribed.wait()
+
+    async def _burst(self, client: Client, chance: random.Random, index: int, burst: int) -> None:
+        topic = chance.choice(TOPICS)
+        values = [name_of(index, burst, number) for number in range(chance.randint(1, BURST_AT_MOST))]
+        receipts = [self.publish_one(client, topic, value, chance) for value in values]
+        for value, receipt in zip(values, receipts, strict=True):
+            await receipt
+            self.figures.accepted += 1
+            self._accepted.append(value)
+
+    async def _until_heard(self) -> None:
+        """Wait until every client that is judged has seen all that was accepted of any."""
+        while self.reconnect_seconds and any(listener.lacks(self._accepted) for listener in self._listeners):
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _judge_clients(self) -> None:
+        if not self.reconnect_seconds:
+            return
+        figures = self.figures
+        figures.gaps += sum(len(listener.gaps) for listener in self._listeners)
+        for check, found in judge_listeners(self._listeners, self._accepted).items():
+            figures.violations[check] += len(found)
+            if found:
+                figures.examples.append(f"round {figures.rounds}, {check}: {found[0]}")
+
+    def _complain(self, index: int, line: str) -> None:
+        self._say(f"node {index}: {line}")
+
+    def _ended(self, member: Member) -> None:
+        self.figures.stuck += 1
+        self.figures.examples.append(
+            f"round {self.figures.rounds}: node {member.about['node']} ended by itself with exit code "
+            f"{member.process.returncode}"
+        )
+
+
+async def last_words(subscription: Subscription, count: int) -> list[bytes]:
+    """The last words of so many nodes, in the order in which they were heard."""
+    words: list[bytes] = []
+    async for message in subscription:
+        if message.value.startswith(b"last"):
+            words.append(message.value)
+            if len(words) == count:
+                break
+    return words

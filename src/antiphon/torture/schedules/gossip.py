@@ -1,0 +1,221 @@
+"""Random schedules for the gossip fabric: everything that those of topics do, and failures.
+
+Links lose up to a fifth of all messages; nodes crash, some come back, some at once and before anybody has noticed,
+and members come and go. Whoever publishes stays alive, and so does the first contact. Views are small, so that
+overlays fall apart as easily as they can. In every other schedule there is a long rest, in which topics fall silent.
+Whoever is a member when something is published, and stays one, must get it. Two of three schedules are for BRISA, the
+others for the rivals of it that promise the same. In a quarter of those for BRISA some publications are total, with
+clocks, rounds and ttl that are right or wrong: there may be holes, which must be said, and no other order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antiphon_lab.protocols.gossip.simple_gossip import needed_view
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
+from antiphon.torture.schedules.operations import (
+    CRASH,
+    MIX_STREAM,
+    MIXED,
+    PAUSE,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Operation,
+    draw_members,
+    draw_order,
+    named_members,
+    pick,
+    with_operations,
+)
+from antiphon.torture.schedules.standstills import with_standstills
+from antiphon.trace.contract import TOTAL_ORDER as TOTAL
+
+GOSSIP_STREAM = 8
+"""Names the stream of random numbers; 1 to 5 are those of the simulator, 6 and 7 those of other schedules."""
+
+REST_STREAM = 20
+REST_TICKS = (20_000, 200_000)
+"""How long nothing is done in the middle of every other schedule."""
+
+EVENT_LIMIT = 5_000_000
+"""No schedule comes near it unless it never ends."""
+
+RIVAL_STREAM = 10
+"""Names the stream from which protocols are drawn, apart from the others, so that a seed's schedule is the same."""
+
+TOTAL_STREAM = 21
+"""Names the stream for total order, for the same reason."""
+
+PROTOCOLS = ("brisa", "brisa", "brisa", "brisa", "plumtree", "simple-gossip")
+
+STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
+
+
+def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed; ``order`` if it is not to be drawn."""
+    random = RandomStream(seed, GOSSIP_STREAM)
+    nodes = draw_size(random)
+    topic_count = pick(random, (1, 1, 1, 2))
+    drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
+    choosing = RandomStream(seed, RIVAL_STREAM)
+    protocol = "brisa" if order == TOTAL else pick(choosing, PROTOCOLS)
+    scenario = Scenario(
+        name=f"gossip torture {seed}",
+        seed=seed,
+        fabric="gossip",
+        protocol=protocol,
+        order=drawn_order if order in (None, MIXED, TOTAL) else order,
+        nodes=nodes,
+        protocol_options=options_of(protocol, draw_options(nodes, random), nodes, choosing),
+        network=draw_network(random),
+        topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+    operations = with_rest(draw_operations(scenario, random), RandomStream(seed, REST_STREAM))
+    mixing = RandomStream(seed, MIX_STREAM)
+    if order == MIXED or (order is None and mixing.below(3) == 0):
+        operations = [draw_order(operation, mixing) for operation in operations]
+    totals = RandomStream(seed, TOTAL_STREAM)
+    if order == TOTAL or (order is None and protocol == "brisa" and totals.below(4) == 0):
+        options = {**scenario.protocol_options, **draw_total_options(nodes, totals)}
+        scenario = msgspec.structs.replace(scenario, protocol_options=options)
+        share = pick(totals, (25, 50, 100))
+        operations = [draw_total(operation, share, totals) for operation in operations]
+    return with_standstills(with_operations(scenario, operations), seed)
+
+
+def draw_total_options(nodes: int, random: RandomStream) -> dict[str, Any]:
+    """Clocks, rounds and ttl; most of them sensible."""
+    options: dict[str, Any] = {
+        "round_period": pick(random, (40, 125, 125, 400)),
+        "round_drift": pick(random, (0.1, 0.1, 1.0)),
+        "clock": pick(random, ("logical", "logical", "global")),
+        "skew": pick(random, (0, 50, 1000)),
+        "granularity": pick(random, (1, 1000)),
+        "adapts": random.below(3) == 0,
+        "total_patience": pick(random, (4, 16)),
+        "agreement": 0.0,
+        "total_wait": pick(random, (0, 10_000, 100_000)),
+    }
+    if random.below(3) == 0:
+        options["fanout"] = int(random.between(1, max(1, nodes - 1)))
+    if random.below(3) == 0:
+        options["ttl"] = int(random.between(1, 6))
+    return options
+
+
+def draw_total(operation: Operation, share: int, random: RandomStream) -> Operation:
+    """The same, if it is a publication perhaps a total one."""
+    if operation.kind != PUBLISH or random.below(100) >= share:
+        return operation
+    return operation._replace(order=TOTAL)
+
+
+def draw_size(random: RandomStream) -> int:
+    """How many nodes: mostly few, sometimes up to 40."""
+    return int(random.between(2, 10) if random.below(100) < 70 else random.between(11, 40))
+
+
+def draw_some_members(nodes: int, random: RandomStream) -> list[int]:
+    """First members of a topic, node 0 among them: somebody is to publish."""
+    return sorted({0, *draw_members(nodes, random)})
+
+
+def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
+    """Small views, trees or graphs, one strategy or another."""
+    active = pick(random, (2, 2, 3, 4))
+    parents = pick(random, (1, 1, 1, 2))
+    options: dict[str, Any] = {
+        "active": active,
+        "passive": active + pick(random, (0, 2, 20)),
+        "expansion": pick(random, (1.0, 1.5, 2.0) if active > 2 else (1.5, 2.0)),
+        "contacts": list(range(min(nodes, pick(random, (1, 2, 3))))),
+        "parents": parents,
+        "strategy": pick(random, STRATEGIES),
+        "period": pick(random, (300, 1000)),
+        "join_window": pick(random, (0, 500, 3000)),
+        "bandwidths": [1, 10, 100],
+    }
+    structure = random.below(4)
+    if structure == 0:
+        options["trees"] = pick(random, (2, 3))
+    elif structure == 1 and parents == 1:
+        options["reuse_depth"] = pick(random, (1, 2))
+    return options
+
+
+def options_of(protocol: str, drawn: dict[str, Any], nodes: int, random: RandomStream) -> dict[str, Any]:
+    """What a protocol takes of the options that were drawn for BRISA, and what it has of its own."""
+    if protocol == "brisa":
+        return drawn
+    shared = {name: drawn[name] for name in ("contacts", "join_window")}
+    if protocol == "plumtree":
+        shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
+        return {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
+    view = needed_view(nodes) + pick(random, (0, 20))
+    return {
+        **shared,
+        "period": pick(random, (100, 300)),
+        "view": view,
+        "fanout": min(view, pick(random, (1, 2, 5))),
+        "exchanged": min(view, pick(random, (2, 8))),
+        "exchange_periods": pick(random, (1, 10)),
+        "batch": pick(random, (1, 16)),
+    }
+
+
+def draw_network(random: RandomStream) -> NetworkTable:
+    """Links that lose and reorder."""
+    normal = NormalLaw(mean=float(pick(random, (20, 100))), deviation=float(pick(random, (5, 30))))
+    late = random.below(3) == 0
+    return NetworkTable(
+        delay=LinkLaw(of=normal) if random.below(2) == 0 else normal,
+        loss=pick(random, (0.0, 0.0, 0.01, 0.05, 0.1, 0.2)),
+        reordering=pick(random, (0.05, 0.3)) if late else 0.0,
+        reordering_window=pick(random, (50, 500, 3000)) if late else 0,
+        duplication=pick(random, (0.0, 0.0, 0.0, 0.1)),
+        detection=pick(random, (10, 300, 1000, 3000)),
+    )
+
+
+def draw_operations(scenario: Scenario, random: RandomStream) -> list[Operation]:
+    """What happens, from one moment to the next; some of it may be impossible and is left out later."""
+    operations = []
+    topics = scenario.topic_count()
+    members = [sorted(nodes) for nodes in named_members(scenario)]
+    # A few publish, so that others may crash.
+    speakers = [[pick(random, nodes) for _ in range(3)] for nodes in members]
+    gap = pick(random, (20, 200, 1000))
+    now = pick(random, (0, 500, 5000, 15_000))
+    operations.append(Operation(now, PUBLISH, 0))
+    kinds = (PUBLISH, PUBLISH, PUBLISH, PUBLISH, CRASH, CRASH, SUBSCRIBE, UNSUBSCRIBE, PAUSE)
+    for _ in range(random.between(5, 20 + 2 * scenario.nodes)):
+        now += int(random.between(0, 2 * gap))
+        topic = int(random.below(topics))
+        kind = pick(random, kinds)
+        node = pick(random, speakers[topic]) if kind == PUBLISH else int(random.below(scenario.nodes))
+        until = 0
+        if kind in (PAUSE, CRASH):
+            until = now + pick(random, (1, 100, 1000, 5000))
+            if kind == CRASH and random.below(3) == 0:
+                until = 0
+        operations.append(Operation(now, kind, node, topic, until))
+    return operations
+
+
+def with_rest(operations: list[Operation], random: RandomStream) -> list[Operation]:
+    """The same, in every other schedule with a rest before one of them: what falls apart then must be one again."""
+    if random.below(2) == 0:
+        return operations
+    first = int(random.below(len(operations)))
+    rest = int(random.between(*REST_TICKS))
+    later = [
+        operation._replace(at=operation.at + rest, until=operation.until + rest if operation.until else 0)
+        for operation in operations[first:]
+    ]
+    return [*operations[:first], *later]

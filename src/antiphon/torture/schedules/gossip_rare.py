@@ -1,0 +1,101 @@
+"""Random schedules for the gossip fabric that need more than one coincidence, and so are drawn whole.
+
+* **Apart.** Somebody is cut off while others talk. One of these leaves, comes back when the topic has long been silent,
+  and publishes when the two can reach each other again: what it says follows what the other has not heard.
+* **Forgetful.** Members keep a handful of publications, and more only for neighbours that lack them. Nobody comes, goes
+  or fails, and links lose up to a fifth: so nothing is forgotten that anybody lacks.
+* **Cut off.** A publisher is apart from most others and publishes more than anybody keeps
+  (:mod:`antiphon.torture.schedules.gossip_cut`).
+
+All schedules of the gossip fabric have last words.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.schedules.gossip import draw_gossip_schedule, draw_network
+from antiphon.torture.schedules.gossip_cut import TALKING_BEGINS, draw_cut_off, new_scenario, with_last_words
+from antiphon.torture.schedules.operations import (
+    MIXED,
+    PART,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Operation,
+    pick,
+    with_operations,
+)
+
+RARE_STREAM = 25
+"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+
+LAST_WORDS_STREAM = 26
+"""Names the stream for the last words of all schedules, for the same reason."""
+
+APART, FORGETFUL, CUT_OFF = range(3)
+"""Which of eight equal chances are those of these kinds."""
+
+SILENCE = (30_000, 90_000)
+"""After what was said last; whoever has left is out of the overlay when it ends."""
+
+
+def draw_any_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed: one in eight of each of these kinds, unless another order is wanted than they have."""
+    return with_last_words(draw_before_last_words(seed, order), RandomStream(seed, LAST_WORDS_STREAM))
+
+
+def draw_before_last_words(seed: int, order: str | None) -> Scenario:
+    """The scenario of a seed without its last words."""
+    random = RandomStream(seed, RARE_STREAM)
+    chance = random.below(8)
+    if order in (None, MIXED, "causal") and chance == APART:
+        return draw_apart(seed, random)
+    if order in (None, "none", "fifo", "causal") and chance == FORGETFUL:
+        return draw_forgetful(seed, order, random)
+    if order in (None, MIXED, "none", "fifo", "causal") and chance == CUT_OFF:
+        return draw_cut_off(seed, order, random)
+    return draw_gossip_schedule(seed, order)
+
+
+def draw_apart(seed: int, random: RandomStream) -> Scenario:
+    """Somebody leaves and comes back while another one is cut off from all."""
+    nodes = int(random.between(3, 8))
+    scenario = new_scenario(seed, "causal", nodes, draw_network(random), random)
+    contacts = len(scenario.protocol_options["contacts"])
+    others = list(range(contacts, nodes)) if contacts < nodes - 1 else list(range(1, nodes))
+    away = pick(random, others)
+    leaver = pick(random, [node for node in range(nodes) if node not in (0, away)])
+    talkers = [node for node in range(nodes) if node not in (away, leaver)]
+    begun = TALKING_BEGINS
+    operations = [
+        Operation(begun + 100 * number, PUBLISH, pick(random, talkers)) for number in range(pick(random, (1, 3, 10)))
+    ]
+    left = operations[-1].at + pick(random, (500, 3000))
+    back = left + int(random.between(*SILENCE))
+    found = back + pick(random, (-200, 0, 500, 3000))
+    operations.append(Operation(begun - 10, PART, 0, 0, found, None, (away,)))
+    operations += [Operation(left, UNSUBSCRIBE, leaver), Operation(back, SUBSCRIBE, leaver)]
+    said = max(back, found) + int(random.below(1000))
+    operations += [Operation(said + 300 * number, PUBLISH, leaver) for number in range(10)]
+    return with_operations(scenario, operations)
+
+
+def draw_forgetful(seed: int, order: str | None, random: RandomStream) -> Scenario:
+    """Links lose much, and little is kept."""
+    nodes = int(random.between(3, 16))
+    network = msgspec.structs.replace(draw_network(random), loss=pick(random, (0.05, 0.1, 0.2)))
+    chosen = pick(random, ("none", "fifo", "causal")) if order is None else order
+    scenario = new_scenario(seed, chosen, nodes, network, random)
+    # Views are so large that nobody is apart from the others for a while, and lacks what they may forget.
+    views = {"active": 5, "passive": 30, "expansion": 2.0}
+    options = {**scenario.protocol_options, **views, "keep": pick(random, (1, 2, 4))}
+    gap = pick(random, (5, 50, 200))
+    now, operations = TALKING_BEGINS, []
+    speakers = [int(random.below(nodes)) for _ in range(2)]
+    for _ in range(pick(random, (40, 80))):
+        now += int(random.below(2 * gap))
+        operations.append(Operation(now, PUBLISH, pick(random, speakers)))
+    return with_operations(msgspec.structs.replace(scenario, protocol_options=options), operations)

@@ -1,0 +1,86 @@
+"""How schedules of every fabric end: everything heals, and long after that everybody publishes once more.
+
+A schedule may look survived although a node has gone deaf in it, or a topic has come to rest for good: nobody asks them
+for anything any more. So every schedule of every fabric ends in the same way. Partitions heal, nodes that stand still
+go on, disks are well again. ``LONG_AFTER`` ticks later all members of all topics publish, one after the other. How the
+end is judged: :mod:`antiphon.simulator.scenario.last_words`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario.last_words import LONG_AFTER
+from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.schedules.operations import (
+    CRASH,
+    DISK,
+    JOIN,
+    LEAVE,
+    PART,
+    PAUSE,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Operation,
+    named_members,
+    operations_of,
+    pick,
+    with_operations,
+)
+
+LAST_STREAM = 40
+"""Names the stream of random numbers; those below are of the simulator and of the schedules of fabrics."""
+
+GAP = 10
+"""Ticks between two last words on a topic: some are under way together, and some follow others."""
+
+
+def with_last_words(scenario: Scenario) -> Scenario:
+    """The schedule with an end: everything heals, and long after that all members of all topics publish."""
+    random = RandomStream(scenario.seed, LAST_STREAM)
+    operations = healed(operations_of(scenario))
+    said = [one for one in operations if one.kind == PUBLISH] or [Operation(0, PUBLISH, 0)]
+    begin = LONG_AFTER + last_moment(operations)
+    words = [
+        pick(random, said)._replace(at=begin + GAP * place, node=node, topic=topic)
+        for topic, members in enumerate(speakers(scenario, operations))
+        for place, node in enumerate(members)
+    ]
+    return with_operations(scenario, operations + words) if words else scenario
+
+
+def healed(operations: Iterable[Operation]) -> list[Operation]:
+    """The same where everything that can end does."""
+    listed = list(operations)
+    end = 1 + last_moment(listed)
+    passing = (PAUSE, PART)
+    return [
+        one._replace(until=end)
+        if one.until == 0 and (one.kind in passing or (one.kind == DISK and one.trouble in ("torn", "full")))
+        else one
+        for one in listed
+    ]
+
+
+def last_moment(operations: Iterable[Operation]) -> int:
+    """When the last thing happens or ends."""
+    return max((max(one.at, one.until) for one in operations), default=0)
+
+
+def speakers(scenario: Scenario, operations: Iterable[Operation]) -> list[list[int]]:
+    """Per topic, who is a member in the end and may publish then."""
+    remembers = PROTOCOLS[scenario.protocol].remembers
+    gone: dict[int, bool] = {}
+    members = [set(nodes) for nodes in named_members(scenario)]
+    for one in sorted(operations, key=lambda each: (each.at, each.kind)):
+        if one.kind in (CRASH, LEAVE, JOIN):
+            # Who publishes in two lives counts from 1 in each, unless it remembers.
+            gone[one.node] = not (remembers and (one.until > 0 or one.kind == JOIN))
+        elif one.kind == SUBSCRIBE:
+            members[one.topic].add(one.node)
+        elif one.kind == UNSUBSCRIBE:
+            members[one.topic].discard(one.node)
+    return [sorted(node for node in nodes if not gone.get(node, False)) for nodes in members]

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import sysconfig
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,13 @@ def extensions(product: Path, laboratory: Path | None = None) -> list[Extension]
         groups.append((modules(laboratory, LABORATORY), "antiphon_lab"))
         wanted = "antiphon_lab"
     files = [file for group, _ in groups for file in group]
-    built = mypycify(["--strict", *files], opt_level="3", debug_level="0", multi_file=True, separate=groups)
+    # What mypyc remembers of an earlier build lacks the C files and headers of librt that this one needs.
+    with tempfile.TemporaryDirectory() as cache:
+        arguments = ["--strict", f"--cache-dir={cache}", *files]
+        built = mypycify(arguments, opt_level="3", debug_level="0", multi_file=True, separate=groups)
     wanted_modules = [each for each in built if each.name.partition(".")[0].removesuffix("__mypyc") == wanted]
     for each in wanted_modules:
-        # Every C file of a group defines the table of functions that it takes from another group; the linker makes it one.
+        # Each C file defines the table of functions that its group takes from another; the linker makes them one.
         each.extra_compile_args.append("-fcommon")
     return wanted_modules
 

@@ -9,9 +9,9 @@ Run it: .venv/bin/python examples/bank.py
 
 from __future__ import annotations
 
-from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 from antiphon.simulator.network.delays import MatrixDelay
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
+from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 
 PARENTS = [-1, 0, 0, 0, 1, 1, 2, 3]
 PLACES = ((4, 6, 7), (5, 6, 2))  # the brokers with a replica, of either bank

@@ -20,10 +20,10 @@ import msgspec
 
 import antiphon
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Operation
-from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 from antiphon.live.logs import write_logs
 from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Operation
+from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 
 TOPIC = "bank"
 ACCOUNTS = 20

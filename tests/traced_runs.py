@@ -13,10 +13,7 @@ from pathlib import Path
 import antiphon
 from antiphon.cli.output import is_compiled
 from antiphon.fabrics.cube import Cube, PartialCube, full_or_partial
-from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
-from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast
-from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
-from antiphon.fabrics.cube.broadcast import TreeBroadcast
+from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
@@ -40,6 +37,8 @@ from antiphon.simulator.network.delays import ConstantDelay, LinkDelay, MatrixDe
 from antiphon.simulator.network.network import Cut, Network
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import TraceWriter
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
+from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 
 
 def causal_over_normal_delays(recorder: Recorder, seed: int) -> Engine:

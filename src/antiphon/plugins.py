@@ -1,7 +1,7 @@
 """What other distributions add to Antiphon, found by the entry points that they declare.
 
-The laboratory (distribution ``antiphon-lab``) adds commands, protocols for scenarios, schedules for campaigns and
-stages of the tour. Anybody else can do the same: an entry point names an object, and the group says what it is for.
+The laboratory (distribution ``antiphon-lab``) adds commands, protocols for scenarios and stages of
+the tour. Anybody else can do the same: an entry point names an object, and the group says what it is for.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ COMMANDS: Final = "antiphon.commands"
 
 PROTOCOLS: Final = "antiphon.protocols"
 """A dictionary of protocols by the names that scenarios use."""
-
-SCHEDULES: Final = "antiphon.schedules"
-"""A function from a seed and an order to a scenario, under the name that ``antiphon torture --fabric`` uses."""
 
 TOUR: Final = "antiphon.tour"
 """Stages of ``antiphon demo``: pairs of a title and a function."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import demo, output
+from antiphon_lab.cli import tour
 from antiphon_lab.report.pictures import published_trees_svg
 from tests.cli.conftest import Command
 
@@ -21,7 +22,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_tour(command: Command, directory: Path) -> None:
     called = command("demo")
     assert called.code == 0
-    for number, (title, _) in enumerate(demo.STAGES, 1):
+    for number, (title, _) in enumerate(demo.stages(), 1):
         assert f"{number}. {title}" in called.said
     assert "  node 0: why?\n  node 1: because you asked: why?\n" in called.said
     assert "80,000 deliveries" in called.said
@@ -44,7 +45,7 @@ def test_what_the_tour_writes_is_ignored_by_git() -> None:
 
 def test_the_tree_on_the_terminal(directory: Path) -> None:
     with output.console.capture() as captured:
-        demo.show_tree(demo.Tour(directory / "pictures", 1))
+        tour.show_tree(demo.Tour(directory / "pictures", 1))
     numbers = [line.split()[-1] for line in captured.get().splitlines() if line.split()[-1].isdigit()]
     assert numbers == [str(identifier) for identifier in range(16)]
     assert (directory / "pictures" / "trees.svg").exists()
@@ -53,7 +54,7 @@ def test_the_tree_on_the_terminal(directory: Path) -> None:
 def test_the_same_seed_tells_the_same_story(directory: Path) -> None:
     def story(seed: int) -> str:
         with output.console.capture() as captured:
-            demo.show_broadcast(demo.Tour(directory, seed))
+            tour.show_broadcast(demo.Tour(directory, seed))
         return captured.get()
 
     assert story(1) == story(1)
@@ -63,7 +64,7 @@ def test_the_same_seed_tells_the_same_story(directory: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(
     command: Command, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "STAGES", (("One tree", demo.show_tree),))
+    monkeypatch.setattr(demo, "stages", lambda: [("One tree", tour.show_tree)])
     (directory / "file").write_text("not a directory", encoding="utf-8")
     called = command("demo", "--out", "file")
     assert called.code == 1

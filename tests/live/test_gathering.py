@@ -13,8 +13,16 @@ import antiphon
 from antiphon import Node
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.bench.live_packets import WITH_AND_WITHOUT, Counted, Packets, Task, measure_packets, median_of, summary
 from antiphon.live.settings import Settings
+from antiphon_lab.bench.live_packets import (
+    WITH_AND_WITHOUT,
+    Counted,
+    Packets,
+    Task,
+    measure_packets,
+    median_of,
+    summary,
+)
 from tests.live.support import aggregating, cluster, running, take_values
 
 ROUNDS = 20

@@ -14,9 +14,7 @@ from pyspark.sql import SparkSession
 from antiphon.cli.metrics import measurable, measure
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.packets import PacketFormat, Traffic
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.metrics import QUANTITIES, delivery_delays, hops, publication_rows, queue_lengths, tree_sends
 from antiphon.pipeline.metrics import METRICS, as_document, metric_named
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
@@ -25,6 +23,15 @@ from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import TraceWriter, read_trace
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.reproduction.metrics import (
+    QUANTITIES,
+    delivery_delays,
+    hops,
+    publication_rows,
+    queue_lengths,
+    tree_sends,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

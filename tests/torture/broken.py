@@ -13,15 +13,14 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
-from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, Release
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_MASK
-from antiphon.orders.order import Order, Ordered, merged_frontiers
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.orders.order import Ordered, merged_frontiers
+from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, Waiting
+from antiphon.simulator.scenario.protocols.registry import OWN
 
 
 class Broken(Environment):
@@ -230,14 +229,14 @@ Variant = Callable[[Environment, Builder], Broken]
 
 def break_vcube_ps(monkeypatch: pytest.MonkeyPatch, variant: Variant, order: str | None = None) -> None:
     """Let scenarios run a broken variant of VCube-PS, or the honest one with another order than they ask for."""
-    honest = PROTOCOLS["vcube-ps"]
+    honest = OWN["vcube-ps"]
 
     def prepare(setting: Setting) -> Builder:
         build = honest.prepare(setting if order is None else replace(setting, order=order))
         return lambda environment: Face(variant(environment, build))
 
-    def orders_of(process: Process) -> Sequence[Order | PublishedDelivery]:
+    def orders_of(process: Process) -> Sequence[Waiting]:
         assert isinstance(process, Face)
         return honest.orders_of(process.broken.inner)
 
-    monkeypatch.setitem(PROTOCOLS, "vcube-ps", replace(honest, prepare=prepare, orders_of=orders_of))
+    monkeypatch.setitem(OWN, "vcube-ps", replace(honest, prepare=prepare, orders_of=orders_of))

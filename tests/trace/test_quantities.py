@@ -6,12 +6,12 @@ import pytest
 
 from antiphon.cli import audit, top
 from antiphon.kernel import UsageError
-from antiphon_lab.reproduction import metrics as lab
 from antiphon.live import status
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS
 from antiphon.trace.oracle import KINDS
 from antiphon.trace.quantities import AUDIT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity
+from antiphon_lab.reproduction import metrics as lab
 
 
 def names_from(*sources: str) -> set[str]:

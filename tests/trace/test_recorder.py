@@ -13,7 +13,6 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube import Acknowledgement
 from antiphon.fabrics.cube.messages import Answer, Bundle, LeafCopy
 from antiphon.fabrics.cube.packets import Packet
-from antiphon_lab.protocols.cube.published_messages import Pub
 from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
 from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (
@@ -33,6 +32,7 @@ from antiphon.trace.recorder import (
     Recorder,
 )
 from antiphon.trace.store import SCHEMA, MemoryTrace, to_batch
+from antiphon_lab.protocols.cube.published_messages import Pub
 
 LARGEST_NODE = (1 << 22) - 1
 LARGEST_SEQUENCE = (1 << 41) - 1

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon_lab.bench.sweep_bench import descends
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import count_rows
+from antiphon_lab.bench.sweep_bench import descends
 
 NODES = 64
 SEED = 5

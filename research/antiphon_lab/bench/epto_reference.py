@@ -1,11 +1,11 @@
 """A fixed amount of work for EpTO: every node publishes with some probability in each of its first rounds.
 
-The set-up is that of the experiments (:mod:`antiphon_lab.experiments.epto.runs`): PlanetLab delays, a period of 125 ticks with a
-drift of a tenth, perfect views, published fanout and ttl, global clock, whole events in balls unless told otherwise.
-Events persist in balls, as they do by default; as published, where each comes into balls again whenever a copy comes
-that took longer, there are several times as many entries.
-The run ends when everything is delivered and all nodes have fallen silent. Most of the work is to look up entries of
-balls, nearly all of which are known: ``entries`` counts them.
+The set-up is that of the experiments (:mod:`antiphon_lab.experiments.epto.runs`): PlanetLab delays, a period of 125
+ticks with a drift of a tenth, perfect views, published fanout and ttl, global clock, whole events in balls unless told
+otherwise. Events persist in balls, as they do by default; as published, where each comes into balls again whenever a
+copy comes that took longer, there are several times as many entries. The run ends when everything is delivered and all
+nodes have fallen silent. Most of the work is to look up entries of balls, nearly all of which are known: ``entries``
+counts them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
-from antiphon_lab.experiments.epto.runs import PLANETLAB, EptoCase, RoundPublisher
-from antiphon_lab.bench.reference import peak_memory_bytes
 from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import Network, QuantileDelay
+from antiphon.simulator.network.delays import QuantileDelay
+from antiphon.simulator.network.network import Network
+from antiphon_lab.bench.reference import peak_memory_bytes
+from antiphon_lab.experiments.epto.runs import PLANETLAB, EptoCase, RoundPublisher
 
 PAYLOAD = bytes(100)
 

@@ -19,10 +19,11 @@ from antiphon.fabrics.gossip import Brisa, BrisaOptions
 from antiphon.fabrics.gossip.messages import structure_key
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
-from antiphon_lab.bench.reference import PROPAGATION_TICKS, peak_memory_bytes
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import ConstantDelay, Network
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon_lab.bench.reference import PROPAGATION_TICKS, peak_memory_bytes
 
 NODES_PER_CONTACT = 1000
 FEWEST_CONTACTS = 3

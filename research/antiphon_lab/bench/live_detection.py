@@ -33,8 +33,6 @@ from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
-from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, simulate
-from antiphon_lab.bench.live_packets import heard, say
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.columns import check_payload
 from antiphon.live.controls import PEER_CONTROLS
@@ -45,6 +43,8 @@ from antiphon.live.node import Node
 from antiphon.live.settings import Settings
 from antiphon.live.signs import Vigil
 from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES, Codec
+from antiphon_lab.bench.live_packets import heard, say
+from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, simulate
 
 DEFAULT: Final = "connections and signs"
 FAULTS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}

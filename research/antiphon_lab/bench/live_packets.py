@@ -32,10 +32,10 @@ from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
-from antiphon_lab.bench.reference import peak_memory_bytes
 from antiphon.live.fabrics import cube_of, cube_options, of_newcomer
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
+from antiphon_lab.bench.reference import peak_memory_bytes
 
 TOPIC: Final = "room"
 STAMP_BYTES: Final = 8

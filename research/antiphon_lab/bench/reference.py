@@ -28,20 +28,20 @@ from pathlib import Path
 import msgspec
 
 from antiphon.fabrics.cube import full_or_partial
-from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
-from antiphon_lab.experiments.aggregation import model as aggregation
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
+from antiphon_lab.experiments.aggregation import model as aggregation
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 
 WINDOW_TICKS = 1001
 PROPAGATION_TICKS = 100

@@ -12,15 +12,17 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon_lab.cli import bench_audit
-from antiphon_lab.cli import bench_detection
-from antiphon_lab.cli import bench_epto
-from antiphon_lab.cli import bench_gossip
-from antiphon_lab.cli import bench_live
-from antiphon_lab.cli import bench_peers
-from antiphon_lab.cli import bench_spark
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon_lab.bench.reference import Measurement, run_aggregation, run_reference, run_whole_protocol
+from antiphon_lab.cli import (
+    bench_audit,
+    bench_detection,
+    bench_epto,
+    bench_gossip,
+    bench_live,
+    bench_peers,
+    bench_spark,
+)
 
 app = typer.Typer(name="bench", help="Benchmarks, on work that others can repeat.", no_args_is_help=True)
 

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
+from antiphon.live.logs import write_logs
 from antiphon_lab.bench.live_detection import Detection, measure_detection
 from antiphon_lab.reproduction.machine import Machine
-from antiphon.live.logs import write_logs
 
 DEFAULT_NODES = "4,8,16,32"
 

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 from antiphon_lab.bench.gossip_reference import GossipMeasurement, run_gossip
+from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 
 SIZES = "1000,3000,10000"
 

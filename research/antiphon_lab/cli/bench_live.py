@@ -10,6 +10,12 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon_lab.bench.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
+from antiphon_lab.bench.live_stages import Stage, measure_stages
+from antiphon_lab.bench.peers.registry import OURS
+from antiphon_lab.bench.peers.report import Figures
+from antiphon_lab.bench.peers.workload import parse_workload
 from antiphon_lab.cli.bench_peers import (
     DEFAULT_PAYLOADS,
     STANDARD,
@@ -25,13 +31,7 @@ from antiphon_lab.cli.bench_peers import (
     parse_plan,
     perform_all,
 )
-from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.bench.live_packets import VARIANTS, WITH_AND_WITHOUT, Packets, Variant, measure_packets, median_of
-from antiphon_lab.bench.live_stages import Stage, measure_stages
 from antiphon_lab.reproduction.machine import Machine
-from antiphon_lab.bench.peers.registry import OURS
-from antiphon_lab.bench.peers.report import Figures
-from antiphon_lab.bench.peers.workload import parse_workload
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-3,1-to-7,7-to-7"
 PACKET_PROCESSES = 8

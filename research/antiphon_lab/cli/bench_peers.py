@@ -9,12 +9,12 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.bench.peers.contender import Contender
 from antiphon_lab.bench.peers.measure import LATENCY_MESSAGES_PER_SECOND, Plan, measure
 from antiphon_lab.bench.peers.registry import CONTENDERS, contender_named
 from antiphon_lab.bench.peers.report import Absent, Figures, Ratio, Report
 from antiphon_lab.bench.peers.workload import Workload, parse_workload
+from antiphon_lab.reproduction.machine import Machine
 
 DEFAULT_WORKLOADS = "1-to-1,1-to-7,7-to-7"
 DEFAULT_PAYLOADS = "100,1024"

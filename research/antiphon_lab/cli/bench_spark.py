@@ -14,8 +14,8 @@ import typer
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon_lab.cli import bench_topics
 from antiphon.kernel.errors import PeerError
+from antiphon_lab.cli import bench_topics
 
 if TYPE_CHECKING:
     from antiphon_lab.bench.sweep_bench import SweepMeasurement

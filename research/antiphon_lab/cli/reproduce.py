@@ -14,9 +14,9 @@ from antiphon.kernel.errors import UsageError
 from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Experiment, Report, Row, shown
 
 if TYPE_CHECKING:
-    from antiphon_lab.reproduction.job import Failure, Reproduction
     from antiphon.pipeline.jobs import Watcher
     from antiphon.pipeline.session import SessionOptions
+    from antiphon_lab.reproduction.job import Failure, Reproduction
 
 SMALL_SECONDS = 30.0
 """Work of less than this is done here: starting Spark costs some seconds, and not every machine has Java."""
@@ -69,8 +69,8 @@ def reproduce(
     All measurements of all experiments are one job. One that was stopped goes on where it stopped: finished
     measurements are kept in DIR/measurements, and each experiment leaves its report in DIR/reports.
     """
-    from antiphon_lab.reproduction.registry import find
     from antiphon_lab.reproduction.job import Reproduction
+    from antiphon_lab.reproduction.registry import find
 
     if every and names:
         raise UsageError(f"--all is all experiments; leave it out, or leave out {', '.join(names)}")
@@ -149,8 +149,8 @@ def tell(one: Report | Failure, json: bool) -> None:
 
 def show_places(reproduction: Reproduction, kept: int) -> None:
     """Say what was run and where it lies."""
-    from antiphon_lab.reproduction.measurements import MEASUREMENTS
     from antiphon_lab.reproduction.job import REPORTS
+    from antiphon_lab.reproduction.measurements import MEASUREMENTS
 
     job = reproduction.job
     spent = sum(record.processor_seconds for record in job.records.values())

@@ -305,8 +305,8 @@ def show(about: About, out: Path, seconds: float, json: bool) -> None:
 
 def draw(found: Statistics, columns: Columns, source: str, place: Path) -> None:
     """Write the page or the picture."""
-    from antiphon_lab.universes.figures import tail_figure, tail_series
     from antiphon_lab.report.universe_page import HeatMap, write_page, write_picture
+    from antiphon_lab.universes.figures import tail_figure, tail_series
 
     correlation = found.correlation
     heat = None

@@ -12,8 +12,8 @@ import typer
 
 from antiphon.cli import output
 from antiphon.cli.jobs import Cores, Master, interruptible
-from antiphon_lab.cli.universe import Json, app, running
 from antiphon.kernel.errors import UsageError
+from antiphon_lab.cli.universe import Json, app, running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,9 +57,9 @@ def links(
 
     Example: [bold]antiphon universe links w8 -o w8-links[/]
     """
-    from antiphon_lab.universes.stan_job import stan_links
-    from antiphon_lab.universes.jobs import claim, removed_if_broken
     from antiphon_lab.universes.files import SUBSCRIPTIONS, read_about
+    from antiphon_lab.universes.jobs import claim, removed_if_broken
+    from antiphon_lab.universes.stan_job import stan_links
 
     about = read_about(directory)
     if about.subscriptions == 0:

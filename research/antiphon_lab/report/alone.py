@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.report.chart import Size, svg
 from antiphon_lab.report.page import resource
+from antiphon_lab.reproduction.figures import Figure
 
 ALONE = Size("alone", 760, 400)
 """Shown on screens of every width; its name keeps the rules for narrow pages away from it."""

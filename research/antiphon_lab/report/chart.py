@@ -13,10 +13,10 @@ from html import escape
 from itertools import chain
 from math import cos, radians, sin
 
-from antiphon_lab.reproduction.experiment import shown
-from antiphon_lab.reproduction.figures import Figure, Mark, Point, Series
 from antiphon_lab.report.colours import colour_of, dash_of, shade_of
 from antiphon_lab.report.scales import Ruler, ruler_of, tick_text
+from antiphon_lab.reproduction.experiment import shown
+from antiphon_lab.reproduction.figures import Figure, Mark, Point, Series
 
 LETTER = 6.4
 """About how wide a letter is at the size of tick labels."""

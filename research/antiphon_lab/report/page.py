@@ -14,12 +14,12 @@ import msgspec
 from markupsafe import Markup
 
 import antiphon
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, shown
-from antiphon_lab.reproduction.figures import Figure, Series
 from antiphon_lab.report.chart import MARKER, NARROW, WIDE, marker, svg, x_text
 from antiphon_lab.report.colours import colour_of, dash_of, shade_of
 from antiphon_lab.report.stored import Result, StoredRow
 from antiphon_lab.report.tables import figure_file
+from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, shown
+from antiphon_lab.reproduction.figures import Figure, Series
 
 VERDICTS = (REPRODUCED, EXPLAINED, DIFFERS)
 HIDDEN_PARAMETERS = ("tolerances",)

@@ -15,10 +15,10 @@ import msgspec
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.reproduction.experiment import Report
 from antiphon_lab.reproduction.figures import Figure
+from antiphon_lab.reproduction.job import REPORTS
 from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.reproduction.measurements import MEASUREMENTS
 from antiphon_lab.reproduction.registry import EXPERIMENTS
-from antiphon_lab.reproduction.job import REPORTS
 
 SPREADS = "Standard deviations between repetitions"
 """How the last note of a result begins; tables show the same beside the means."""

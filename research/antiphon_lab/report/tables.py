@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from antiphon_lab.reproduction.figures import Figure, Series
 from antiphon_lab.report.stored import Result
+from antiphon_lab.reproduction.figures import Figure, Series
 
 ROWS = pa.schema(
     [

@@ -19,9 +19,9 @@ from markupsafe import Markup
 
 import antiphon
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.report.page import environment, resource
 from antiphon_lab.report.write import made_now
+from antiphon_lab.reproduction.figures import Figure
 
 SIDE = 600
 """About as many pixels as a picture is wide, unless there are more topics."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.experiment import Report
 from antiphon_lab.report.page import page
 from antiphon_lab.report.stored import Result, results_of
 from antiphon_lab.report.tables import tables_of
+from antiphon_lab.reproduction.experiment import Report
 
 
 def write_reports(reports: Iterable[Report], path: Path) -> None:

@@ -1,6 +1,6 @@
 """The frame of all experiments: what is run, how often, where results are kept, and how they are compared.
 
 ``experiment.py`` is the frame itself, ``registry.py`` the list of all experiments, ``documents.py`` reads the published
-numbers, ``measurements.py`` keeps each measurement on disk, ``job.py`` runs many as one job, ``cost_model.py`` estimates how
-long each takes, ``figures.py`` describes figures as plain data. Start with ``experiment.py``.
+numbers, ``measurements.py`` keeps each measurement on disk, ``job.py`` runs many as one job, ``cost_model.py``
+estimates how long each takes, ``figures.py`` describes figures as plain data. Start with ``experiment.py``.
 """

@@ -1,8 +1,9 @@
 """About how long a measurement takes, so that the largest are begun first.
 
-The file ``cost_model.toml`` has what measurements took: for every measuring function and kind of case, seconds by number of
-nodes. A kind is the text of a case with ``N`` for the number of nodes. Between two sizes, and beyond them, the time is
-taken to grow as a power of the size. ``python -m antiphon_lab.reproduction.cost_model DIR`` makes the file from the records below DIR.
+The file ``cost_model.toml`` has what measurements took: for every measuring function and kind of case, seconds by
+number of nodes. A kind is the text of a case with ``N`` for the number of nodes. Between two sizes, and beyond them,
+the time is taken to grow as a power of the size. ``python -m antiphon_lab.reproduction.cost_model DIR`` makes the file
+from the records below DIR.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Experiments as one job: every measurement once, the largest first, and a report for each experiment that is complete.
 
 Measurements that several experiments need are run once for all of them. What is finished is on disk (see
-:mod:`antiphon_lab.reproduction.measurements`), so a job that was stopped goes on where it stopped. Below the output directory,
-``reports`` has what came of each experiment, with the names of the records that it rests on.
+:mod:`antiphon_lab.reproduction.measurements`), so a job that was stopped goes on where it stopped. Below the output
+directory, ``reports`` has what came of each experiment, with the names of the records that it rests on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from typing import Any
 
 import msgspec
 
-from antiphon_lab.reproduction.experiment import Experiment, Plan, Report, Results
-from antiphon_lab.reproduction.measurements import Measured, Measurement, identity_of, measurement_of, read_measured, run_measurement
-from antiphon_lab.reproduction.cost_model import expected_microseconds
 from antiphon.pipeline.attempts import write_failed
 from antiphon.pipeline.jobs import Job
+from antiphon_lab.reproduction.cost_model import expected_microseconds
+from antiphon_lab.reproduction.experiment import Experiment, Plan, Report, Results
+from antiphon_lab.reproduction.measurements import (
+    Measured,
+    Measurement,
+    identity_of,
+    measurement_of,
+    read_measured,
+    run_measurement,
+)
 
 REPORTS = "reports"
 

@@ -11,9 +11,9 @@ from antiphon_lab.experiments.aggregation.buffers import FIG_4_6, FIG_4_7
 from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
 from antiphon_lab.experiments.aggregation.packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3
 from antiphon_lab.experiments.aggregation.trees import FIG_4_9
-from antiphon_lab.experiments.vcube.better import BETTER
 from antiphon_lab.experiments.brisa.churn import TABLE_4_1 as BRISA_TABLE_4_1
 from antiphon_lab.experiments.brisa.network import FIG_4_10, FIG_4_11, FIG_4_12
+from antiphon_lab.experiments.brisa.peer_sampling_figures import FAILURES, OVERLAYS
 from antiphon_lab.experiments.brisa.rivals_figures import FIG_4_17, FIG_4_18
 from antiphon_lab.experiments.brisa.rivals_hosts import TABLE_4_3 as BRISA_TABLE_4_3
 from antiphon_lab.experiments.brisa.rivals_recovery import FIG_4_19
@@ -23,12 +23,6 @@ from antiphon_lab.experiments.brisa.structure import FIG_4_8 as BRISA_4_8
 from antiphon_lab.experiments.brisa.structure import FIG_4_9 as BRISA_4_9
 from antiphon_lab.experiments.brisa.structure import PATHS
 from antiphon_lab.experiments.brisa.trees import FIG_4_13, FIG_4_14, FIG_4_15, FIG_4_16
-from antiphon_lab.experiments.vcube.brokers import FIG_5_12
-from antiphon_lab.experiments.vcube.causal_information import FIG_3_1
-from antiphon_lab.experiments.vcube.changing_members import TABLE_II
-from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A, FIG_5_11B
-from antiphon_lab.experiments.vcube.diagnosis import DIAGNOSIS
-from antiphon_lab.experiments.vcube.discussion import FIG_5_9
 from antiphon_lab.experiments.epto.better import BETTER as EPTO_BETTER
 from antiphon_lab.experiments.epto.figures import FIG_5_7 as EPTO_5_7
 from antiphon_lab.experiments.epto.figures import FIG_5_8 as EPTO_5_8
@@ -36,22 +30,28 @@ from antiphon_lab.experiments.epto.figures import FIG_5_9 as EPTO_5_9
 from antiphon_lab.experiments.epto.limits import FIG_5_10A as EPTO_5_10A
 from antiphon_lab.experiments.epto.limits import FIG_5_10B as EPTO_5_10B
 from antiphon_lab.experiments.epto.limits import FIG_5_11 as EPTO_5_11
-from antiphon_lab.reproduction.experiment import Experiment
 from antiphon_lab.experiments.ginger.cost import COST
 from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEYS_AND_LATENCY
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION
-from antiphon_lab.experiments.brisa.peer_sampling_figures import FAILURES, OVERLAYS
+from antiphon_lab.experiments.stan.crossposts import FIG_3_15
+from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
+from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, FIG_3_9
+from antiphon_lab.experiments.stan.fitness import FIG_3_10, FIG_3_14, LEAKS
+from antiphon_lab.experiments.stan.total_order import TOTAL_ORDER
+from antiphon_lab.experiments.vcube.better import BETTER
+from antiphon_lab.experiments.vcube.brokers import FIG_5_12
+from antiphon_lab.experiments.vcube.causal_information import FIG_3_1
+from antiphon_lab.experiments.vcube.changing_members import TABLE_II
+from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A, FIG_5_11B
+from antiphon_lab.experiments.vcube.diagnosis import DIAGNOSIS
+from antiphon_lab.experiments.vcube.discussion import FIG_5_9
 from antiphon_lab.experiments.vcube.many_topics import FIG_5_10
 from antiphon_lab.experiments.vcube.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon_lab.experiments.vcube.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
 from antiphon_lab.experiments.vcube.send_queues import TABLE_5_1
 from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8A, FIG_5_8B
-from antiphon_lab.experiments.stan.crossposts import FIG_3_15
-from antiphon_lab.experiments.stan.dynamics import FIG_3_11, FIG_3_12, FIG_3_13
-from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, FIG_3_9
-from antiphon_lab.experiments.stan.fitness import FIG_3_10, FIG_3_14, LEAKS
-from antiphon_lab.experiments.stan.total_order import TOTAL_ORDER
+from antiphon_lab.reproduction.experiment import Experiment
 from antiphon_lab.universes.figures import FIG_3_4, FIG_3_5, FIG_3_6
 from antiphon_lab.universes.table import TABLE_3_1
 

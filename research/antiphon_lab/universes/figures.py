@@ -11,13 +11,23 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared, compared_from
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+    compared_from,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
+from antiphon_lab.universes.fits import Distribution, Fit, distribution_of
+from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Population, law_named
 from antiphon_lab.universes.samples import Sampler
 from antiphon_lab.universes.table import DATA, KINDS, STAND_IN, TableCase, size_of, source
 from antiphon_lab.universes.universe import Universe, correlation_matrix, synthetic_universe, universe_of
-from antiphon_lab.universes.fits import Distribution, Fit, distribution_of
-from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Population, law_named
 
 DOCUMENT = "thesis of M. Matos, section 3.3.2"
 DEFAULT_PROCESSES, FULL_PROCESSES = 40_000, 301_315

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from antiphon_lab.universes.universe import Universe, universe_of
 from antiphon_lab.universes.files import Candidate
 from antiphon_lab.universes.law import Integers
 from antiphon_lab.universes.method import Method, median_of, picked_positions, seed_topics
+from antiphon_lab.universes.universe import Universe, universe_of
 
 Flags = npt.NDArray[np.bool_]
 

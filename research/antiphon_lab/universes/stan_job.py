@@ -1,8 +1,8 @@
 """The links of StaN on Spark: for every process of a universe, before StaN and when it has come to rest.
 
 Who is a member of which topic goes to every worker once, four bytes per subscription. The subscriptions are then dealt
-out by process, and each task computes the links of its processes alone (:mod:`antiphon_lab.universes.stan_links`): no links
-are ever moved, of which there are ten times as many as subscriptions.
+out by process, and each task computes the links of its processes alone (:mod:`antiphon_lab.universes.stan_links`): no
+links are ever moved, of which there are ten times as many as subscriptions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from antiphon_lab.universes.stan_links import Links, Topics, links_of
 from antiphon_lab.universes.law import Integers
+from antiphon_lab.universes.stan_links import Links, Topics, links_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

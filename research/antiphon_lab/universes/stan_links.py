@@ -1,8 +1,8 @@
 """The links of StaN computed directly, without running the protocol, for universes far beyond simulation.
 
 When StaN has come to rest, the view of a process in a topic holds those members that the process ranks lowest
-(:mod:`antiphon_lab.protocols.gossip.stan`). Nothing else has to be known, so the links of each process can be computed alone,
-here with arrays and on Spark with many machines (:mod:`antiphon_lab.universes.stan_job`).
+(:mod:`antiphon_lab.protocols.gossip.stan`). Nothing else has to be known, so the links of each process can be computed
+alone, here with arrays and on Spark with many machines (:mod:`antiphon_lab.universes.stan_job`).
 
 The lowest ranks are found from either end. In a small topic all members are ranked, and the few below a bound are
 sorted. In a large one ranks are counted up from 0 instead: a rank says whose it is, and one look into a table whether
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon_lab.protocols.gossip.stan_options import view_size
 from antiphon_lab.protocols.gossip.stan_weights import (
     FIRST_FACTOR,
@@ -33,8 +35,6 @@ from antiphon_lab.protocols.gossip.stan_weights import (
     THIRD_FACTOR,
     THIRD_INVERSE,
 )
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon_lab.universes.law import Integers, scattered
 
 Words = npt.NDArray[np.uint32]

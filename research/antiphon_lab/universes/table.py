@@ -15,12 +15,22 @@ import msgspec
 import numpy as np
 
 from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series, published_series
-from antiphon_lab.universes.samples import Sampler
-from antiphon_lab.universes.universe import Universe, universe_of
 from antiphon_lab.universes.law import FEWEST_SUBSCRIBERS, Law, Population, law_named
 from antiphon_lab.universes.method import CANDIDATES, Method
+from antiphon_lab.universes.samples import Sampler
+from antiphon_lab.universes.universe import Universe, universe_of
 
 DOCUMENT = "thesis of M. Matos, section 3.3.1"
 DATA = document("universes")

@@ -12,7 +12,25 @@ from typing import Annotated
 import typer
 
 import antiphon
-from antiphon.cli import audit, certs, demo, dismiss, explore, maelstrom, metrics, node, output, pub, simulate, sub, sweep, top, torture, up, watch
+from antiphon.cli import (
+    audit,
+    certs,
+    demo,
+    dismiss,
+    explore,
+    maelstrom,
+    metrics,
+    node,
+    output,
+    pub,
+    simulate,
+    sub,
+    sweep,
+    top,
+    torture,
+    up,
+    watch,
+)
 from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.plugins import COMMANDS, LABORATORY, plugins
 

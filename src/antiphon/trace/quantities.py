@@ -1,8 +1,8 @@
 """Every quantity that is measured anywhere: its name, its unit, and what it means. Each is defined here and only here.
 
 Whoever measures one takes the words from here: the Spark jobs (:mod:`antiphon.pipeline.metrics`), the experiments
-(:mod:`antiphon_lab.reproduction.metrics`), the audit, a running node and ``antiphon top``. ``docs/metrics.md`` is made of this list.
-To add one, add it here and measure it there.
+(:mod:`antiphon_lab.reproduction.metrics`), the audit, a running node and ``antiphon top``. ``docs/metrics.md`` is made
+of this list. To add one, add it here and measure it there.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.fabrics.cube import FullCube
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubePs
 from antiphon.fabrics.cube.messages import LeafCopy
-from antiphon_lab.protocols.cube.published_messages import Ack, Pub
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.orders import Ordered
+from antiphon_lab.protocols.cube.published_messages import Ack, Pub
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Acknowledgement, Cube, FullCube, full_or_partial
-from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast
-from antiphon.fabrics.cube.broadcast import TreeBroadcast
+from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.kernel import Environment, Message, ProtocolError
 from antiphon.orders import CausalVectors, Order, Ordered, Unordered
 from antiphon.simulator.engine.actions import Publish

@@ -21,10 +21,10 @@ from antiphon.simulator.network.delays import LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
-from tests.research.protocols.cube.test_aggregation import publication
-from tests.research.protocols.cube.test_aggregation_properties import starts, wild
 from tests.fabrics.cube.test_vcube_ps import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tests.fabrics.cube.trees import partial
+from tests.research.protocols.cube.test_aggregation import publication
+from tests.research.protocols.cube.test_aggregation_properties import starts, wild
 from tests.support import Notebook
 
 Name = tuple[int, int]

@@ -14,7 +14,7 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
-from antiphon.simulator.scenario.protocols.gossip import PROCESSES
+from antiphon_lab.protocols.gossip.processes import PROCESSES
 
 PERIOD = 1000
 NODES = 64

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from antiphon_lab.cli import bench_audit
 from antiphon.cli import main as command
 from antiphon.kernel.errors import PeerError
+from antiphon.trace.store import read_trace
 from antiphon_lab.bench import audit_bench
 from antiphon_lab.bench.audit_bench import NODES, AuditMeasurement, Watch, trace_of, watched
-from antiphon.trace.store import read_trace
+from antiphon_lab.cli import bench_audit
 
 MIB = 1 << 20
 HOLDER = """

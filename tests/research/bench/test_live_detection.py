@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import antiphon
-from antiphon_lab.bench.live_detection import Run, Task, Traffic, default_row, diagnosis_row, run_once
 from antiphon.live.settings import Settings
+from antiphon_lab.bench.live_detection import Run, Task, Traffic, default_row, diagnosis_row, run_once
 
 NODES = 4
 TASK = Task(Settings(lost_seconds=0.8), NODES, 200_000, 150_000, False)

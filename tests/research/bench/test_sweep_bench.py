@@ -7,9 +7,9 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from antiphon_lab.cli import bench_spark
 from antiphon.cli import main as command
 from antiphon_lab.bench.sweep_bench import SweepMeasurement, measure_sweep
+from antiphon_lab.cli import bench_spark
 
 
 def test_spark_and_the_pool_write_the_same_bytes(spark: SparkSession) -> None:

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.cli import output
-from antiphon_lab.cli import bench_topics
 from antiphon_lab.bench.topics_bench import GOALS, Line, line_of, measure_topics
+from antiphon_lab.cli import bench_topics
 from tests.spark.nodes import Nodes
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import sys
 import msgspec
 import pytest
 
-from antiphon_lab.cli import bench
-from antiphon_lab.cli.bench import Line, default_lines, show_ratio
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon_lab.bench.reference import Measurement
+from antiphon_lab.cli import bench
+from antiphon_lab.cli.bench import Line, default_lines, show_ratio
 from tests.cli.conftest import Command
 
 KEYS = [

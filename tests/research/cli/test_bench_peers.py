@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from antiphon_lab.cli import bench_peers
-from antiphon_lab.cli.bench_peers import cells, in_comparison
 from antiphon_lab.bench.peers.contender import Contender
 from antiphon_lab.bench.peers.measure import Plan
 from antiphon_lab.bench.peers.registry import CONTENDERS
 from antiphon_lab.bench.peers.report import Figures, Ratio, RoundFigures, latency_of, throughput_of
 from antiphon_lab.bench.peers.workload import Workload
+from antiphon_lab.cli import bench_peers
+from antiphon_lab.cli.bench_peers import cells, in_comparison
 from tests.cli.conftest import Command
 
 QUICK = ("--workload", "1-to-2", "--payload", "64", "--messages", "500", "--rounds", "1", "--no-latency")

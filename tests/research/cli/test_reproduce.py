@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from antiphon_lab.reproduction import registry
 from antiphon_lab.experiments.vcube.broadcasts import Broadcasts
+from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
+from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8B
+from antiphon_lab.reproduction import registry
 from antiphon_lab.reproduction.documents import Number, Tolerance
 from antiphon_lab.reproduction.experiment import Sample, compared
 from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.reproduction.machine import Machine
-from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
-from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8B
 from tests.cli.conftest import Command
 
 SMALL = ("--nodes", "16", "--repetitions", "2")

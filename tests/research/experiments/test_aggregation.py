@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from antiphon_lab.experiments.aggregation.better import AGGREGATION_BETTER
+from antiphon_lab.experiments.aggregation.buffers import FIG_4_6, FIG_4_7
+from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
 from antiphon_lab.experiments.aggregation.model import (
     AGGREGATION,
     FIXED,
@@ -23,9 +26,6 @@ from antiphon_lab.experiments.aggregation.model import (
     start_times,
     travel,
 )
-from antiphon_lab.experiments.aggregation.better import AGGREGATION_BETTER
-from antiphon_lab.experiments.aggregation.buffers import FIG_4_6, FIG_4_7
-from antiphon_lab.experiments.aggregation.latency import FIG_4_4, FIG_4_5
 from antiphon_lab.experiments.aggregation.packets import FIG_4_3, TABLE_4_1, TABLE_4_2, TABLE_4_3, side_by_side
 from antiphon_lab.experiments.aggregation.trees import FIG_4_9
 from antiphon_lab.reproduction.documents import Number, Tolerance

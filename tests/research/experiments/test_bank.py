@@ -9,6 +9,8 @@ import pytest
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, NONE
+from antiphon.simulator.network.delays import MatrixDelay, NormalDelay
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon_lab.experiments.ginger.bank import (
     APPLY_INTEREST,
     DEPOSIT,
@@ -24,8 +26,6 @@ from antiphon_lab.experiments.ginger.bank import (
     encode,
 )
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
-from antiphon.simulator.network.delays import MatrixDelay, NormalDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 
 PARENTS = [-1, 0, 0, 0, 1, 1, 2, 3]
 PLACES = ((4, 6, 7), (5, 6))

@@ -19,7 +19,6 @@ from antiphon_lab.experiments.vcube.better import (
     cases,
     times_less,
 )
-from antiphon_lab.reproduction.experiment import Plan, Results
 from antiphon_lab.experiments.vcube.improvements import (
     AS_PUBLISHED,
     BURST,
@@ -34,6 +33,7 @@ from antiphon_lab.experiments.vcube.improvements import (
     schedule_churn,
 )
 from antiphon_lab.experiments.vcube.one_topic import HOP_TICKS, draw_group
+from antiphon_lab.reproduction.experiment import Plan, Results
 
 SEEDS = range(2)
 

@@ -10,6 +10,10 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.messages import Data, Position
 from antiphon.kernel.message import FIFO
 from antiphon.kernel.randomness import RandomStream
+from antiphon.orders.fifo import NO_DEPENDENCIES
+from antiphon.orders.order import Ordered
+from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, ChurnCase
+from antiphon_lab.experiments.brisa.churn import measure as measure_churn
 from antiphon_lab.experiments.brisa.model import (
     CONSTRUCTION,
     NODE_BYTES,
@@ -22,11 +26,7 @@ from antiphon_lab.experiments.brisa.model import (
     published,
     size_of,
 )
-from antiphon_lab.experiments.brisa.churn import CHURN_MINUTES, ChurnCase
-from antiphon_lab.experiments.brisa.churn import measure as measure_churn
 from antiphon_lab.experiments.brisa.structure import FIG_4_9
-from antiphon.orders.fifo import NO_DEPENDENCIES
-from antiphon.orders.order import Ordered
 
 NODES = 48
 MESSAGES = 30

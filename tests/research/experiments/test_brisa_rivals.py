@@ -7,8 +7,15 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.gossip.pulling import Pull
-from antiphon_lab.experiments.brisa.model import CLUSTER, HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, PLANETLAB, Growth, published
+from antiphon_lab.experiments.brisa.model import (
+    CLUSTER,
+    HEADER_BYTES,
+    NODE_BYTES,
+    NUMBER_BYTES,
+    PLANETLAB,
+    Growth,
+    published,
+)
 from antiphon_lab.experiments.brisa.rivals import (
     BRISA,
     PLUMTREE,
@@ -25,6 +32,7 @@ from antiphon_lab.experiments.brisa.rivals_hosts import Host, HostCase
 from antiphon_lab.experiments.brisa.rivals_hosts import measure as measure_hosts
 from antiphon_lab.experiments.brisa.rivals_recovery import Recovery, RecoveryCase, pooled
 from antiphon_lab.experiments.brisa.rivals_recovery import measure as measure_recovery
+from antiphon_lab.protocols.gossip.pulling import Pull
 from antiphon_lab.reproduction.experiment import Results
 from antiphon_lab.reproduction.registry import find
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from antiphon.simulator.scenario.run import timed
+from antiphon.simulator.scenario.workload import plan
 from antiphon_lab.experiments.vcube.broadcasts import (
     MANY_TREES,
     ONE_TREE,
@@ -16,8 +18,6 @@ from antiphon_lab.experiments.vcube.broadcasts import (
     scenario_of,
     simulate,
 )
-from antiphon.simulator.scenario.run import timed
-from antiphon.simulator.scenario.workload import plan
 
 TREES = (MANY_TREES, ONE_TREE)
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from antiphon.simulator.engine.actions import Publish
 from antiphon_lab.experiments.vcube.brokers import (
     BROKERS,
     FEW_PUBLISHERS,
@@ -27,9 +28,8 @@ from antiphon_lab.experiments.vcube.brokers import (
     schedule,
     with_brokers,
 )
-from antiphon_lab.reproduction.experiment import EXPLAINED, REPRODUCED, Note, Plan, Results, Row
 from antiphon_lab.experiments.vcube.one_topic import PUBLISHED, REPAIRED, Group, TopicRun
-from antiphon.simulator.engine.actions import Publish
+from antiphon_lab.reproduction.experiment import EXPLAINED, REPRODUCED, Note, Plan, Results, Row
 
 
 def test_brokers_and_subscribers_are_as_many_as_published() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.orders import CausalBarriers, CausalVectors
 from antiphon_lab.experiments.vcube.causal_information import (
     FIG_3_1,
     Information,
@@ -15,9 +16,8 @@ from antiphon_lab.experiments.vcube.causal_information import (
     measure,
     simulate,
 )
-from antiphon_lab.reproduction.experiment import Plan, Results, Row
 from antiphon_lab.experiments.vcube.one_topic import TopicRun, draw_group
-from antiphon.orders import CausalBarriers, CausalVectors
+from antiphon_lab.reproduction.experiment import Plan, Results, Row
 
 CASE = Stream(16, 60, 80)
 

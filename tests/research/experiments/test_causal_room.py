@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antiphon_lab.experiments.vcube.causal_room import Wait, longest_wait, run_room
 from antiphon.trace.store import SCHEMA
+from antiphon_lab.experiments.vcube.causal_room import Wait, longest_wait, run_room
 
 
 def test_everybody_hears_everything_in_causal_order() -> None:

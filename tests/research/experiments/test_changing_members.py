@@ -25,8 +25,8 @@ from antiphon_lab.experiments.vcube.changing_members import (
     published,
     spread_of_relays,
 )
-from antiphon_lab.reproduction.experiment import Plan, Results, Row
 from antiphon_lab.experiments.vcube.one_topic import draw_group
+from antiphon_lab.reproduction.experiment import Plan, Results, Row
 
 
 @pytest.mark.parametrize(

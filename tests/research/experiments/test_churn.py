@@ -8,6 +8,9 @@ import pytest
 
 from antiphon.kernel import UNSPECIFIED, Environment, Process
 from antiphon.kernel.message import Message
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon_lab.experiments.vcube.churn import (
     CALL,
     EFFECTIVE,
@@ -23,8 +26,6 @@ from antiphon_lab.experiments.vcube.churn import (
     seconds_text,
 )
 from antiphon_lab.experiments.vcube.one_topic import HOP_TICKS, ONE_ROOT, PUBLISHED, REPAIRED, TOPIC, draw_group
-from antiphon.simulator.engine.engine import Action, Engine
-from antiphon.simulator.network.delays import ConstantDelay, Network
 
 SLOW_TICKS = 400
 

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon_lab.experiments.vcube.churn import CALL, EFFECTIVE, PUBLISHED_SECONDS, RULES, SUCCESSOR, Churn, Endured, median_ticks
+from antiphon_lab.experiments.vcube.churn import (
+    CALL,
+    EFFECTIVE,
+    PUBLISHED_SECONDS,
+    RULES,
+    SUCCESSOR,
+    Churn,
+    Endured,
+    median_ticks,
+)
 from antiphon_lab.experiments.vcube.churn_figures import (
     DEFAULT_BUDGET_A,
     FIG_5_11A,
@@ -23,8 +32,8 @@ from antiphon_lab.experiments.vcube.churn_figures import (
     longest_queue,
     members_of,
 )
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Note, Plan, Results, Row
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED
+from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Note, Plan, Results, Row
 
 CALM = Endured(
     latency=600.0,

@@ -9,6 +9,8 @@ import pytest
 
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.discussion import (
     CLASSES,
     DELAYED,
@@ -23,8 +25,6 @@ from antiphon_lab.experiments.vcube.discussion import (
     compare,
     measure,
 )
-from antiphon_lab.reproduction.experiment import Note, Plan, Results, Row
-from antiphon_lab.reproduction.metrics import delivery_delays
 from antiphon_lab.experiments.vcube.one_topic import (
     HOP_TICKS,
     PUBLISHED,
@@ -34,8 +34,8 @@ from antiphon_lab.experiments.vcube.one_topic import (
     as_repaired,
     draw_group,
 )
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon_lab.reproduction.experiment import Note, Plan, Results, Row
+from antiphon_lab.reproduction.metrics import delivery_delays
 
 
 def discuss(nodes: int, starters: list[int], longest_wait: int, prunes: bool = True) -> tuple[TopicRun, Answering]:

@@ -6,11 +6,11 @@ import pytest
 
 from antiphon.fabrics.gossip.epto_spread import published_ttl
 from antiphon.kernel import UsageError
+from antiphon_lab.bench.epto_reference import run_epto
 from antiphon_lab.experiments.epto.better import BETTER
 from antiphon_lab.experiments.epto.better import measure as measure_better
 from antiphon_lab.experiments.epto.figures import FIG_5_7, FIG_5_9, DelayCase, draw_delays
 from antiphon_lab.experiments.epto.limits import FIG_5_11
-from antiphon_lab.bench.epto_reference import run_epto
 from antiphon_lab.experiments.epto.runs import EptoCase, longest_ascent, measure
 from antiphon_lab.reproduction.experiment import EXPLAINED, REPRODUCED, Plan
 from antiphon_lab.reproduction.registry import find

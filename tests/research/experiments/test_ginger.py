@@ -11,10 +11,13 @@ from antiphon.fabrics.tree.broker import TreeBroker, keys_of
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
 from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.message import NONE, Keyed
+from antiphon.trace.oracle import judge
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger import cost as ginger_cost
 from antiphon_lab.experiments.ginger import latency as ginger_latency
 from antiphon_lab.experiments.ginger.bank_service import BankRun
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Results, Row
+from antiphon_lab.experiments.ginger.cost import CostCase, PlainBroker, WeighingBroker, size_of
+from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEY_COUNTS, KEYS_AND_LATENCY, Latencies, case_of
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,
     BROKERS,
@@ -31,12 +34,9 @@ from antiphon_lab.experiments.ginger.model import (
     crashes_of,
     delays_ms,
 )
-from antiphon_lab.experiments.ginger.cost import CostCase, PlainBroker, WeighingBroker, size_of
-from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEY_COUNTS, KEYS_AND_LATENCY, Latencies, case_of
 from antiphon_lab.experiments.ginger.reconfiguration import RECONFIGURATION, RepairCase, Repaired, measure
 from antiphon_lab.experiments.ginger.repairs import NotingBroker, Repair, repairs_in
-from antiphon.trace.oracle import judge
-from antiphon.trace.store import MemoryTrace
+from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Results, Row
 
 OPERATIONS = 100
 

@@ -10,7 +10,10 @@ from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment
-from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Plan, Results, Row
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon_lab.experiments.vcube.many_topics import (
     APART,
     DRAWN,
@@ -33,9 +36,7 @@ from antiphon_lab.experiments.vcube.many_topics import (
     schedule,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED, Build
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import ConstantDelay, Network
+from antiphon_lab.reproduction.experiment import DIFFERS, EXPLAINED, REPRODUCED, Plan, Results, Row
 
 WORDS = 1 << 32
 

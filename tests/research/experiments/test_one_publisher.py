@@ -7,7 +7,6 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from antiphon_lab.reproduction.experiment import Plan, Results, Row
 from antiphon_lab.experiments.vcube.member_shares import FIG_5_7A, FIG_5_7B
 from antiphon_lab.experiments.vcube.one_publisher import (
     FIG_5_6A,
@@ -21,6 +20,7 @@ from antiphon_lab.experiments.vcube.one_publisher import (
     tree_size,
 )
 from antiphon_lab.experiments.vcube.one_topic import HOP_TICKS, ONE_ROOT, PUBLISHED, REPAIRED, Group, draw_group
+from antiphon_lab.reproduction.experiment import Plan, Results, Row
 
 SHARES = [(8, 25), (8, 100), (64, 25), (128, 70)]
 

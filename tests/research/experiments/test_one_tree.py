@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antiphon_lab.experiments.vcube.broadcasts import Broadcasts
-from antiphon_lab.reproduction.experiment import Plan, Report, Results, Row
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9, case_of, compare, largest_without_queue
+from antiphon_lab.reproduction.experiment import Plan, Report, Results, Row
 
 
 def report_of(node_limit: int) -> Report:

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
+from antiphon_lab.experiments.vcube.send_queues import BORDERS, TABLE_5_1, Queues, case_of, compare, measure
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import Plan, Results, Row
-from antiphon_lab.experiments.vcube.send_queues import BORDERS, TABLE_5_1, Queues, case_of, compare, measure
 
 
 def test_the_classes_are_those_of_the_table() -> None:

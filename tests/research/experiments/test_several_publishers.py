@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts
-from antiphon_lab.reproduction.experiment import Experiment, Plan, Results, Row
 from antiphon_lab.experiments.vcube.several_publishers import FIG_5_8A, FIG_5_8B, cases, compare_short
+from antiphon_lab.reproduction.experiment import Experiment, Plan, Results, Row
 
 
 def test_figure_a_up_to_256_nodes() -> None:

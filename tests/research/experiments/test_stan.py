@@ -7,17 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from antiphon_lab.protocols.gossip.stan import Stan
-from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, StanOptions
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.experiments.stan import crossposts as stan_crossposts
 from antiphon_lab.experiments.stan import overlays as stan_overlays
 from antiphon_lab.experiments.stan import total_order as stan_total_order
-from antiphon_lab.experiments.vcube.churn_traces import Trace, overnet_like, read_trace
-from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Results, Row
-from antiphon_lab.reproduction.measurements import measurement_of, run_measurement
 from antiphon_lab.experiments.stan.crossposts import CrosspostCase, most_correlated
-from antiphon_lab.experiments.stan.dynamics import FIG_3_13, ChurnCase, GrowthCase, GrowthOutcome, measure_churn, measure_growth
+from antiphon_lab.experiments.stan.dynamics import (
+    FIG_3_13,
+    ChurnCase,
+    GrowthCase,
+    GrowthOutcome,
+    measure_churn,
+    measure_growth,
+)
 from antiphon_lab.experiments.stan.figures import FIG_3_7, FIG_3_8, LinkCase, measure_links
 from antiphon_lab.experiments.stan.overlays import GREEDY, INITIAL, STAN, OverlayCase, arranged
 from antiphon_lab.experiments.stan.runs import (
@@ -34,6 +36,11 @@ from antiphon_lab.experiments.stan.runs import (
 )
 from antiphon_lab.experiments.stan.total_order import STAN as STAN_VIEWS
 from antiphon_lab.experiments.stan.total_order import PeersCase, views_of
+from antiphon_lab.experiments.vcube.churn_traces import Trace, overnet_like, read_trace
+from antiphon_lab.protocols.gossip.stan import Stan
+from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, StanOptions
+from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Results, Row
+from antiphon_lab.reproduction.measurements import measurement_of, run_measurement
 from antiphon_lab.universes.universe import universe_of
 
 # Section 3.3.4: links.

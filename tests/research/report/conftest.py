@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon_lab.report.stored import Result, StoredRow, results_of
 from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
 from antiphon_lab.reproduction.registry import EXPERIMENTS
-from antiphon_lab.report.stored import Result, StoredRow, results_of
 
 HOSTILE = "</style></script><script>alert('1')</script><img src=\"https://example.org/x\" onerror=x> & {{ 7 * 7 }}"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Kind, Mark, Point, Series
 from antiphon_lab.report.chart import NARROW, WIDE, Size, svg
 from antiphon_lab.report.scales import Ruler, linear_ticks, ruler_of, tick_text
 from antiphon_lab.report.stored import Result
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Kind, Mark, Point, Series
 from tests.research.report.markup import Element, parsed
 
 TICKS = Axis("latency", "ticks")

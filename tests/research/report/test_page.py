@@ -11,9 +11,9 @@ import pytest
 from antiphon_lab.report.page import page, signed, words
 from antiphon_lab.report.stored import Result
 from antiphon_lab.report.write import folder_of, write_results
-from tests.research.reproduction.test_figures import NO_DATA_WHEN_SMALL
 from tests.research.report.conftest import HOSTILE
 from tests.research.report.markup import Element, parsed
+from tests.research.reproduction.test_figures import NO_DATA_WHEN_SMALL
 
 LOADING = ("src", "srcset", "href", "xlink:href", "action", "data", "poster", "background")
 

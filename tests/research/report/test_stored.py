@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.reproduction.registry import EXPERIMENTS
 from antiphon_lab.report.stored import Result, load
+from antiphon_lab.reproduction.registry import EXPERIMENTS
 
 
 def write(file: Path, content: object) -> Path:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon_lab.experiments.vcube import broadcasts
+from antiphon.pipeline.attempts import ATTEMPTS
+from antiphon_lab.experiments.vcube import broadcasts, one_publisher
 from antiphon_lab.reproduction import measurements
-from antiphon_lab.experiments.vcube import one_publisher
 from antiphon_lab.reproduction.experiment import Experiment
 from antiphon_lab.reproduction.measurements import (
     Measurement,
@@ -25,7 +25,6 @@ from antiphon_lab.reproduction.measurements import (
     run_measurement,
 )
 from antiphon_lab.reproduction.registry import EXPERIMENTS
-from antiphon.pipeline.attempts import ATTEMPTS
 
 CASE = one_publisher.OnePublication("VCube-PS", 8, 25)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, ONE_TREE, Broadcasts, root_of, simulate
 from antiphon_lab.reproduction.metrics import in_classes, mean_per_node, queue_lengths, tree_sends
-from antiphon.trace.store import MemoryTrace
 
 
 def table_of(sends: list[tuple[int, int, int]]) -> pa.Table:

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from antiphon_lab.reproduction.measurements import MEASUREMENTS
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
 from antiphon_lab.reproduction.job import REPORTS
+from antiphon_lab.reproduction.measurements import MEASUREMENTS
 
 PLAN = FIG_2_9.plan(False, 128, 1)
 REPETITIONS = 60

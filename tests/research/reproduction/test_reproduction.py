@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from antiphon_lab.reproduction.experiment import Experiment, Note, Plan, Report, Results, Row
-from antiphon_lab.reproduction.measurements import MEASUREMENTS
+from antiphon.pipeline.jobs import run_here, run_on_spark
 from antiphon_lab.experiments.vcube.one_publisher import FIG_5_6A, FIG_5_6B
 from antiphon_lab.experiments.vcube.one_tree import FIG_2_9
+from antiphon_lab.reproduction.experiment import Experiment, Note, Plan, Report, Results, Row
 from antiphon_lab.reproduction.job import Failure, Reproduction, Wanted
-from antiphon.pipeline.jobs import run_here, run_on_spark
+from antiphon_lab.reproduction.measurements import MEASUREMENTS
 
 SMALL = Plan((8, 16), repetitions=2, large_repetitions=1)
 

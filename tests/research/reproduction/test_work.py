@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from antiphon_lab.experiments.vcube import broadcasts
-from antiphon_lab.reproduction import cost_model as work
 from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, Broadcasts, latency_of
+from antiphon_lab.reproduction import cost_model as work
+from antiphon_lab.reproduction.cost_model import (
+    at_size,
+    collected,
+    expected_microseconds,
+    kind_of,
+    known_seconds,
+    to_text,
+)
 from antiphon_lab.reproduction.experiment import Experiment
 from antiphon_lab.reproduction.measurements import measurement_of, run_measurement
 from antiphon_lab.reproduction.registry import EXPERIMENTS
-from antiphon_lab.reproduction.cost_model import at_size, collected, expected_microseconds, kind_of, known_seconds, to_text
 
 NAME = f"{broadcasts.__name__}.latency_of"
 

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from antiphon_lab.protocols.gossip.stan_options import view_size
-from antiphon_lab.protocols.gossip.stan_weights import Ranking
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.experiments.stan.runs import subscriptions_of
-from antiphon_lab.universes.universe import synthetic_universe
+from antiphon_lab.protocols.gossip.stan_options import view_size
+from antiphon_lab.protocols.gossip.stan_weights import Ranking
 from antiphon_lab.universes import stan_links
+from antiphon_lab.universes.law import Integers
 from antiphon_lab.universes.stan_job import ROWS_AT_A_TIME, by_whole_processes, to_batch
 from antiphon_lab.universes.stan_job import stan_links as stan_links_on_spark
 from antiphon_lab.universes.stan_links import Topics, aligned_views, counted_up, links_of, random_views, secrets_of
-from antiphon_lab.universes.law import Integers
+from antiphon_lab.universes.universe import synthetic_universe
 
 UNIVERSE = synthetic_universe("wikipedia", 200, seed=4)
 TOPICS = Topics(UNIVERSE.topic_offsets, UNIVERSE.topic_processes, UNIVERSE.processes)

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.universes.samples import Sampler
-from antiphon_lab.universes.universe import Universe, read_universe, synthetic_universe, universe_of, write_universe
-from antiphon_lab.universes.jobs import WORK, claim, generate, make, removed_if_broken
 from antiphon_lab.universes.files import PROCESSES, TOPICS, Candidate
+from antiphon_lab.universes.jobs import WORK, claim, generate, make, removed_if_broken
 from antiphon_lab.universes.law import LIVEJOURNAL
 from antiphon_lab.universes.method import Enlarge, Members, Method, PruneBy
+from antiphon_lab.universes.samples import Sampler
 from antiphon_lab.universes.source import Source, check_there, distinct_pairs, format_of, read_names
+from antiphon_lab.universes.universe import Universe, read_universe, synthetic_universe, universe_of, write_universe
 
 
 def quiet(_what: str) -> None:

@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 
 from antiphon.cli.main import app
 from antiphon.kernel.errors import UsageError
-from antiphon_lab.universes.universe import correlation_matrix, read_universe, synthetic_universe, write_universe
+from antiphon_lab.report.universe_page import grey_png
 from antiphon_lab.universes.fits import distribution_of
 from antiphon_lab.universes.source import Source, read_names
 from antiphon_lab.universes.statistics import grouped, statistics_of
-from antiphon_lab.report.universe_page import grey_png
+from antiphon_lab.universes.universe import correlation_matrix, read_universe, synthetic_universe, write_universe
 
 
 def call(*arguments: object) -> Result:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from antiphon.kernel.errors import UsageError
+from antiphon_lab.universes.law import LIVEJOURNAL, WIKIPEDIA, Law, Population
 from antiphon_lab.universes.universe import (
     GRID_FEWEST_SUBSCRIBERS,
     Universe,
@@ -18,7 +19,6 @@ from antiphon_lab.universes.universe import (
     universe_of,
     write_universe,
 )
-from antiphon_lab.universes.law import LIVEJOURNAL, WIKIPEDIA, Law, Population
 
 
 def same(one: Universe, other: Universe) -> bool:

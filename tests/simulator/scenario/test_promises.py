@@ -14,7 +14,7 @@ from antiphon.orders.order import Order
 from antiphon.simulator.scenario import verdict
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
-from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
+from antiphon.simulator.scenario.protocols.registry import OWN
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.trace.judge import unspoken_holes, wrong_words
 
@@ -100,8 +100,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch, build: Callable[[Environment, Setti
     def no_orders(process: Process) -> list[Order]:
         return []
 
-    pretender = replace(PROTOCOLS["broadcast"], prepare=prepare, orders_of=no_orders)
-    monkeypatch.setitem(PROTOCOLS, "broadcast", pretender)
+    pretender = replace(OWN["broadcast"], prepare=prepare, orders_of=no_orders)
+    monkeypatch.setitem(OWN, "broadcast", pretender)
 
 
 class Wrapped(Process):
@@ -157,7 +157,7 @@ def test_a_broken_promise_is_found(
 
 
 def test_a_subscription_that_nobody_asked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = PROTOCOLS["vcube-ps"]
+    honest = OWN["vcube-ps"]
 
     def prepare(setting: Setting) -> Builder:
         build = honest.prepare(setting)
@@ -170,7 +170,7 @@ def test_a_subscription_that_nobody_asked_for_is_found(monkeypatch: pytest.Monke
 
         return with_an_outsider
 
-    monkeypatch.setitem(PROTOCOLS, "vcube-ps", replace(honest, prepare=prepare))
+    monkeypatch.setitem(OWN, "vcube-ps", replace(honest, prepare=prepare))
     result = judged(ONCE + 'protocol = "vcube-ps"\ntopics = { count = 2, members = ["0-7", [2]] }')
     assert result.violations is not None and result.violations["requests"] == 1
     assert result.judgement == (

@@ -8,10 +8,10 @@ from statistics import median
 import msgspec
 
 import antiphon
-from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.bench.peers.contender import Contender
 from antiphon_lab.bench.peers.registry import US
 from antiphon_lab.bench.peers.workload import Workload
+from antiphon_lab.reproduction.machine import Machine
 
 
 class RoundFigures(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Aggregation as published, what goes beyond it, and its rivals, on the same work.
 
 This experiment is our own: nothing was published about most of it, and so nothing is compared with a document. Every
-system does the work of chapter 4 (:mod:`antiphon_lab.experiments.aggregation.model`, calibrated): every node broadcasts one message. A
-delay depends on the link and the time alone, so that systems which send at the same time meet the same; ratios are
-taken pair by pair, each against its own kind without aggregation.
+system does the work of chapter 4 (:mod:`antiphon_lab.experiments.aggregation.model`, calibrated): every node broadcasts
+one message. A delay depends on the link and the time alone, so that systems which send at the same time meet the same;
+ratios are taken pair by pair, each against its own kind without aggregation.
 
 * **Ride-along**: while something is held back from a child, whatever else goes there waits and rides with it.
 * **Hybrid**: everything waits for company, at most for a timer; what is released takes all along.

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from antiphon_lab.experiments.aggregation.latency import LARGEST, longer_holds
 from antiphon_lab.experiments.aggregation.model import (
     AGGREGATION,
     CALIBRATED,
@@ -23,7 +24,6 @@ from antiphon_lab.experiments.aggregation.model import (
     Measured,
     measure,
 )
-from antiphon_lab.experiments.aggregation.latency import LARGEST, longer_holds
 from antiphon_lab.experiments.aggregation.packets import (
     Found,
     Quantity,

@@ -23,11 +23,6 @@ from math import exp, lgamma, log
 import numpy as np
 
 from antiphon.fabrics.cube import PacketFormat, Traffic, full_or_partial
-from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
-from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
-from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation
-from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.view import View
@@ -38,6 +33,10 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import Delay, LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
+from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation, TimerBundling
 
 MEAN_TICKS = 100
 PAYLOAD_BYTES = 50

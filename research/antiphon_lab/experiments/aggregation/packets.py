@@ -1,7 +1,7 @@
 """How many packets causal aggregation saves, and how large they are: Tables 4.1 to 4.3 and Figure 4.3 of the thesis.
 
-All numbers stand twice, calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model` says what that is). Table 4.1 also has
-the rivals that the thesis describes and does not measure: bundles that wait for a timer.
+All numbers stand twice, calibrated and literal (:mod:`antiphon_lab.experiments.aggregation.model` says what that is).
+Table 4.1 also has the rivals that the thesis describes and does not measure: bundles that wait for a timer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from antiphon_lab.experiments.aggregation.model import (
     measure,
 )
 from antiphon_lab.reproduction.documents import Number, Table, document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from antiphon_lab.experiments.aggregation.model import AGGREGATION, CALIBRATED, MODEL, SINGLE_TREE, Broadcasts, Measured, measure
+from antiphon_lab.experiments.aggregation.model import (
+    AGGREGATION,
+    CALIBRATED,
+    MODEL,
+    SINGLE_TREE,
+    Broadcasts,
+    Measured,
+    measure,
+)
 from antiphon_lab.experiments.aggregation.packets import SIZES, Found, both_starts, numbers_of, side_by_side, start_name
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Plan, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series

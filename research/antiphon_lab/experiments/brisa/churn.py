@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from antiphon.fabrics.gossip.trees import Repairs
+from antiphon.simulator.engine.engine import Action, Engine
 from antiphon_lab.experiments.brisa.model import (
     CLUSTER,
     CONTACTS,
@@ -30,9 +31,18 @@ from antiphon_lab.experiments.brisa.model import (
     published,
 )
 from antiphon_lab.reproduction.documents import Number
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
-from antiphon.simulator.engine.engine import Action, Engine
 
 JOIN_MS = 1000
 CHURN_FROM_MS, CHURN_TO_MS = 1_000_000, 1_600_000

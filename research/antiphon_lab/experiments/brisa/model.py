@@ -27,11 +27,12 @@ from antiphon.fabrics.gossip.trees import Structure
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
 from antiphon.simulator.engine.actions import Join, Publish
 from antiphon.simulator.engine.engine import Application, Engine
-from antiphon.simulator.scenario.protocols.gossip import PROCESSES
-from antiphon.simulator.network.delays import Delay, MatrixDelay, Network, NormalDelay
+from antiphon.simulator.network.delays import Delay, MatrixDelay, NormalDelay
+from antiphon.simulator.network.network import Network
+from antiphon_lab.protocols.gossip.processes import PROCESSES
+from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
 
 GROWTH_STREAM = 11
 PLACES_STREAM = 12

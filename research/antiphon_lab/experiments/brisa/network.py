@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from antiphon_lab.experiments.brisa.model import CONSTRUCTION, GAP_MS, MODEL, PLANETLAB, Measured, Stream, measure, numbers_of
+from antiphon_lab.experiments.brisa.model import (
+    CONSTRUCTION,
+    GAP_MS,
+    MODEL,
+    PLANETLAB,
+    Measured,
+    Stream,
+    measure,
+    numbers_of,
+)
 from antiphon_lab.experiments.brisa.structure import (
     FEW_MESSAGES,
     FULL_MESSAGES,

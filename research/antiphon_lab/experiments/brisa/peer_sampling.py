@@ -12,16 +12,23 @@ import numpy as np
 
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.hyparview import HyParView, HyParViewOptions
-from antiphon_lab.protocols.gossip.newscast import Newscast, NewscastOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
-from antiphon_lab.protocols.gossip.scamp import Scamp, ScampOptions
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.experiments.brisa.graphs import clustering, graph_of, largest_component, largest_strong_component, path_lengths
 from antiphon.simulator.engine.actions import Join
 from antiphon.simulator.engine.engine import Action, Engine
-from antiphon.simulator.network.delays import Network, NormalDelay
+from antiphon.simulator.network.delays import NormalDelay
+from antiphon.simulator.network.network import Network
+from antiphon_lab.experiments.brisa.graphs import (
+    clustering,
+    graph_of,
+    largest_component,
+    largest_strong_component,
+    path_lengths,
+)
+from antiphon_lab.protocols.gossip.newscast import Newscast, NewscastOptions
+from antiphon_lab.protocols.gossip.scamp import Scamp, ScampOptions
 
 HYPARVIEW, CYCLON, NEWSCAST, SCAMP = "HyParView", "Cyclon", "Newscast", "Scamp"
 SERVICES = (HYPARVIEW, CYCLON, NEWSCAST, SCAMP)

@@ -12,8 +12,6 @@ from math import log
 import numpy as np
 
 from antiphon_lab.experiments.brisa.model import numbers_of
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series
 from antiphon_lab.experiments.brisa.peer_sampling import (
     CHURN_MINUTES,
     HYPARVIEW,
@@ -25,6 +23,8 @@ from antiphon_lab.experiments.brisa.peer_sampling import (
     OverlayCase,
     measure,
 )
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Point, Series
 
 Found = Results[OverlayCase, Observed]
 Quantity = Callable[[Overlay], float]

@@ -1,7 +1,7 @@
 """BRISA beside its rivals: the systems that section 4.3.5 of the thesis of M. Matos compares, and Plumtree.
 
-The same growth and the same stream as in the other experiments on BRISA (:mod:`antiphon_lab.experiments.brisa.model`), with another
-protocol at each node. What the document leaves open, and how it is read here:
+The same growth and the same stream as in the other experiments on BRISA (:mod:`antiphon_lab.experiments.brisa.model`),
+with another protocol at each node. What the document leaves open, and how it is read here:
 
 * **SimpleGossip**: views of Cyclon of 30, of which 8 change hands every second; a fanout of ``ln n`` rounded up;
   anti-entropy every 100 ms, which is twice the rate of messages, with one message in answer to each question.
@@ -22,11 +22,6 @@ from antiphon.fabrics.gossip.cyclon import CyclonOptions, Entries
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import Data, Fetch, Resent, Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon_lab.protocols.gossip.plumtree import PlumtreeOptions
-from antiphon_lab.protocols.gossip.pulling import Pull
-from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, usual_fanout
-from antiphon_lab.protocols.gossip.simple_tree import SimpleTreeOptions
-from antiphon_lab.protocols.gossip.tag import TagOptions, room_in_tree
 from antiphon.kernel.message import Message
 from antiphon_lab.experiments.brisa.model import (
     CONTACTS,
@@ -42,6 +37,11 @@ from antiphon_lab.experiments.brisa.model import (
     Stream,
     size_of,
 )
+from antiphon_lab.protocols.gossip.plumtree import PlumtreeOptions
+from antiphon_lab.protocols.gossip.pulling import Pull
+from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, usual_fanout
+from antiphon_lab.protocols.gossip.simple_tree import SimpleTreeOptions
+from antiphon_lab.protocols.gossip.tag import TagOptions, room_in_tree
 
 BRISA, SIMPLE_GOSSIP, SIMPLE_TREE, TAG, PLUMTREE = "BRISA", "SimpleGossip", "SimpleTree", "TAG", "Plumtree"
 SYSTEMS = (SIMPLE_GOSSIP, SIMPLE_TREE, TAG, BRISA, PLUMTREE)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from antiphon.fabrics.gossip.messages import Data, Deactivate
-from antiphon_lab.protocols.gossip.simple_gossip import usual_fanout
-from antiphon_lab.protocols.gossip.tag_list import Adopted, Seat, Visited
 from antiphon.kernel.message import Message
 from antiphon_lab.experiments.brisa.model import CLUSTER, PLANETLAB, Counts, Growth, arithmetic, numbers_of
 from antiphon_lab.experiments.brisa.rivals import (
@@ -24,8 +22,20 @@ from antiphon_lab.experiments.brisa.rivals import (
     Rival,
     RivalRun,
 )
+from antiphon_lab.protocols.gossip.simple_gossip import usual_fanout
+from antiphon_lab.protocols.gossip.tag_list import Adopted, Seat, Visited
 from antiphon_lab.reproduction.documents import Number, Tolerance
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 
 LARGE, SMALL, PLANETLAB_NODES, SMALL_PLANETLAB = 512, 128, 200, 100

@@ -1,9 +1,9 @@
 """Recovery of parents under churn, BRISA beside TAG: Figure 4.19 of the thesis of M. Matos.
 
-The churn of Table 4.1 (:mod:`antiphon_lab.experiments.brisa.churn`), 3 % of 128 processes every minute. Here those of a minute fail
-at the same moment: the list of TAG breaks only where two in a row fail together, and if processes failed one after the
-other there would be nothing to compare. Hard repairs are rare all the same, less than one in a run, so there are runs
-with 12 % too.
+The churn of Table 4.1 (:mod:`antiphon_lab.experiments.brisa.churn`), 3 % of 128 processes every minute. Here those of a
+minute fail at the same moment: the list of TAG breaks only where two in a row fail together, and if processes failed
+one after the other there would be nothing to compare. Hard repairs are rare all the same, less than one in a run, so
+there are runs with 12 % too.
 
 A repair begins when a process has no parent any more, and ends when something comes from a new one. It is hard where no
 neighbour was known that could be one (BRISA), or where the list was broken before the process too (TAG).
@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
-from antiphon_lab.protocols.gossip.tag import Tag
-from antiphon_lab.experiments.brisa.model import GAP_MS, Growth, arithmetic, numbers_of
 from antiphon_lab.experiments.brisa.churn import (
     CHURN_FROM_MS,
     CHURN_MINUTES,
@@ -26,8 +24,20 @@ from antiphon_lab.experiments.brisa.churn import (
     Replacement,
     repairs_of,
 )
+from antiphon_lab.experiments.brisa.model import GAP_MS, Growth, arithmetic, numbers_of
 from antiphon_lab.experiments.brisa.rivals import BRISA, RIVALS_MODEL, TAG, Rival
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.protocols.gossip.tag import Tag
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 NODES = 128

@@ -16,9 +16,19 @@ from antiphon_lab.experiments.brisa.model import (
     measure,
     numbers_of,
 )
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
 from antiphon_lab.report.pictures import Branch, layout
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series
 
 Found = Results[Stream, Measured]
 Values = Callable[[Measured], np.ndarray]

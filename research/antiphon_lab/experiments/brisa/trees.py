@@ -10,7 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from antiphon_lab.experiments.brisa.model import CLUSTER, GAP_MS, HEAVY, MODEL, Measured, Stream, arithmetic, measure, numbers_of
+from antiphon_lab.experiments.brisa.model import (
+    CLUSTER,
+    GAP_MS,
+    HEAVY,
+    MODEL,
+    Measured,
+    Stream,
+    arithmetic,
+    measure,
+    numbers_of,
+)
 from antiphon_lab.experiments.brisa.network import percentile_curve
 from antiphon_lab.experiments.brisa.structure import (
     FULL_MESSAGES,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import document
+from antiphon.simulator.network.delays import QuantileDelay
 from antiphon_lab.experiments.epto.runs import (
     GLOBAL,
     LOGICAL,
@@ -21,6 +21,7 @@ from antiphon_lab.experiments.epto.runs import (
     Outcome,
     measure,
 )
+from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (
     Experiment,
     Explanation,
@@ -34,7 +35,6 @@ from antiphon_lab.reproduction.experiment import (
     compared_from,
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
-from antiphon.simulator.network.delays import QuantileDelay
 
 DOCUMENT = "thesis of M. Matos, section 5.3"
 RATES = (0.01, 0.1, 0.5)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from antiphon_lab.reproduction.documents import document
 from antiphon_lab.experiments.epto.figures import DOCUMENT, LEAST_COMPARED, PUBLISHED_RUNS, SIZES, in_same_order
 from antiphon_lab.experiments.epto.runs import GLOBAL, LOGICAL, MODEL, EptoCase, Outcome, measure
+from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared_from
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
 

@@ -19,7 +19,8 @@ replicas, whatever their order, and so are all total operations before it, in on
 balance when a withdrawal is delivered and decides the same without asking anybody. Were withdrawals less than total,
 one replica could refuse what another pays (the tests show it).
 
-Nothing here knows who hands over the operations: the simulator (:mod:`antiphon_lab.experiments.ginger.bank_service`) or anything else.
+Nothing here knows who hands over the operations: the simulator (:mod:`antiphon_lab.experiments.ginger.bank_service`) or
+anything else.
 """
 
 from __future__ import annotations

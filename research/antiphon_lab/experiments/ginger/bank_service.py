@@ -15,13 +15,14 @@ from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Kind, Operation, decode, encode
-from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 from antiphon.simulator.engine.actions import Crash
 from antiphon.simulator.engine.engine import Action, Application, Engine
-from antiphon.simulator.network.delays import Delay, Network
+from antiphon.simulator.network.delays import Delay
+from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
+from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Kind, Operation, decode, encode
+from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 
 START_STREAM = 131
 

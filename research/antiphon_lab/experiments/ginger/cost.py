@@ -36,9 +36,10 @@ from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.topic import OPEN, Topic, TreeOptions
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import Environment
+from antiphon.simulator.engine.engine import Action, Engine
+from antiphon.simulator.network.delays import ConstantDelay, Delay, MatrixDelay
+from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.experiments.ginger.model import (
     BROKERS,
     INTERVAL_MS,
@@ -50,9 +51,8 @@ from antiphon_lab.experiments.ginger.model import (
     delays_ms,
     tree_options,
 )
-from antiphon.simulator.engine.engine import Action, Engine
-from antiphon.simulator.network.delays import ConstantDelay, Delay, MatrixDelay
-from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 OPERATIONS = 500
 TRANSMISSION_MS = 1

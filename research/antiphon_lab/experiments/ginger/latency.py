@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger.bank_service import BankRun
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,
     BROKERS,
@@ -33,7 +31,19 @@ from antiphon_lab.experiments.ginger.model import (
     counted,
     delays_ms,
 )
-from antiphon.trace.store import MemoryTrace
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 OPERATIONS = 500
 KEY_COUNTS = (1, 10, 100, 1000)

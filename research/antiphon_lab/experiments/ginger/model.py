@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from antiphon.kernel.message import NONE
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 from antiphon.simulator.network.delays import MatrixDelay
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon.trace.total_order import judge_total_order
+from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 
 BROKERS = 8
 PARENTS = [int(NO_NODE), 0, 0, 0, 1, 1, 2, 3]

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger.bank_service import BankRun
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,
     BROKERS,
@@ -29,7 +27,19 @@ from antiphon_lab.experiments.ginger.model import (
     delays_ms,
 )
 from antiphon_lab.experiments.ginger.repairs import NotingBroker, Repair, repairs_in
-from antiphon.trace.store import MemoryTrace
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 OPERATIONS = 1000
 ROOT = 0

@@ -2,9 +2,9 @@
 
 For each topic the two most correlated ones are taken; some processes that are subscribed to all three post one event
 each to all three. SimpleFlood floods each topic by itself; CrosspostFlood sends one copy to a neighbour whatever the
-number of topics that the two share (:mod:`antiphon_lab.protocols.gossip.crosspost`). A flood that reaches everybody makes
-each process send to all its neighbours once, so what is sent follows from the views; hops are those of a search in
-breadth from the publishers.
+number of topics that the two share (:mod:`antiphon_lab.protocols.gossip.crosspost`). A flood that reaches everybody
+makes each process send to all its neighbours once, so what is sent follows from the views; hops are those of a search
+in breadth from the publishers.
 
 Where the thesis is silent: correlation is Pearson's; topics for whose three nobody is subscribed to all are left out,
 and counted.
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, compared, compared_from
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.experiments.brisa.graphs import hops_from
 from antiphon_lab.experiments.stan.figures import L8, LEAST_COMPARED
 from antiphon_lab.experiments.stan.fitness import cumulative
 from antiphon_lab.experiments.stan.overlays import INITIAL, STAN, OverlayCase, Overlays, arranged
 from antiphon_lab.experiments.stan.runs import LIVEJOURNAL, LOST_DATA, MODEL, universe_named
-from antiphon_lab.universes.universe import Universe, correlation_matrix
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, compared, compared_from
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 from antiphon_lab.universes.law import Integers, Reals
+from antiphon_lab.universes.universe import Universe, correlation_matrix
 
 NUMBERS = document("stan").numbers
 PUBLISHED_RUNS = 10

@@ -10,23 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from antiphon_lab.protocols.gossip.scamp import ScampOptions
-from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, StanOptions
-from antiphon_lab.experiments.vcube.churn_traces import overnet_like
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import (
-    Experiment,
-    Explanation,
-    Finding,
-    Note,
-    Plan,
-    Results,
-    Row,
-    Sample,
-    compared,
-    compared_from,
-)
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
+from antiphon.simulator.engine.node import ABSENT
 from antiphon_lab.experiments.stan.figures import LEAST_COMPARED, W8
 from antiphon_lab.experiments.stan.runs import (
     HOPS,
@@ -41,7 +25,23 @@ from antiphon_lab.experiments.stan.runs import (
     measure,
     universe_named,
 )
-from antiphon.simulator.engine.node import ABSENT
+from antiphon_lab.experiments.vcube.churn_traces import overnet_like
+from antiphon_lab.protocols.gossip.scamp import ScampOptions
+from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, StanOptions
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+    compared_from,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 DOCUMENT = "thesis of M. Matos, section 3.3.6"
 PUBLISHED_RUNS = 10

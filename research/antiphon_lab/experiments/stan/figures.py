@@ -7,6 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from antiphon_lab.experiments.stan.runs import (
+    GRID,
+    LIVEJOURNAL,
+    LOST_DATA,
+    MODEL,
+    WIKIPEDIA,
+    StanCase,
+    StanOutcome,
+    key_of,
+    measure,
+    subscriptions_of,
+    topics_of,
+    universe_named,
+)
 from antiphon_lab.protocols.gossip.stan_options import NOTHING
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (
@@ -22,24 +36,10 @@ from antiphon_lab.reproduction.experiment import (
     compared_from,
 )
 from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
-from antiphon_lab.experiments.stan.runs import (
-    GRID,
-    LIVEJOURNAL,
-    LOST_DATA,
-    MODEL,
-    WIKIPEDIA,
-    StanCase,
-    StanOutcome,
-    key_of,
-    measure,
-    subscriptions_of,
-    topics_of,
-    universe_named,
-)
-from antiphon_lab.universes.stan_links import Links, links_of
 from antiphon_lab.universes.law import LIVEJOURNAL as LIVEJOURNAL_LAW
 from antiphon_lab.universes.law import WIKIPEDIA as WIKIPEDIA_LAW
 from antiphon_lab.universes.law import Reals
+from antiphon_lab.universes.stan_links import Links, links_of
 
 DOCUMENT = "thesis of M. Matos, section 3.3.4"
 PUBLISHED_RUNS = 10

@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, WALKS
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 from antiphon_lab.experiments.stan.figures import W8, livejournal_size
 from antiphon_lab.experiments.stan.overlays import (
     ARRANGEMENTS,
@@ -20,8 +16,30 @@ from antiphon_lab.experiments.stan.overlays import (
     OverlayCase,
     measure,
 )
-from antiphon_lab.experiments.stan.runs import LIVEJOURNAL, LOST_DATA, MODEL, WIKIPEDIA, StanCase, StanOutcome, universe_named
+from antiphon_lab.experiments.stan.runs import (
+    LIVEJOURNAL,
+    LOST_DATA,
+    MODEL,
+    WIKIPEDIA,
+    StanCase,
+    StanOutcome,
+    universe_named,
+)
 from antiphon_lab.experiments.stan.runs import measure as measure_run
+from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, WALKS
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Point, Series
 from antiphon_lab.universes.law import Reals
 
 PUBLISHED_RUNS = 10

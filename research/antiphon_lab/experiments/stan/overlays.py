@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from antiphon_lab.experiments.brisa.graphs import clustering, largest_component, largest_strong_component, path_lengths
 from antiphon_lab.experiments.stan.runs import key_of, subscriptions_of, topics_of, universe_named
-from antiphon_lab.universes.universe import Universe
-from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, joined, physical_links, random_views
 from antiphon_lab.universes.law import Integers, Reals
+from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, joined, physical_links, random_views
+from antiphon_lab.universes.universe import Universe
 
 INITIAL, STAN, GREEDY = "initial", "StaN", "greedy"
 ARRANGEMENTS = (INITIAL, STAN, GREEDY)

@@ -19,14 +19,15 @@ from functools import cache
 
 import numpy as np
 
+from antiphon.kernel.process import Environment
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import SOURCES, Rendezvous, StanOptions
-from antiphon.kernel.process import Environment
-from antiphon_lab.universes.universe import Universe, grid_universe, synthetic_universe
-from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, physical_links, random_views
 from antiphon_lab.universes.law import Integers
-from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import ConstantDelay, Network
+from antiphon_lab.universes.stan_links import Topics, Views, aligned_views, physical_links, random_views
+from antiphon_lab.universes.universe import Universe, grid_universe, synthetic_universe
 
 HOP_TICKS = 100
 PERIOD_TICKS = 1000

@@ -24,14 +24,14 @@ from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_spread import published_fanout, published_ttl
 from antiphon.fabrics.gossip.known_nodes import KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage, draw_some
-from antiphon_lab.protocols.gossip.stan_options import view_size
 from antiphon.kernel.process import Environment
+from antiphon.torture.campaign import wilson
 from antiphon_lab.experiments.epto.runs import MODEL, EptoCase, EptoRun, Outcome
+from antiphon_lab.experiments.stan.runs import key_of
+from antiphon_lab.protocols.gossip.stan_options import view_size
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import Axis, Figure, Series
-from antiphon_lab.experiments.stan.runs import key_of
 from antiphon_lab.universes.stan_links import Topics, aligned_views, random_views
-from antiphon.torture.campaign import wilson
 
 EVERYBODY, RANDOM, STAN, STIRRED = "everybody", "random views", "StaN", "StaN, one drawn"
 PEERS = (EVERYBODY, RANDOM, STAN, STIRRED)

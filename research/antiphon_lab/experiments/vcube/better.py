@@ -1,8 +1,9 @@
 """What is better than published, measured beside it.
 
 This experiment is our own: nothing was published about it, and so nothing is compared with a document. In its place
-the published protocol, with minimal corrections, is simulated in the same trials (:mod:`antiphon_lab.experiments.vcube.improvements`),
-with the same random numbers; ratios are taken pair by pair. Each improvement is looked at alone:
+the published protocol, with minimal corrections, is simulated in the same trials
+(:mod:`antiphon_lab.experiments.vcube.improvements`), with the same random numbers; ratios are taken pair by pair. Each
+improvement is looked at alone:
 
 * serving the largest subtree first;
 * several publications of a source and topic in flight, where the published protocol waits a round trip for each;
@@ -16,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 from antiphon_lab.experiments.vcube.improvements import (
     AS_PUBLISHED,
     BURST,
@@ -34,6 +33,8 @@ from antiphon_lab.experiments.vcube.improvements import (
 )
 from antiphon_lab.experiments.vcube.one_topic import MODEL, PUBLISHED
 from antiphon_lab.experiments.vcube.one_topic import REPAIRED as IMPROVED
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
 CLUSTER_ORDER = repaired("cluster order", largest_first=False)
 LARGEST_FIRST = repaired("largest first")

@@ -21,12 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Series
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
     PUBLISHED,
@@ -40,9 +39,20 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.scenario.subscriptions import draw_nodes
-from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series
 
 NODES = 4096
 SUBSCRIBERS_PER_BROKER = (1, 15, 127)

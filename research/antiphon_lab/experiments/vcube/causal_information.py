@@ -25,10 +25,6 @@ from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
-from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.order import Order, Ordered
 from antiphon.orders.vectors import CausalVectors
@@ -37,6 +33,20 @@ from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
 from antiphon.trace.oracle import judge
+from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LARGEST = 1024

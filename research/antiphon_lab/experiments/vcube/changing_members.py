@@ -21,13 +21,31 @@ import numpy as np
 
 from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import Number, document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Kind, Point, Series
-from antiphon_lab.reproduction.metrics import publication_rows
-from antiphon_lab.experiments.vcube.one_topic import MODEL, Build, Group, TopicRun, as_published, as_repaired, draw_group
 from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon_lab.experiments.vcube.one_topic import (
+    MODEL,
+    Build,
+    Group,
+    TopicRun,
+    as_published,
+    as_repaired,
+    draw_group,
+)
+from antiphon_lab.reproduction.documents import Number, document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Kind, Point, Series
+from antiphon_lab.reproduction.metrics import publication_rows
 
 PUBLICATIONS = 256
 CHURN_PERCENTS = (12.5, 25.0)

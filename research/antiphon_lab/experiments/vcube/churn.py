@@ -27,6 +27,12 @@ from math import log
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
+from antiphon.trace.oracle import judge
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
     ONE_ROOT,
     PROCESSING_TICKS,
@@ -42,12 +48,6 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.engine.engine import Action, Application, Engine
-from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
-from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
-from antiphon.trace.oracle import judge
-from antiphon.trace.store import MemoryTrace
 
 PUBLICATION_GAP_TICKS = 500
 TICKS_PER_SECOND = 1000

@@ -33,10 +33,20 @@ from antiphon_lab.experiments.vcube.churn import (
     measure,
     median_ticks,
 )
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series, published_point, published_series
 from antiphon_lab.experiments.vcube.one_topic import MODEL, ONE_ROOT, PUBLISHED, REPAIRED, TRANSMISSION_TICKS
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Mark, Point, Series, published_point, published_series
 
 MINUTE_TICKS = 60 * TICKS_PER_SECOND
 STATIC = None

@@ -15,11 +15,12 @@ from operator import attrgetter
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 from antiphon.simulator.engine.actions import Crash
 from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import ConstantDelay, Network
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
 QUIET_ROUNDS = 6
 """How long nothing happens, so that what tests cost is seen, before a node crashes."""

@@ -18,18 +18,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon_lab.protocols.cube.published_messages import Pub
 from antiphon.kernel.message import Publication
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import Number, document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
-from antiphon_lab.reproduction.metrics import delivery_delays
-from antiphon_lab.experiments.vcube.one_topic import MODEL, PUBLISHED, REPAIRED, TopicRun, as_published, as_repaired, draw_group
 from antiphon.orders.order import Ordered
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon_lab.experiments.vcube.one_topic import (
+    MODEL,
+    PUBLISHED,
+    REPAIRED,
+    TopicRun,
+    as_published,
+    as_repaired,
+    draw_group,
+)
+from antiphon_lab.protocols.cube.published_messages import Pub
+from antiphon_lab.reproduction.documents import Number, document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
+from antiphon_lab.reproduction.metrics import delivery_delays
 
 NODES = 256
 LONGEST_WAITS = (20, 50, 120, 300)

@@ -15,13 +15,13 @@ from typing import Any
 
 from antiphon.fabrics.cube.messages import COUNTER_BITS
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedTopic, PublishedVCubePs
 from antiphon.kernel.process import Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.experiments.vcube.one_topic import TOPIC, Group, TopicRun, as_published, as_repaired, draw_group
 from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine.engine import Action
 from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon_lab.experiments.vcube.one_topic import TOPIC, Group, TopicRun, as_published, as_repaired, draw_group
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedTopic, PublishedVCubePs
 
 PUBLISHED = "published"
 

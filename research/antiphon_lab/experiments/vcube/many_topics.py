@@ -18,16 +18,19 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
-from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
+from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.network.delays import ConstantDelay
+from antiphon.simulator.network.network import Network
+from antiphon.simulator.scenario.subscriptions import draw_nodes
+from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
+from antiphon.trace.oracle import judge
+from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
     ONE_ROOT,
@@ -38,14 +41,21 @@ from antiphon_lab.experiments.vcube.one_topic import (
     TRANSMISSION_TICKS,
     Build,
 )
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Engine
-from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
-from antiphon.simulator.scenario.subscriptions import draw_nodes
-from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
-from antiphon.trace.oracle import judge
-from antiphon.trace.store import MemoryTrace
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
 
 NODES = 256
 NODES_PER_TOPIC = 2

@@ -11,9 +11,6 @@ import operator
 from collections.abc import Iterator
 from functools import partial
 
-from antiphon_lab.reproduction.documents import Number, document
-from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import Axis, Figure, Mark, published_point, published_series
 from antiphon_lab.experiments.vcube.one_publisher import (
     LARGEST,
     PARAMETERS,
@@ -28,6 +25,9 @@ from antiphon_lab.experiments.vcube.one_publisher import (
     tree_size,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED
+from antiphon_lab.reproduction.documents import Number, document
+from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.figures import Axis, Figure, Mark, published_point, published_series
 
 PERCENTS = tuple(range(10, 101, 10))
 MEMBERS = Axis("nodes that are members", "%")

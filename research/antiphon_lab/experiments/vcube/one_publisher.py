@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import LARGE_NODES, Experiment, Finding, Note, Plan, Results, Row, Sample, compared
-from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
-from antiphon_lab.reproduction.metrics import hops, publication_rows
+from antiphon.simulator.engine.actions import Publish
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
     ONE_ROOT,
@@ -32,7 +29,20 @@ from antiphon_lab.experiments.vcube.one_topic import (
     draw_group,
     with_one_root,
 )
-from antiphon.simulator.engine.actions import Publish
+from antiphon_lab.reproduction.documents import document
+from antiphon_lab.reproduction.experiment import (
+    LARGE_NODES,
+    Experiment,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
+from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series, published_point, published_series
+from antiphon_lab.reproduction.metrics import hops, publication_rows
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LARGEST = 4 * LARGE_NODES

@@ -13,10 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
@@ -26,6 +24,8 @@ from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 TRANSMISSION_TICKS = 1
 PROPAGATION_TICKS = 100

@@ -9,9 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, MODEL, ONE_TREE, WINDOW_TICKS, Broadcasts, hop_ticks, latency_of
+from antiphon_lab.experiments.vcube.broadcasts import (
+    MANY_TREES,
+    MODEL,
+    ONE_TREE,
+    WINDOW_TICKS,
+    Broadcasts,
+    hop_ticks,
+    latency_of,
+)
 from antiphon_lab.reproduction.documents import document
-from antiphon_lab.reproduction.experiment import LARGE_NODES, Experiment, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    LARGE_NODES,
+    Experiment,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Mark, Series
 
 PROPAGATION_TICKS = 100

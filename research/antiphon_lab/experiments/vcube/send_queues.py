@@ -2,7 +2,8 @@
 
 1024 nodes all publish once; nodes are counted by the average length of their output queue. The table leaves open what
 is averaged. Its SRPT column fixes it: a node with ``c`` children that is otherwise idle must score ``(c + 1) / 2``,
-which is the mean over copies of the queue that each finds, itself included; :mod:`antiphon_lab.reproduction.metrics` defines it.
+which is the mean over copies of the queue that each finds, itself included; :mod:`antiphon_lab.reproduction.metrics`
+defines it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from antiphon_lab.experiments.vcube.broadcasts import MANY_TREES, MODEL, ONE_TREE, WINDOW_TICKS, Broadcasts, root_of, simulate
+from antiphon.trace.store import MemoryTrace
+from antiphon_lab.experiments.vcube.broadcasts import (
+    MANY_TREES,
+    MODEL,
+    ONE_TREE,
+    WINDOW_TICKS,
+    Broadcasts,
+    root_of,
+    simulate,
+)
 from antiphon_lab.reproduction.documents import Table, document
-from antiphon_lab.reproduction.experiment import Experiment, Explanation, Finding, Note, Plan, Results, Row, Sample, compared
+from antiphon_lab.reproduction.experiment import (
+    Experiment,
+    Explanation,
+    Finding,
+    Note,
+    Plan,
+    Results,
+    Row,
+    Sample,
+    compared,
+)
 from antiphon_lab.reproduction.figures import Axis, Figure, Series, published_point, published_series
 from antiphon_lab.reproduction.metrics import in_classes, mean_per_node, queue_lengths, tree_sends
-from antiphon.trace.store import MemoryTrace
 
 PROPAGATION_TICKS = 100
 BORDERS = (0, 2, 4, 8, 16, 32, 4096, 8192)

@@ -37,12 +37,12 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.packets import PacketFormat, Traffic
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 
 class AggregationOptions:

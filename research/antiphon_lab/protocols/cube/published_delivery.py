@@ -20,10 +20,10 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.cube.published_messages import Pub
 from antiphon.kernel.counters import Counters
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon_lab.protocols.cube.published_messages import Pub
 
 NOTHING: Final[i64] = -1
 ANY_COUNTER: Final[i64] = 1 << 60

@@ -15,9 +15,9 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import member_entry
-from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.integer_map import IntegerMap
+from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES
 
 
 @final

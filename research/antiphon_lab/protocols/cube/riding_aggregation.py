@@ -1,7 +1,7 @@
 """Causal aggregation with riders: what could leave waits for what cannot, and both go in one packet.
 
-Two rules of our own on top of the published protocol (:mod:`antiphon_lab.protocols.cube.causal_aggregation`), both named as future
-work in section 6.2 of the thesis:
+Two rules of our own on top of the published protocol (:mod:`antiphon_lab.protocols.cube.causal_aggregation`), both
+named as future work in section 6.2 of the thesis:
 
 * **Ride-along.** While something is held back from a child, whatever else is to go to that child waits for it and goes
   in the same packet, related or not. It leaves with the *next* packet to the child, whatever set that one free.
@@ -32,14 +32,14 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, Arrived, CausalAggregation
-from antiphon_lab.protocols.cube.timer_bundling import Buffer
 from antiphon.fabrics.cube.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, Arrived, CausalAggregation
+from antiphon_lab.protocols.cube.timer_bundling import Buffer
 
 NO_TIMER: Final = 0
 

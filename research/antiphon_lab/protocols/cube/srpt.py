@@ -28,7 +28,6 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon.fabrics.cube.topic import Pending
 from antiphon.fabrics.cube.topology import Cube, FullCube, cluster, dimension_for
 from antiphon.fabrics.cube.view import View
@@ -36,6 +35,7 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 
 OUTSIDE: Final[i64] = 0
 JOINING: Final[i64] = 1

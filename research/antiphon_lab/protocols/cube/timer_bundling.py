@@ -15,14 +15,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
 from antiphon.fabrics.cube.packets import PacketFormat, Traffic
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 
 class Buffer:

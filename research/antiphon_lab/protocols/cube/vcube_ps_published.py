@@ -25,15 +25,15 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.membership import append_all
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, member_entry
-from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
-from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
-from antiphon_lab.protocols.cube.published_view import PublishedView
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
+from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
+from antiphon_lab.protocols.cube.published_view import PublishedView
 
 SUBSCRIBING: Final[i64] = 0
 UNSUBSCRIBING: Final[i64] = 1

@@ -16,10 +16,10 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.gossip.stan_messages import Post
-from antiphon_lab.protocols.gossip.stan_view import AlignedView
 from antiphon.kernel.message import NONE, Publication, publication_key
 from antiphon.kernel.process import Environment
+from antiphon_lab.protocols.gossip.stan_messages import Post
+from antiphon_lab.protocols.gossip.stan_view import AlignedView
 
 
 class CrosspostFlood:

@@ -3,8 +3,8 @@
 The rival of BRISA at the robust end (thesis of M. Matos, section 4.3.5). There is no structure at all. Views are those
 of Cyclon (:mod:`antiphon.fabrics.gossip.cyclon`). Whoever gets a publication for the first time pushes it to ``fanout``
 nodes of its view, and to nobody ever again (infect and die); with a fanout of ``ln n`` that reaches almost all. Every
-period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`); the thesis does
-that twice as often as something is published. What came by asking is not pushed.
+period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`); the thesis
+does that twice as often as something is published. What came by asking is not pushed.
 
 Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
 newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.group`). A silent node asks
@@ -29,12 +29,12 @@ from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
-from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
 
 FEWEST_ROUNDS: Final = 20
 """So many periods of anti-entropy at least pass without news before a node falls silent. The chance that nobody has

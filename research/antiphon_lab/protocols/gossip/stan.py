@@ -2,14 +2,15 @@
 
 Thesis of M. Matos, section 3.2. Every topic has a random overlay of its own, so that everybody gets all of its topics
 and nothing else. That costs a link for each entry of each view. StaN makes overlapping topics choose the same
-neighbours: a node ranks all others by a pseudo-random weight (:mod:`antiphon_lab.protocols.gossip.stan_weights`), collects
-members of each topic by random walks, and replaces entries by others of lower weight
-(:mod:`antiphon_lab.protocols.gossip.stan_view`; Algorithm 2). The number of **logical** links, entries of views, stays; the
-number of **physical** links, different neighbours, falls to about half. Events are flooded along the views
+neighbours: a node ranks all others by a pseudo-random weight (:mod:`antiphon_lab.protocols.gossip.stan_weights`),
+collects members of each topic by random walks, and replaces entries by others of lower weight
+(:mod:`antiphon_lab.protocols.gossip.stan_view`; Algorithm 2). The number of **logical** links, entries of views, stays;
+the number of **physical** links, different neighbours, falls to about half. Events are flooded along the views
 (:mod:`antiphon_lab.protocols.gossip.crosspost`; Algorithm 3).
 
 **Fixed point.** Ranks within a view only ever fall. Where members stay the same, no walk changes anything any more when
-each view holds the lowest-ranking members of its topic. :mod:`antiphon_lab.universes.stan_links` computes that directly.
+each view holds the lowest-ranking members of its topic. :mod:`antiphon_lab.universes.stan_links` computes that
+directly.
 
 Where this departs from the thesis:
 
@@ -35,16 +36,16 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon_lab.protocols.gossip.crosspost import CrosspostFlood, SimpleFlood
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, SamplingMessage
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import NONE, UNSPECIFIED, Message
+from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon_lab.protocols.gossip.crosspost import CrosspostFlood, SimpleFlood
 from antiphon_lab.protocols.gossip.scamp import Kept
 from antiphon_lab.protocols.gossip.stan_messages import Found, Post, Walk
 from antiphon_lab.protocols.gossip.stan_options import Rendezvous, StanOptions
 from antiphon_lab.protocols.gossip.stan_view import AlignedView, Suspects
 from antiphon_lab.protocols.gossip.stan_weights import Ranking
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, UNSPECIFIED, Message
-from antiphon.kernel.process import NO_NODE, Environment, Process
 
 ROUND: Final[i64] = 0
 """The name of the timer of rounds."""

@@ -7,11 +7,11 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.known_nodes import KnownNodes
-from antiphon_lab.protocols.gossip.scamp import ScampOptions
-from antiphon_lab.protocols.gossip.simple_gossip import needed_view
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
+from antiphon_lab.protocols.gossip.scamp import ScampOptions
+from antiphon_lab.protocols.gossip.simple_gossip import needed_view
 
 NOTHING, SOURCES, WALKS = "nothing", "sources", "walks"
 LEARNING: Final = (NOTHING, SOURCES, WALKS)

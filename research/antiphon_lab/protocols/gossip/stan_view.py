@@ -16,10 +16,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.kernel.process import Environment
 from antiphon_lab.protocols.gossip.scamp import Scamp
 from antiphon_lab.protocols.gossip.stan_options import StanOptions
 from antiphon_lab.protocols.gossip.stan_weights import Ranking
-from antiphon.kernel.process import Environment
 
 SUSPECTED_ROUNDS: Final[i64] = 16
 """For so many rounds nobody is taken into a view who has failed before the eyes of this node. Others, who have not

@@ -7,7 +7,8 @@ same neighbours; and what one node thinks of another says nothing about the reve
 Where this departs from the thesis: it concatenates two identifiers as text, by which ``1 23`` and ``12 3`` weigh the
 same. Here each node has a permutation of all identifiers there can be: the weight of a node is its **rank** in it. So
 no two nodes weigh the same, a rank says whose it is, and the lowest of many can be found from either end: by ranking
-all members of a topic, or by counting ranks up from 0 until enough are members (:mod:`antiphon_lab.universes.stan_links`).
+all members of a topic, or by counting ranks up from 0 until enough are members
+(:mod:`antiphon_lab.universes.stan_links`).
 
 A permutation is three rounds of exclusive or with a secret, a shift, and a product with an odd number, all modulo
 ``2**22``. Each of them can be undone. All numbers fit 44 bits.

@@ -1,10 +1,10 @@
 """TAG: a tree along which nodes pull, in a list of all nodes by the time of joining.
 
 Liu and Zhou (2006), "Tree-assisted gossiping", as the thesis of M. Matos describes and measures it (section 4.3.5). The
-list, the tree and their repair are in :mod:`antiphon_lab.protocols.gossip.tag_list`. Every period a node asks its parent for
-what it lacks, or one of the peers that it met when it joined while it has no parent, and gets up to ``batch``
-publications (:mod:`antiphon_lab.protocols.gossip.pulling`). With one for each question, every 0.4 s, a stream of 5 per second
-takes twice as long as it was published: the latency that the thesis reports.
+list, the tree and their repair are in :mod:`antiphon_lab.protocols.gossip.tag_list`. Every period a node asks its
+parent for what it lacks, or one of the peers that it met when it joined while it has no parent, and gets up to
+``batch`` publications (:mod:`antiphon_lab.protocols.gossip.pulling`). With one for each question, every 0.4 s, a stream
+of 5 per second takes twice as long as it was published: the latency that the thesis reports.
 
 What a node publishes that is not the root is pushed up to the root, so that all who pull find it. A node on which
 nothing happens stops asking, as everywhere in this fabric; its parent tells it when there is something again.
@@ -22,15 +22,15 @@ from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
-from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
-from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
 from antiphon.fabrics.gossip.stream import Stream
-from antiphon_lab.protocols.gossip.tag_list import TagList
 from antiphon.fabrics.gossip.trees import Repairs, Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
+from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
+from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
+from antiphon_lab.protocols.gossip.tag_list import TagList
 
 ASLEEP_PERIODS: Final = 2
 """A child that has not asked for so many periods is told that there is something."""

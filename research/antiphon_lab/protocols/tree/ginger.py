@@ -23,6 +23,9 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
 from antiphon_lab.protocols.tree.ginger_messages import (
     LastNumbers,
     LostMessageRequest,
@@ -41,9 +44,6 @@ from antiphon_lab.protocols.tree.ginger_messages import (
 from antiphon_lab.protocols.tree.ginger_topic import PublishedTopic
 from antiphon_lab.protocols.tree.ginger_total_order import PublishedTotals
 from antiphon_lab.protocols.tree.ginger_view import PublishedView
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
-from antiphon.kernel.process import NO_NODE, Environment
 
 PARENT: Final[i64] = 1
 CHILDREN: Final[i64] = 2

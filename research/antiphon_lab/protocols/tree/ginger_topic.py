@@ -8,8 +8,8 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon_lab.protocols.tree.ginger_messages import LastNumbers
 from antiphon.kernel.message import TOTAL, Keyed, publication_key
+from antiphon_lab.protocols.tree.ginger_messages import LastNumbers
 
 Arrival = tuple[Keyed, int]
 """A publication and the neighbour that it came from, NO_NODE for the application here."""

@@ -24,6 +24,9 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.broker import keys_of
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment, Process, order_name
 from antiphon_lab.protocols.tree.ginger_messages import (
     BARRIER,
     DIRECT,
@@ -33,9 +36,6 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     TotalProcessed,
 )
 from antiphon_lab.protocols.tree.ginger_topic import Pending, Pool, PublishedTopic
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, publication_key
-from antiphon.kernel.process import NO_NODE, Environment, Process, order_name
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

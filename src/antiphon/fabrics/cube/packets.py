@@ -5,7 +5,6 @@ than one as a :class:`Packet`. All of them came from the same neighbour and go t
 depend only on the cluster of its parent, so a packet can be handed on whole.
 """
 
-
 from __future__ import annotations
 
 from typing import Final

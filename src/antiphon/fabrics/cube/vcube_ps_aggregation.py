@@ -1,9 +1,9 @@
 """Causal aggregation inside VCube-PS: on causal barriers, over trees of subscribers that come and go.
 
-The thesis leaves this open (section 6.2): its aggregation (:mod:`antiphon_lab.protocols.cube.causal_aggregation`) needs vectors of
-the size of the system and trees that never change. Here a member that forwards ``x`` holds it back from its cluster
-``s`` while it lacks some ``y`` that happened before ``x`` and that it will have to send into cluster ``s`` as well.
-When ``y`` arrives, both go in one packet (:class:`Parcel`).
+The thesis leaves this open (section 6.2): its aggregation (:mod:`antiphon_lab.protocols.cube.causal_aggregation`) needs
+vectors of the size of the system and trees that never change. Here a member that forwards ``x`` holds it back from its
+cluster ``s`` while it lacks some ``y`` that happened before ``x`` and that it will have to send into cluster ``s`` as
+well. When ``y`` arrives, both go in one packet (:class:`Parcel`).
 
 **What is missing, without vectors.** A barrier names immediate predecessors only. Of one that has arrived and waits for
 its own delivery the barrier is known, and so on: what ``x`` lacks is whatever these chains end at that has not arrived.

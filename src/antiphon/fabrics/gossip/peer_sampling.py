@@ -5,9 +5,9 @@ that all views together form a graph that holds together when nodes fail (thesis
 asks for neighbours or for a sample, and is told when a neighbour comes or goes.
 
 One service is one module: :mod:`~antiphon.fabrics.gossip.hyparview` (links that last, both ends know of them),
-:mod:`~antiphon.fabrics.gossip.cyclon` and :mod:`~antiphon_lab.protocols.gossip.newscast` (views that are exchanged all the
-time), :mod:`~antiphon_lab.protocols.gossip.scamp` (views that size themselves). They are driven from outside: ``tick`` is
-called once per period, ``receive`` for each message, ``lost`` when a link breaks.
+:mod:`~antiphon.fabrics.gossip.cyclon` and :mod:`~antiphon_lab.protocols.gossip.newscast` (views that are exchanged all
+the time), :mod:`~antiphon_lab.protocols.gossip.scamp` (views that size themselves). They are driven from outside:
+``tick`` is called once per period, ``receive`` for each message, ``lost`` when a link breaks.
 """
 
 from __future__ import annotations

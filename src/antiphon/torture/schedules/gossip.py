@@ -10,11 +10,11 @@ clocks, rounds and ttl that are right or wrong: there may be holes, which must b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from antiphon_lab.protocols.gossip.simple_gossip import needed_view
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.scenario import LimitsTable, LinkLaw, NetworkTable, NormalLaw, Scenario, TopicsTable
 from antiphon.torture.schedules.operations import (
@@ -45,25 +45,27 @@ REST_TICKS = (20_000, 200_000)
 EVENT_LIMIT = 5_000_000
 """No schedule comes near it unless it never ends."""
 
-RIVAL_STREAM = 10
-"""Names the stream from which protocols are drawn, apart from the others, so that a seed's schedule is the same."""
-
 TOTAL_STREAM = 21
 """Names the stream for total order, for the same reason."""
 
-PROTOCOLS = ("brisa", "brisa", "brisa", "brisa", "plumtree", "simple-gossip")
+Choose = Callable[[int, int, dict[str, Any]], tuple[str, dict[str, Any]]]
+"""From a seed, a number of nodes and the options that were drawn for BRISA to a protocol and its options."""
 
 STRATEGIES = ("first-come", "first-come", "delay", "age", "load", "bandwidth")
 
 
-def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; ``order`` if it is not to be drawn."""
+def always_brisa(_seed: int, _nodes: int, drawn: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The protocol that live nodes run."""
+    return "brisa", drawn
+
+
+def draw_gossip_schedule(seed: int, order: str | None = None, choose: Choose = always_brisa) -> Scenario:
+    """The scenario of a seed; ``order`` if it is not to be drawn; ``choose`` for campaigns of other protocols."""
     random = RandomStream(seed, GOSSIP_STREAM)
     nodes = draw_size(random)
     topic_count = pick(random, (1, 1, 1, 2))
     drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
-    choosing = RandomStream(seed, RIVAL_STREAM)
-    protocol = "brisa" if order == TOTAL else pick(choosing, PROTOCOLS)
+    protocol, options = choose(seed, nodes, draw_options(nodes, random))
     scenario = Scenario(
         name=f"gossip torture {seed}",
         seed=seed,
@@ -71,7 +73,7 @@ def draw_gossip_schedule(seed: int, order: str | None = None) -> Scenario:
         protocol=protocol,
         order=drawn_order if order in (None, MIXED, TOTAL) else order,
         nodes=nodes,
-        protocol_options=options_of(protocol, draw_options(nodes, random), nodes, choosing),
+        protocol_options=options,
         network=draw_network(random),
         topics=TopicsTable(count=topic_count, members=[draw_some_members(nodes, random) for _ in range(topic_count)]),
         limits=LimitsTable(events=EVENT_LIMIT),
@@ -147,26 +149,6 @@ def draw_options(nodes: int, random: RandomStream) -> dict[str, Any]:
     elif structure == 1 and parents == 1:
         options["reuse_depth"] = pick(random, (1, 2))
     return options
-
-
-def options_of(protocol: str, drawn: dict[str, Any], nodes: int, random: RandomStream) -> dict[str, Any]:
-    """What a protocol takes of the options that were drawn for BRISA, and what it has of its own."""
-    if protocol == "brisa":
-        return drawn
-    shared = {name: drawn[name] for name in ("contacts", "join_window")}
-    if protocol == "plumtree":
-        shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
-        return {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
-    view = needed_view(nodes) + pick(random, (0, 20))
-    return {
-        **shared,
-        "period": pick(random, (100, 300)),
-        "view": view,
-        "fanout": min(view, pick(random, (1, 2, 5))),
-        "exchanged": min(view, pick(random, (2, 8))),
-        "exchange_periods": pick(random, (1, 10)),
-        "batch": pick(random, (1, 16)),
-    }
 
 
 def draw_network(random: RandomStream) -> NetworkTable:

@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from antiphon_lab.reproduction.machine import Machine
 from antiphon_lab.bench.peers.registry import CONTENDERS
 from antiphon_lab.bench.peers.report import (
     Absent,
@@ -20,6 +19,7 @@ from antiphon_lab.bench.peers.report import (
     throughput_of,
 )
 from antiphon_lab.bench.peers.workload import Workload
+from antiphon_lab.reproduction.machine import Machine
 
 ONE_TO_SEVEN = Workload(1, 7, 100)
 

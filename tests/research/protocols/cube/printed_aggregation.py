@@ -6,9 +6,9 @@ The corrections that it needs to work at all are marked with the names of the de
 from __future__ import annotations
 
 from antiphon.fabrics.cube import Cube, Traffic, cluster
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.kernel import UNSPECIFIED, Environment, Message, publication_key
 from antiphon.orders import Ordered
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 Vectors = dict[int, dict[int, int]]
 """The full vector of every publication, by key; one table for all nodes, filled by who publishes."""

@@ -7,11 +7,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Cube, FullCube, Packet, PacketFormat, Traffic
-from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions
-from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
-from antiphon_lab.protocols.cube.causal_aggregation import causes_first
 from antiphon.kernel import Message, ProtocolError, UsageError, publication_key
 from antiphon.orders import Ordered
+from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation, causes_first
 from tests.fabrics.cube.trees import partial
 from tests.support import Notebook
 

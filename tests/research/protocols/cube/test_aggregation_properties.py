@@ -10,9 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, Packet, PacketFormat, Traffic, cluster, full_or_partial
-from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions
-from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, publication_key
 from antiphon.orders import CausalVectors, Ordered
@@ -22,6 +19,8 @@ from antiphon.simulator.network.delays import LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
+from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from tests.research.protocols.cube.printed_aggregation import PrintedAggregation, Vectors
 
 Build = Callable[[Environment, Cube, Traffic], PacketBroadcast]

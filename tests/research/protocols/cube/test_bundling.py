@@ -7,13 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, FullCube, PacketFormat, Traffic
-from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation
-from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from antiphon.kernel import Environment, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
-from tests.research.protocols.cube.test_aggregation_properties import Build, Run, aggregating, alone, sizes, starts, wild
+from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation, TimerBundling
+from tests.research.protocols.cube.test_aggregation_properties import (
+    Build,
+    Run,
+    aggregating,
+    alone,
+    sizes,
+    starts,
+    wild,
+)
 from tests.support import Notebook
 
 

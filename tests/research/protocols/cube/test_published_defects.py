@@ -12,9 +12,9 @@ import pytest
 from antiphon.fabrics.cube import Cube, FullCube
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.messages import Subscribe, Unsubscribe
-from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import NO_NODE, Environment, UsageError
+from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from tests.fabrics.cube.hand_driven import (
     System,
     Table,

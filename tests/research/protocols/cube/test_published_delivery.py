@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.kernel import publication_key
 from antiphon_lab.protocols.cube.published_delivery import NOTHING, PublishedDelivery
 from antiphon_lab.protocols.cube.published_messages import Pub
-from antiphon.kernel import publication_key
 from tests.support import lists_up_to
 
 ME = 0

@@ -8,9 +8,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import COUNTER_MASK, member_entry
+from antiphon.fabrics.cube.view import View
 from antiphon_lab.protocols.cube.published_messages import merged_entries
 from antiphon_lab.protocols.cube.published_view import PublishedView
-from antiphon.fabrics.cube.view import View
 from tests.support import lists_up_to
 
 Tuple = tuple[int, int, bool]

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, Traffic, cluster, full_or_partial
-from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
-from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
 from antiphon.kernel import NO_NODE, Environment, Message, UsageError
 from antiphon.simulator.explore.explorer import Operation, explore
+from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
+from tests.fabrics.cube.trees import partial
 from tests.research.protocols.cube.test_aggregation import publication
 from tests.research.protocols.cube.test_aggregation_properties import Build, Run, check_whole, sizes, starts, wild
-from tests.fabrics.cube.trees import partial
 from tests.support import Notebook
 
 

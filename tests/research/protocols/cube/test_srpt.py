@@ -12,10 +12,6 @@ from typing import Any
 import pytest
 
 from antiphon.fabrics.cube import FullCube, PartialCube, full_or_partial
-from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic
-from antiphon_lab.protocols.cube.srpt import SrptOptions
-from antiphon_lab.protocols.cube.srpt import brokers
-from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
 from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
@@ -25,6 +21,8 @@ from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
+from antiphon_lab.protocols.cube.published_messages import Sub, Uns
+from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from tests.fabrics.cube.hand_driven import System, Table, bringing, over
 
 SUBSCRIBE: Operation = ("subscribe", 0)

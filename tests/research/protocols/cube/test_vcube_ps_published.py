@@ -7,10 +7,7 @@ from collections import Counter
 import pytest
 
 from antiphon.fabrics.cube import FullCube, full_or_partial
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubePs
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
-from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
 from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
@@ -19,6 +16,8 @@ from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
+from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_named, over, published
 from tests.support import Notebook
 

@@ -9,15 +9,15 @@ import pytest
 
 from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
 from antiphon.fabrics.gossip.cyclon import CyclonOptions
+from antiphon.kernel import UsageError
+from antiphon.simulator.engine.actions import Crash, Restart
+from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
+from antiphon.simulator.network.network import Network
 from antiphon_lab.protocols.gossip.plumtree import Announce, EagerTrees, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossipOptions, needed_view, usual_fanout
 from antiphon_lab.protocols.gossip.simple_tree import RandomTree, SimpleTreeOptions
 from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon_lab.protocols.gossip.tag_list import ListOfNodes, TagList
-from antiphon.kernel import UsageError
-from antiphon.simulator.engine.actions import Crash, Restart
-from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
 from tests.fabrics.gossip.worlds import NODES, SOURCE, START, World, duplicates, flood_then_tree, links
 
 

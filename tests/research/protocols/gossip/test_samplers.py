@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon_lab.protocols.gossip.newscast import Newscast, NewscastOptions
 from antiphon.fabrics.gossip.peer_sampling import draw_some, draw_without
-from antiphon_lab.protocols.gossip.scamp import Scamp, ScampOptions
 from antiphon.kernel import RandomStream, UsageError
+from antiphon_lab.protocols.gossip.newscast import Newscast, NewscastOptions
+from antiphon_lab.protocols.gossip.scamp import Scamp, ScampOptions
 from tests.fabrics.gossip.worlds import MakeSampling, Overlays, component
 
 

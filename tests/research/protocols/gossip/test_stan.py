@@ -10,18 +10,26 @@ from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
-from antiphon_lab.protocols.gossip.stan import Stan
-from antiphon_lab.protocols.gossip.stan_messages import Found, Post, Walk
-from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, SOURCES, WALKS, Rendezvous, StanOptions, view_size
-from antiphon_lab.protocols.gossip.stan_view import SUSPECTED_ROUNDS, AlignedView, Suspects
-from antiphon_lab.protocols.gossip.stan_weights import NODE_MASK, Ranking
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
 from antiphon_lab.experiments.stan.runs import StanWorld, key_of, subscriptions_of, unheard_in
-from antiphon_lab.universes.universe import Universe, synthetic_universe, universe_of
+from antiphon_lab.protocols.gossip.stan import Stan
+from antiphon_lab.protocols.gossip.stan_messages import Found, Post, Walk
+from antiphon_lab.protocols.gossip.stan_options import (
+    NOTHING,
+    SIMPLE,
+    SOURCES,
+    WALKS,
+    Rendezvous,
+    StanOptions,
+    view_size,
+)
+from antiphon_lab.protocols.gossip.stan_view import SUSPECTED_ROUNDS, AlignedView, Suspects
+from antiphon_lab.protocols.gossip.stan_weights import NODE_MASK, Ranking
 from antiphon_lab.universes.stan_links import Topics, aligned_views
+from antiphon_lab.universes.universe import Universe, synthetic_universe, universe_of
 
 PERIOD = 1000
 

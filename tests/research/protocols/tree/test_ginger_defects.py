@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon_lab.protocols.tree.ginger_messages import LostMessageRequest, PublishedOptions
 from antiphon.kernel.errors import UsageError
-from antiphon.simulator.scenario.protocols.published_tree import PublishedTreeOptions, published_tree_builder
+from antiphon_lab.protocols.tree.ginger_messages import LostMessageRequest, PublishedOptions
+from antiphon_lab.protocols.tree.scenarios import PublishedTreeOptions, published_tree_builder
 from tests.fabrics.tree.schedules import PUBLISHED, REPAIRED, Schedule, experiment, load, said
 from tests.fabrics.tree.table import Table, either, over
 

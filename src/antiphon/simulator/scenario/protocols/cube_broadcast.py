@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphon.fabrics.cube.aggregation import CausalAggregation
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
-from antiphon.fabrics.cube.bundling import TimerBundling
-from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
-from antiphon.fabrics.cube.riding import RidingAggregation
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.scenario.protocols.options import AggregationTableOptions
-from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Setting
+from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
 
 ORDERS: dict[str, Callable[[int], Order] | None] = {
     "best-effort": None,
@@ -59,37 +54,3 @@ def order_of_broadcast(process: Process) -> list[Order]:
     """The one order of a broadcast, if it has one."""
     assert isinstance(process, TreeBroadcast), "asked about a broadcast"
     return [] if process.order is None else [process.order]
-
-
-def prepare_aggregation(setting: Setting) -> Builder:
-    """Causal aggregation over per-source trees."""
-    chosen: AggregationTableOptions = setting.options
-    form = PacketFormat(chosen.largest_packet)
-    if chosen.riders == "none":
-        return lambda environment: CausalAggregation(environment, setting.cube, form)
-    always = chosen.riders == "always"
-    return lambda environment: RidingAggregation(
-        environment, setting.cube, form, timer_ticks=chosen.timer, always=always
-    )
-
-
-def mistake_in_aggregation(options: AggregationTableOptions, _nodes: int) -> Mistake | None:
-    """Who always waits needs a timer, and a timer is for those who wait."""
-    if options.riders == "always" and options.timer == 0:
-        return Mistake(("timer",), "riders that always wait need a time to wait for; for example: timer = 10")
-    if options.riders == "none" and options.timer > 0:
-        return Mistake(("timer",), 'a timer is for riders; choose riders = "held" or "always", or leave it out')
-    return None
-
-
-def prepare_bundling(setting: Setting) -> Builder:
-    """Bundles that wait for a timer, over per-source trees."""
-    options = setting.options
-    form = PacketFormat(options.largest_packet)
-    return lambda environment: TimerBundling(environment, setting.cube, form, timer_ticks=options.timer)
-
-
-def order_of_packets(process: Process) -> list[Order]:
-    """The one order of a broadcast in packets."""
-    assert isinstance(process, PacketBroadcast), "asked about a broadcast in packets"
-    return [process.order]

@@ -1,31 +1,27 @@
-"""The protocols of the gossip fabric for scenarios: BRISA and its rivals, their options and processes."""
+"""The protocols of the gossip fabric in scenarios: their options, and the processes built from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from antiphon.fabrics.cube.topic import ORDERS
+from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.cyclon import CyclonOptions
 from antiphon.fabrics.gossip.epto_options import EptoOptions
 from antiphon.fabrics.gossip.epto_topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
-from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
-from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
-from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
-from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.process import Environment
+from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
+from antiphon.orders.order import Order
 from antiphon.simulator.scenario.protocols.options import (
     BrisaTableOptions,
     FloodingOptions,
     GroupTableOptions,
-    PlumtreeTableOptions,
-    SimpleGossipTableOptions,
-    SimpleTreeTableOptions,
-    TagTableOptions,
 )
+from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Protocol, Setting
 
 DEFAULT_CONTACTS = 3
 
@@ -33,33 +29,18 @@ CLOCK_STREAM = 10
 """Names the stream from which the errors of clocks are drawn."""
 
 
-def gossip_options(
-    chosen: GroupTableOptions, nodes: int, order: str, mixed: bool, loss: float = 0.0, seed: int = 1
-) -> BrisaOptions:
-    """The options of all processes; a UsageError if they cannot work."""
-    if isinstance(chosen, TagTableOptions):
-        return tag_options(chosen, nodes, order, mixed)
-    if isinstance(chosen, SimpleTreeTableOptions):
-        return SimpleTreeOptions(
-            [0] if chosen.contacts is None else chosen.contacts,
-            order,
-            mixed,
-            chosen.period,
-            chosen.patience,
-            chosen.keep,
-            chosen.buffer,
-            chosen.join_window,
-        )
-    contacts = list(range(min(DEFAULT_CONTACTS, nodes))) if chosen.contacts is None else chosen.contacts
-    if isinstance(chosen, SimpleGossipTableOptions):
-        return simple_gossip_options(chosen, contacts, nodes, order, mixed)
-    assert isinstance(chosen, FloodingOptions), "all others are on HyParView"
-    if isinstance(chosen, PlumtreeTableOptions):
-        return plumtree_options(chosen, contacts, order, mixed)
+def contacts_of(chosen: GroupTableOptions, nodes: int) -> list[int]:
+    """The nodes through which others join."""
+    return list(range(min(DEFAULT_CONTACTS, nodes))) if chosen.contacts is None else chosen.contacts
+
+
+def gossip_options(setting: Setting) -> BrisaOptions:
+    """The options of all processes of BRISA, or of flooding on the same overlay; a UsageError if they cannot work."""
+    chosen: FloodingOptions = setting.options
     total = None
-    if isinstance(chosen, BrisaTableOptions) and (mixed or order == "total"):
-        total = total_options(chosen, nodes, loss, seed)
-    return brisa_options(chosen, contacts, order, mixed, total)
+    if isinstance(chosen, BrisaTableOptions) and (setting.mixed or setting.order == "total"):
+        total = total_options(chosen, setting.nodes, setting.loss, setting.seed)
+    return brisa_options(chosen, contacts_of(chosen, setting.nodes), setting.order, setting.mixed, total)
 
 
 def total_options(chosen: BrisaTableOptions, nodes: int, loss: float, seed: int) -> TotalOptions:
@@ -111,79 +92,55 @@ def brisa_options(
     )
 
 
-def plumtree_options(chosen: PlumtreeTableOptions, contacts: list[int], order: str, mixed: bool) -> PlumtreeOptions:
-    """Plumtree."""
-    return PlumtreeOptions(
-        HyParViewOptions(chosen.active, chosen.passive, chosen.expansion),
-        chosen.graft_after,
-        chosen.per_source,
-        contacts,
-        order,
-        mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-    )
+MakeOptions = Callable[[Setting], BrisaOptions]
+MakeProcess = Callable[[Environment, Any], Brisa]
 
 
-def simple_gossip_options(
-    chosen: SimpleGossipTableOptions, contacts: list[int], nodes: int, order: str, mixed: bool
-) -> SimpleGossipOptions:
-    """Rumours and anti-entropy; views must be large enough for an overlay of so many nodes."""
-    needed = needed_view(nodes)
-    if chosen.view < needed:
-        raise UsageError(
-            f"{nodes} nodes that know {chosen.view} others each are likely to fall apart; choose a view of at least "
-            f"{needed} (the logarithm of {nodes} and 4.6)"
-        )
-    return SimpleGossipOptions(
-        CyclonOptions(chosen.view, chosen.exchanged, chosen.exchange_periods),
-        usual_fanout(nodes) if chosen.fanout is None else chosen.fanout,
-        chosen.batch,
-        contacts,
-        order,
-        mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-    )
+def gossip_builder(setting: Setting, options: BrisaOptions, make: MakeProcess) -> Builder:
+    """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
+    topics_of: dict[int, list[int]] = {}
+    for topic, members in enumerate(setting.members):
+        for node in members:
+            topics_of.setdefault(node, []).append(topic)
+    founders = {int(options.contacts[0])}
+
+    def build(environment: Environment) -> Brisa:
+        process = make(environment, options)
+        node = int(environment.identifier)
+        if node in options.contacts:
+            for topic in range(len(setting.members)):
+                process.begin_as_contact(topic, node in founders)
+        founders.discard(node)
+        for topic in topics_of.get(node, ()):
+            process.begin_as_member(topic)
+        return process
+
+    return build
 
 
-def tag_options(chosen: TagTableOptions, nodes: int, order: str, mixed: bool) -> TagOptions:
-    """TAG; its tree must have room for everybody."""
-    options = TagOptions(
-        [0] if chosen.contacts is None else chosen.contacts,
-        order,
-        mixed,
-        chosen.batch,
-        chosen.capacity,
-        chosen.deepest,
-        chosen.peers,
-        chosen.handshakes,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-    )
-    room = room_in_tree(chosen.capacity, chosen.deepest)
-    if room < nodes:
-        raise UsageError(
-            f"a tree {chosen.deepest} deep with {chosen.capacity} children each has room for {room} nodes, not for "
-            f"{nodes}; raise deepest or capacity"
-        )
-    return options
+def gossip_protocol(
+    options: type[GroupTableOptions], make_options: MakeOptions, make: MakeProcess, **differences: Any
+) -> Protocol:
+    """A protocol of the gossip fabric: its options in scenarios, those of its processes, and the processes."""
+
+    def prepare(setting: Setting) -> Builder:
+        return gossip_builder(setting, make_options(setting), make)
+
+    def mistake(chosen: GroupTableOptions, nodes: int) -> Mistake | None:
+        for number, contact in enumerate(chosen.contacts or ()):
+            if contact >= nodes:
+                return Mistake(("contacts", number), f"there is no node {contact}; choose from 0 to {nodes - 1}")
+        try:
+            make_options(Setting(full_or_partial(nodes), nodes, "none", chosen, ()))
+        except UsageError as error:
+            return Mistake((), str(error))
+        return None
+
+    usual: dict[str, Any] = {"orders": ORDERS, "has_topics": True, "mixes_orders": True, "recovers": True}
+    return Protocol("gossip", options, prepare, orders_of=orders_of_gossip, mistake=mistake, **{**usual, **differences})
 
 
-PROCESSES: dict[type[BrisaOptions], Callable[[Environment, BrisaOptions], Brisa]] = {
-    BrisaOptions: Brisa,
-    PlumtreeOptions: Plumtree,
-    SimpleGossipOptions: SimpleGossip,
-    SimpleTreeOptions: SimpleTree,
-    TagOptions: Tag,
-}
-"""Whose options are whose."""
+def orders_of_gossip(process: Process) -> list[Order]:
+    """The order of each topic that a node takes part in."""
+    assert isinstance(process, Brisa), "asked about the gossip fabric"
+    return process.orders()

@@ -30,30 +30,6 @@ class SingleTreeOptions(BroadcastOptions, frozen=True, kw_only=True, forbid_unkn
     """The node whose tree all publications take."""
 
 
-class PacketOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a broadcast that puts several publications into one packet."""
-
-    largest_packet: Annotated[int, Meta(ge=21, le=1 << 31, description="a number of bytes", examples=[1500])] = 1500
-    """The most bytes that a packet may have, its header of 20 included."""
-
-
-class AggregationTableOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of causal aggregation."""
-
-    riders: Literal["none", "held", "always"] = "none"
-    """Whether what could leave waits for company: never, while something is held back from the same neighbour, or
-    always."""
-    timer: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks, 0 for none", examples=[10])] = 0
-    """How long riders wait at most; 0 for as long as something is held back."""
-
-
-class TimerOptions(PacketOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of bundles that wait for a timer."""
-
-    timer: Annotated[int, Meta(ge=1, le=1 << 31, description="a number of ticks, 1 or more", examples=[50])] = 50
-    """How long the first publication of a bundle waits for others."""
-
-
 class WindowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of protocols whose publishers have several publications on their way."""
 
@@ -91,43 +67,6 @@ class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
     """Ticks after which total order goes on without a node that cannot be reached, where there is a majority."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
     """How many publications of a topic the log of each node holds, which outlives crashes; 0: no log."""
-
-
-class PublishedVCubePsOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of VCube-PS as published: a preset, and switches that differ from it."""
-
-    preset: Literal["minimal", "as-printed"] = "minimal"
-    """The listing with minimal corrections, or at its word."""
-    single_sender: Flag | None = None
-    prunes_barriers: Flag | None = None
-    waits_for_unheard: Flag | None = None
-    inner_nodes_introduce_themselves: Flag | None = None
-    whole_view_in_acknowledgements: Flag | None = None
-    leaves_keep_payload: Flag | None = None
-    matches_acknowledgements: Flag | None = None
-    forgets_last_deliveries: Flag | None = None
-    updates_whole_view: Flag | None = None
-    keeps_tombstones: Flag | None = None
-    joins_when_started: Flag | None = None
-    leaves_when_started: Flag | None = None
-    forgets_barrier: Flag | None = None
-    relays_learn: Flag | None = None
-
-
-class SrptTableOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a single root per topic."""
-
-    roots: Annotated[list[NodeNumber], Meta(description="a list of nodes", examples=[[5, 9]])] | None = None
-    """The roots of the topics, one after the other and from the beginning again; without it they are scattered."""
-    largest_first: Flag = False
-    """Whether the child with the largest subtree is served first instead of last."""
-
-
-class BrokerOptions(SrptTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a single root per topic where the trees consist of brokers."""
-
-    brokers: Annotated[int, Meta(ge=1, le=1 << 22, description="a power of two", examples=[32])] = 32
-    """How many of the nodes, from 0 up, are brokers."""
 
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]
@@ -207,54 +146,3 @@ class BrisaTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unkno
         LEAST_AGREEMENT
     )
     """How likely a name must be to reach everybody; options by which it is less likely are refused."""
-
-
-class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of Plumtree."""
-
-    graft_after: NotNegative = 500
-    """Ticks after which what was announced and has not come is asked for."""
-    per_source: Flag = False
-    """Whether each publisher has a tree of its own."""
-
-
-class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of rumours with anti-entropy."""
-
-    period: Positive = 100
-    """Ticks between two questions of a node for what it lacks."""
-    patience: Positive = 40
-    keep: Positive = 256
-    fanout: NotNegative | None = None
-    """To how many others a node pushes what is new; without it the logarithm of the number of nodes."""
-    view: NotNegative = 30
-    """How many others a node knows."""
-    exchanged: NotNegative = 8
-    """How many of them change hands at a time."""
-    exchange_periods: NotNegative = 10
-    """Every so many periods."""
-    batch: NotNegative = 16
-    """How many publications an answer brings at most."""
-
-
-class SimpleTreeTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a random tree that one node arranges, the first contact."""
-
-
-class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of TAG."""
-
-    period: Positive = 400
-    """Ticks between two questions of a node for what it lacks."""
-    patience: Positive = 20
-    keep: Positive = 512
-    batch: NotNegative = 1
-    """How many publications an answer brings at most."""
-    capacity: NotNegative = 8
-    """How many children a node has at most."""
-    deepest: NotNegative = 4
-    """How far from the root a node may be."""
-    peers: NotNegative = 4
-    """How many nodes of those that it passes a newcomer remembers."""
-    handshakes: NotNegative = 0
-    """How many round trips it takes to connect to a node, for newcomers that go along the list."""

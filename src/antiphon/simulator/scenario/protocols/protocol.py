@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
+from mypy_extensions import i64
 
-from antiphon.fabrics.cube.published_delivery import PublishedDelivery
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.process import Environment, Process
-from antiphon.orders.order import Order
 from antiphon.simulator.scenario.scenario import NetworkTable
 
 
@@ -20,6 +20,16 @@ class Mistake(NamedTuple):
 
     place: tuple[str | int, ...]
     complaint: str
+
+
+class Waiting(typing.Protocol):
+    """What decides when publications are delivered, as far as a run asks: how many had to wait, and still do."""
+
+    @property
+    def held_total(self) -> i64: ...
+    @property
+    def held_peak(self) -> i64: ...
+    def waiting(self) -> i64: ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Protocol:
     fabric: str
     options: type[msgspec.Struct]
     prepare: Callable[[Setting], Builder]
-    orders_of: Callable[[Process], Sequence[Order | PublishedDelivery]]
+    orders_of: Callable[[Process], Sequence[Waiting]]
     """The orders at one node, to ask them what had to wait."""
     orders: tuple[str, ...]
     """The orders that it can be run with."""

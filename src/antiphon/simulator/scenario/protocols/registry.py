@@ -7,116 +7,57 @@ answers with what builds its process at one node.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from typing import Protocol as Shape
 
-from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.overlay import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
-from antiphon.kernel.process import Environment, Process
-from antiphon.orders.order import Order
+from antiphon.plugins import PROTOCOLS as PLUGGED
+from antiphon.plugins import plugins
 from antiphon.simulator.scenario.protocols.cube_broadcast import (
     ORDERS,
-    mistake_in_aggregation,
     order_of_broadcast,
-    order_of_packets,
-    prepare_aggregation,
     prepare_broadcast,
-    prepare_bundling,
     prepare_single_tree,
 )
 from antiphon.simulator.scenario.protocols.cube_topics import (
-    deliveries_of_published,
     mistake_in_lasting,
-    mistake_in_srpt,
-    no_orders,
     orders_of_vcube_ps,
     prepare_lasting,
-    prepare_published,
-    prepare_srpt,
     prepare_vcube_ps,
 )
 from antiphon.simulator.scenario.protocols.epto import EptoTableOptions, check_epto, check_topics, epto_builder
 from antiphon.simulator.scenario.protocols.epto import no_orders as no_orders_in_epto
-from antiphon.simulator.scenario.protocols.gossip import PROCESSES, gossip_options
+from antiphon.simulator.scenario.protocols.gossip import gossip_options, gossip_protocol
 from antiphon.simulator.scenario.protocols.options import (
-    AggregationTableOptions,
     BrisaTableOptions,
     BroadcastOptions,
-    BrokerOptions,
     FloodingOptions,
-    GroupTableOptions,
     LastingOptions,
-    PlumtreeTableOptions,
-    PublishedVCubePsOptions,
-    SimpleGossipTableOptions,
-    SimpleTreeTableOptions,
     SingleTreeOptions,
-    SrptTableOptions,
-    TagTableOptions,
-    TimerOptions,
     VCubePsOptions,
 )
 from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Protocol, Setting
-from antiphon.simulator.scenario.protocols.published_tree import PublishedTreeOptions, published_tree_builder
-from antiphon.simulator.scenario.protocols.stan import StanTableOptions, stan_builder
-from antiphon.simulator.scenario.protocols.stan import no_orders as no_orders_in_stan
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.simulator.scenario.protocols.tree import no_orders as no_orders_in_tree
 from antiphon.simulator.scenario.scenario import NetworkTable
 
 
-def mistake_in_brisa(options: GroupTableOptions, nodes: int) -> Mistake | None:
-    """Views, parents and trees fit together; contacts exist."""
-    for number, contact in enumerate(options.contacts or ()):
-        if contact >= nodes:
-            return Mistake(("contacts", number), f"there is no node {contact}; choose from 0 to {nodes - 1}")
-    try:
-        gossip_options(options, nodes, "none", False)
-    except UsageError as error:
-        return Mistake((), str(error))
-    return None
+class HasParents(Shape):
+    """Options of trees of brokers."""
 
-
-def prepare_brisa(setting: Setting) -> Builder:
-    """Topics over emergent structures; the first contact founds the topics, once, and everybody else joins."""
-    options = gossip_options(setting.options, setting.nodes, setting.order, setting.mixed, setting.loss, setting.seed)
-    make = PROCESSES[type(options)]
-    topics_of: dict[int, list[int]] = {}
-    for topic, members in enumerate(setting.members):
-        for node in members:
-            topics_of.setdefault(node, []).append(topic)
-    founders = {int(options.contacts[0])}
-
-    def build(environment: Environment) -> Brisa:
-        process = make(environment, options)
-        node = int(environment.identifier)
-        if node in options.contacts:
-            for topic in range(len(setting.members)):
-                process.begin_as_contact(topic, node in founders)
-        founders.discard(node)
-        for topic in topics_of.get(node, ()):
-            process.begin_as_member(topic)
-        return process
-
-    return build
-
-
-def orders_of_brisa(process: Process) -> list[Order]:
-    """The order of each topic that a node takes part in."""
-    assert isinstance(process, Brisa), "asked about BRISA"
-    return process.orders()
+    @property
+    def parents(self) -> list[int] | None: ...
 
 
 def prepare_tree(setting: Setting) -> Builder:
     """A tree of brokers."""
-    if isinstance(setting.options, PublishedTreeOptions):
-        return published_tree_builder(setting.options, setting.nodes, setting.order, setting.members)
     return tree_builder(setting.options, setting.nodes, setting.order, setting.members, absent=setting.absent)
 
 
-def mistake_in_tree(options: TreeTableOptions | PublishedTreeOptions, nodes: int) -> Mistake | None:
+def mistake_in_tree(options: HasParents, nodes: int) -> Mistake | None:
     """Parents form a tree."""
     wrong = None if options.parents is None else wrong_parents(options.parents, nodes)
     return None if wrong is None else Mistake(("parents",), f"{wrong}; for example: parents = [-1, 0, 0]")
@@ -139,24 +80,7 @@ def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, ne
     return None
 
 
-def prepare_stan(setting: Setting) -> Builder:
-    """Overlays of many topics that share links."""
-    return stan_builder(setting.options, setting.members, setting.absent, setting.seed)
-
-
 FABRICS = ("cube", "gossip", "tree")
-
-BRISA = Protocol(
-    "gossip",
-    BrisaTableOptions,
-    prepare_brisa,
-    orders_of_brisa,
-    VCUBE_PS_ORDERS,
-    mistake=mistake_in_brisa,
-    has_topics=True,
-    mixes_orders=True,
-    recovers=True,
-)
 
 BROKER_TREE = Protocol(
     "tree",
@@ -173,22 +97,10 @@ BROKER_TREE = Protocol(
     recovers=True,
 )
 
-PROTOCOLS = {
+OWN = {
     "broadcast": Protocol("cube", BroadcastOptions, prepare_broadcast, order_of_broadcast, tuple(ORDERS)),
     "single-tree": Protocol(
         "cube", SingleTreeOptions, prepare_single_tree, order_of_broadcast, tuple(ORDERS), node_options=("root",)
-    ),
-    "causal-aggregation": Protocol(
-        "cube",
-        AggregationTableOptions,
-        prepare_aggregation,
-        order_of_packets,
-        ("causal",),
-        mistake=mistake_in_aggregation,
-        tolerates_faults=False,
-    ),
-    "timer-bundling": Protocol(
-        "cube", TimerOptions, prepare_bundling, order_of_packets, ("causal",), tolerates_faults=False
     ),
     "vcube-ps": Protocol(
         "cube",
@@ -216,43 +128,16 @@ PROTOCOLS = {
         recovers=True,
         remembers=True,
     ),
-    "vcube-ps-published": Protocol(
-        "cube",
-        PublishedVCubePsOptions,
-        prepare_published,
-        deliveries_of_published,
-        ("causal",),
-        has_topics=True,
-        tolerates_faults=False,
+    "brisa": gossip_protocol(
+        BrisaTableOptions,
+        gossip_options,
+        Brisa,
+        orders=ORDER_NAMES,
+        misfit=misfit_of_epto,
+        holes_in=ORDER_NAMES[TOTAL],
     ),
-    "srpt-s": Protocol(
-        "cube",
-        SrptTableOptions,
-        prepare_srpt,
-        no_orders,
-        ("none",),
-        mistake=mistake_in_srpt,
-        has_topics=True,
-        tolerates_faults=False,
-    ),
-    "srpt-b": Protocol(
-        "cube",
-        BrokerOptions,
-        prepare_srpt,
-        no_orders,
-        ("none",),
-        mistake=mistake_in_srpt,
-        has_topics=True,
-        tolerates_faults=False,
-    ),
-    "brisa": replace(BRISA, orders=ORDER_NAMES, misfit=misfit_of_epto, holes_in=ORDER_NAMES[TOTAL]),
     "broker-tree": BROKER_TREE,
-    "ginger-published": replace(BROKER_TREE, options=PublishedTreeOptions),
-    "flooding": replace(BRISA, options=FloodingOptions),
-    "plumtree": replace(BRISA, options=PlumtreeTableOptions),
-    "simple-gossip": replace(BRISA, options=SimpleGossipTableOptions),
-    "simple-tree": replace(BRISA, options=SimpleTreeTableOptions, tolerates_faults=False, recovers=False),
-    "tag": replace(BRISA, options=TagTableOptions, recovers=False),
+    "flooding": gossip_protocol(FloodingOptions, gossip_options, Brisa),
     "epto": Protocol(
         "gossip",
         EptoTableOptions,
@@ -262,13 +147,26 @@ PROTOCOLS = {
         misfit=misfit_of_epto,
         agrees_probably=True,
     ),
-    "stan": Protocol(
-        "gossip",
-        StanTableOptions,
-        prepare_stan,
-        no_orders_in_stan,
-        ("none",),
-        has_topics=True,
-        agrees_probably=True,
-    ),
 }
+"""The protocols that come with the product."""
+
+
+class Registry(Mapping[str, Protocol]):
+    """The protocols by the names that scenarios use: those of the product, then those of other distributions."""
+
+    def __getitem__(self, name: str) -> Protocol:
+        return OWN[name] if name in OWN else self._plugged()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from OWN
+        yield from self._plugged()
+
+    def __len__(self) -> int:
+        return len(OWN) + len(self._plugged())
+
+    @staticmethod
+    def _plugged() -> dict[str, Protocol]:
+        return {name: found for more in plugins(PLUGGED).values() for name, found in more.items()}
+
+
+PROTOCOLS = Registry()

@@ -12,7 +12,6 @@ from msgspec import Meta
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.council import NOBODY, Council
 from antiphon.fabrics.tree.overlay import Overlay, overlay_of_newcomer, regular_parents
-from antiphon_lab.protocols.tree.ginger import PublishedBroker
 from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
@@ -134,5 +133,5 @@ def tree_builder(
 
 def no_orders(process: Process) -> list[Order]:
     """Streams keep the order; nothing waits at its receiver."""
-    assert isinstance(process, TreeBroker | PublishedBroker), "asked about the broker tree"
+    assert isinstance(process, TreeBroker), "asked about the broker tree"
     return []

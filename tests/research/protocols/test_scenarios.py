@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 from antiphon.kernel.errors import ScenarioError
 from antiphon.simulator.scenario.file import parse_scenario
-from antiphon.simulator.scenario.protocols.options import PublishedVCubePsOptions
 from antiphon.simulator.scenario.run import Result, Simulation, run_scenario
 from antiphon.simulator.scenario.scenario import (
     NetworkTable,
@@ -22,6 +20,8 @@ from antiphon.simulator.scenario.scenario import (
 )
 from antiphon.torture.campaign import run_schedule
 from antiphon.torture.schedules.operations import draw_schedule
+from antiphon_lab.protocols.cube.scenarios import PublishedVCubePsOptions
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
 
 ONCE = 'nodes = 40\nworkload = { kind = "once" }\n'
 PUBLISHED = ONCE + 'protocol = "vcube-ps-published"\n'

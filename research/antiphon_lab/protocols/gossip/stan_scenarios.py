@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from antiphon_lab.protocols.gossip.stan import Stan
-from antiphon_lab.protocols.gossip.stan_options import Rendezvous, StanOptions, view_size
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order
 from antiphon.simulator.scenario.protocols.options import Flag, NotNegative, Positive
+from antiphon.simulator.scenario.protocols.protocol import Builder, Protocol, Setting
+from antiphon_lab.protocols.gossip.stan import Stan
+from antiphon_lab.protocols.gossip.stan_options import Rendezvous, StanOptions, view_size
 
 VIEW_STREAM = 11
 """Names the stream from which the first views of a node are drawn."""
@@ -57,15 +58,14 @@ def stan_options(chosen: StanTableOptions, key: int) -> StanOptions:
     )
 
 
-def stan_builder(
-    chosen: StanTableOptions, members: Sequence[Sequence[int]], absent: Collection[int], seed: int
-) -> Callable[[Environment], Process]:
+def prepare_stan(setting: Setting) -> Builder:
     """What builds the process at one node.
 
     Who is there from the start knows random members of its topics, enough for overlays that hold together (section
     3.3.3 of the thesis of M. Matos). Who comes later, or comes back, finds its topics through a rendezvous.
     """
-    options = stan_options(chosen, seed & 0xFFFFFFFF)
+    members, absent, seed = setting.members, setting.absent, setting.seed
+    options = stan_options(setting.options, seed & 0xFFFFFFFF)
     rendezvous = Rendezvous(len(members))
     present = [[node for node in nodes if node not in absent] for nodes in members]
     topics_of: dict[int, list[int]] = {}
@@ -108,3 +108,16 @@ def no_orders(process: Process) -> list[Order]:
     """Nothing ever waits where nothing is ordered."""
     assert isinstance(process, Stan), "asked about StaN"
     return []
+
+
+PROTOCOLS = {
+    "stan": Protocol(
+        "gossip",
+        StanTableOptions,
+        prepare_stan,
+        no_orders,
+        ("none",),
+        has_topics=True,
+        agrees_probably=True,
+    ),
+}

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
 import msgspec
 
 from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.kernel.process import NO_NODE, Environment, Process
+from antiphon.orders.order import Order
+from antiphon.simulator.scenario.protocols.options import Flag
+from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
+from antiphon.simulator.scenario.protocols.registry import BROKER_TREE
+from antiphon.simulator.scenario.protocols.tree import Parents, Positive, TreeTableOptions, overlay_of
 from antiphon_lab.protocols.tree.ginger import PublishedBroker
 from antiphon_lab.protocols.tree.ginger_messages import PathEntry, PublishedOptions
-from antiphon.kernel.process import NO_NODE, Environment, Process
-from antiphon.simulator.scenario.protocols.options import Flag
-from antiphon.simulator.scenario.protocols.tree import Parents, Positive, TreeTableOptions, overlay_of
 
 
 class PublishedTreeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,9 +82,14 @@ def views_of(overlay: Overlay, broker: int, max_hops: int) -> tuple[list[PathEnt
     return ancestors, siblings
 
 
+def prepare_published_tree(setting: Setting) -> Builder:
+    """Brokers of Ginger as published."""
+    return published_tree_builder(setting.options, setting.nodes, setting.order, setting.members)
+
+
 def published_tree_builder(
     chosen: PublishedTreeOptions, nodes: int, order: str, topics: Sequence[Sequence[int]]
-) -> Callable[[Environment], Process]:
+) -> Builder:
     """What builds the broker at one node; those that are subscribers from the start are known to all."""
     options = published_options(chosen, order)
     overlay = overlay_of(TreeTableOptions(parents=chosen.parents, fan_out=chosen.fan_out), nodes)
@@ -98,3 +107,16 @@ def published_tree_builder(
         return broker
 
     return build
+
+
+def no_orders(process: Process) -> list[Order]:
+    """Streams keep the order; nothing waits at its receiver."""
+    assert isinstance(process, PublishedBroker), "asked about Ginger as published"
+    return []
+
+
+PROTOCOLS = {
+    "ginger-published": replace(
+        BROKER_TREE, options=PublishedTreeOptions, prepare=prepare_published_tree, orders_of=no_orders
+    ),
+}

@@ -1,0 +1,167 @@
+"""The rivals of BRISA in scenarios: their options, and the processes built from them."""
+
+from __future__ import annotations
+
+from antiphon.fabrics.gossip.cyclon import CyclonOptions
+from antiphon.fabrics.gossip.hyparview import HyParViewOptions
+from antiphon.kernel.errors import UsageError
+from antiphon.simulator.scenario.protocols.gossip import contacts_of, gossip_protocol
+from antiphon.simulator.scenario.protocols.options import (
+    Flag,
+    FloodingOptions,
+    GroupTableOptions,
+    NotNegative,
+    Positive,
+)
+from antiphon.simulator.scenario.protocols.protocol import Setting
+from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
+from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
+from antiphon_lab.protocols.gossip.simple_tree import SimpleTree, SimpleTreeOptions
+from antiphon_lab.protocols.gossip.tag import Tag, TagOptions, room_in_tree
+
+
+class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of Plumtree."""
+
+    graft_after: NotNegative = 500
+    """Ticks after which what was announced and has not come is asked for."""
+    per_source: Flag = False
+    """Whether each publisher has a tree of its own."""
+
+
+class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of rumours with anti-entropy."""
+
+    period: Positive = 100
+    """Ticks between two questions of a node for what it lacks."""
+    patience: Positive = 40
+    keep: Positive = 256
+    fanout: NotNegative | None = None
+    """To how many others a node pushes what is new; without it the logarithm of the number of nodes."""
+    view: NotNegative = 30
+    """How many others a node knows."""
+    exchanged: NotNegative = 8
+    """How many of them change hands at a time."""
+    exchange_periods: NotNegative = 10
+    """Every so many periods."""
+    batch: NotNegative = 16
+    """How many publications an answer brings at most."""
+
+
+class SimpleTreeTableOptions(GroupTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a random tree that one node arranges, the first contact."""
+
+
+class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of TAG."""
+
+    period: Positive = 400
+    """Ticks between two questions of a node for what it lacks."""
+    patience: Positive = 20
+    keep: Positive = 512
+    batch: NotNegative = 1
+    """How many publications an answer brings at most."""
+    capacity: NotNegative = 8
+    """How many children a node has at most."""
+    deepest: NotNegative = 4
+    """How far from the root a node may be."""
+    peers: NotNegative = 4
+    """How many nodes of those that it passes a newcomer remembers."""
+    handshakes: NotNegative = 0
+    """How many round trips it takes to connect to a node, for newcomers that go along the list."""
+
+
+def plumtree_options(setting: Setting) -> PlumtreeOptions:
+    """Plumtree."""
+    chosen: PlumtreeTableOptions = setting.options
+    return PlumtreeOptions(
+        HyParViewOptions(chosen.active, chosen.passive, chosen.expansion),
+        chosen.graft_after,
+        chosen.per_source,
+        contacts_of(chosen, setting.nodes),
+        setting.order,
+        setting.mixed,
+        chosen.period,
+        chosen.patience,
+        chosen.keep,
+        chosen.buffer,
+        chosen.join_window,
+    )
+
+
+def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
+    """Rumours and anti-entropy; views must be large enough for an overlay of so many nodes."""
+    chosen: SimpleGossipTableOptions = setting.options
+    nodes = setting.nodes
+    needed = needed_view(nodes)
+    if chosen.view < needed:
+        raise UsageError(
+            f"{nodes} nodes that know {chosen.view} others each are likely to fall apart; choose a view of at least "
+            f"{needed} (the logarithm of {nodes} and 4.6)"
+        )
+    return SimpleGossipOptions(
+        CyclonOptions(chosen.view, chosen.exchanged, chosen.exchange_periods),
+        usual_fanout(nodes) if chosen.fanout is None else chosen.fanout,
+        chosen.batch,
+        contacts_of(chosen, nodes),
+        setting.order,
+        setting.mixed,
+        chosen.period,
+        chosen.patience,
+        chosen.keep,
+        chosen.buffer,
+        chosen.join_window,
+    )
+
+
+def simple_tree_options(setting: Setting) -> SimpleTreeOptions:
+    """A random tree that the first contact arranges."""
+    chosen: SimpleTreeTableOptions = setting.options
+    return SimpleTreeOptions(
+        [0] if chosen.contacts is None else chosen.contacts,
+        setting.order,
+        setting.mixed,
+        chosen.period,
+        chosen.patience,
+        chosen.keep,
+        chosen.buffer,
+        chosen.join_window,
+    )
+
+
+def tag_options(setting: Setting) -> TagOptions:
+    """TAG; its tree must have room for everybody."""
+    chosen: TagTableOptions = setting.options
+    nodes = setting.nodes
+    options = TagOptions(
+        [0] if chosen.contacts is None else chosen.contacts,
+        setting.order,
+        setting.mixed,
+        chosen.batch,
+        chosen.capacity,
+        chosen.deepest,
+        chosen.peers,
+        chosen.handshakes,
+        chosen.period,
+        chosen.patience,
+        chosen.keep,
+        chosen.buffer,
+        chosen.join_window,
+    )
+    room = room_in_tree(chosen.capacity, chosen.deepest)
+    if room < nodes:
+        raise UsageError(
+            f"a tree {chosen.deepest} deep with {chosen.capacity} children each has room for {room} nodes, not for "
+            f"{nodes}; raise deepest or capacity"
+        )
+    return options
+
+
+PROTOCOLS = {
+    "plumtree": gossip_protocol(PlumtreeTableOptions, plumtree_options, Plumtree),
+    "simple-gossip": gossip_protocol(SimpleGossipTableOptions, simple_gossip_options, SimpleGossip),
+    "simple-tree": gossip_protocol(
+        SimpleTreeTableOptions, simple_tree_options, SimpleTree, tolerates_faults=False, recovers=False
+    ),
+    "tag": gossip_protocol(TagTableOptions, tag_options, Tag, recovers=False),
+}

@@ -1,0 +1,39 @@
+"""Random schedules for the rivals of BRISA: those of the gossip fabric, with another protocol in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario.scenario import Scenario
+from antiphon.torture.schedules.gossip import draw_gossip_schedule
+from antiphon.torture.schedules.operations import pick
+from antiphon_lab.protocols.gossip.simple_gossip import needed_view
+
+RIVAL_STREAM = 10
+"""Names the stream from which protocols are drawn, apart from those of the schedule."""
+
+
+def draw_rival_schedule(seed: int, order: str | None = None) -> Scenario:
+    """The scenario of a seed, for Plumtree or rumours with anti-entropy."""
+    return draw_gossip_schedule(seed, order, choose_rival)
+
+
+def choose_rival(seed: int, nodes: int, drawn: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A rival; what it takes of the options that were drawn for BRISA, and what it has of its own."""
+    random = RandomStream(seed, RIVAL_STREAM)
+    protocol = pick(random, ("plumtree", "simple-gossip"))
+    shared = {name: drawn[name] for name in ("contacts", "join_window")}
+    if protocol == "plumtree":
+        shared |= {name: drawn[name] for name in ("active", "passive", "expansion", "period")}
+        return protocol, {**shared, "graft_after": pick(random, (50, 500)), "per_source": pick(random, (False, True))}
+    view = needed_view(nodes) + pick(random, (0, 20))
+    own = {
+        "period": pick(random, (100, 300)),
+        "view": view,
+        "fanout": min(view, pick(random, (1, 2, 5))),
+        "exchanged": min(view, pick(random, (2, 8))),
+        "exchange_periods": pick(random, (1, 10)),
+        "batch": pick(random, (1, 16)),
+    }
+    return protocol, {**shared, **own}

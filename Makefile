@@ -2,15 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find src -name '*.py' -o -name '*.toml' -o -name py.typed)
+SOURCES := $(shell find src -name '*.py' -o -name '*.c' -o -name py.typed)
+LABORATORY := $(shell find research/antiphon_lab -type f -not -name '*.pyc')
 
-.PHONY: demo test check lint format bench clean
+.PHONY: demo test quick check format bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/antiphon demo
 
 test: check
 	$(BIN)/python -m pytest -n 2
+
+# What a change should pass before anything else: no Spark, hardly any processes, under a minute on two cores.
+quick: $(VENV)/installed
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python -m pytest -n 2 -q -m "not slow" $(QUICK)
+QUICK := tests/kernel tests/orders tests/trace tests/audit tests/fabrics tests/simulator tests/test_import_direction.py
 
 # Formatting, lint and strict types, over sources, tests, examples and benchmarks.
 check: $(VENV)/installed
@@ -26,15 +33,16 @@ bench: $(VENV)/installed
 	$(BIN)/antiphon bench simulator
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build research/build src/*.egg-info research/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
-# What the package needs and its extras `spark` and, on a machine without Java 17 or newer, `java`, one per line.
-DEPENDENCIES := import sys, tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	print(*project["dependencies"], *(d for e in sys.argv[1:] for d in project["optional-dependencies"][e]), sep="\n")
+# What both distributions need and the extras `spark` and, on a machine without Java 17 or newer, `java`, one per line.
+DEPENDENCIES := import sys, tomllib; projects = [tomllib.load(open(f, "rb"))["project"] for f in ("pyproject.toml", "research/pyproject.toml")]; \
+	needed = [d for p in projects for d in p["dependencies"] if not d.startswith("antiphon")]; \
+	print(*needed, *(d for e in sys.argv[1:] for d in projects[0]["optional-dependencies"][e]), sep="\n")
 JAVA_EXTRA := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || echo java)
 
-$(VENV)/tools: pyproject.toml
+$(VENV)/tools: pyproject.toml research/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Antiphon needs Python 3.11 or newer; run: make PYTHON=python3.11" >&2; exit 1; }
 	@echo "Setting up .venv (once, a few minutes: Apache Spark alone is 450 MB)"
 	$(PYTHON) -m venv $(VENV)
@@ -44,9 +52,20 @@ $(VENV)/tools: pyproject.toml
 	$(PIP) --requirement $(VENV)/dependencies.txt
 	touch $@
 
-# The package is installed as a copy, compiled where a C compiler exists; src/ itself stays plain Python.
-$(VENV)/installed: $(VENV)/tools setup.py $(SOURCES)
-	@echo "Building Antiphon"
-	rm -rf build/lib* build/bdist*
-	$(PIP) --no-build-isolation --force-reinstall --no-deps .
+# Both packages are installed as copies, compiled where a C compiler exists; the sources stay plain Python.
+WHEEL = $(BIN)/python setup.py --quiet bdist_wheel --dist-dir build/wheels
+INSTALL := $(PIP) --force-reinstall --no-deps
+
+$(VENV)/product: $(VENV)/tools setup.py compiling.py $(SOURCES)
+	@echo "Building Antiphon: about a minute on two cores, or a few seconds if little has changed"
+	rm -rf build/lib* build/bdist* build/wheels
+	$(WHEEL)
+	$(INSTALL) build/wheels/*.whl
+	touch $@
+
+$(VENV)/installed: $(VENV)/product research/setup.py $(LABORATORY)
+	@echo "Building the laboratory"
+	cd research && rm -rf build/lib* build/bdist* build/wheels
+	cd research && ../$(WHEEL)
+	$(INSTALL) research/build/wheels/*.whl
 	touch $@

@@ -13,19 +13,24 @@ SECOND_PASS = "tests/test_compiled_and_plain.py::test_the_tests_of_the_core_pass
 LONGEST_FIRST = (
     SECOND_PASS,
     "tests/spark/",
-    "tests/report/",
+    "tests/research/report/",
     "tests/live/test_nemesis.py",
     "tests/cli/",
     "tests/test_compiled_and_plain.py",
     "tests/torture/",
-    "tests/lab/",
+    "tests/research/",
     "tests/live/",
     "tests/maelstrom/",
     "tests/teeth/",
 )
 """Where the names of long tests begin; all others come after these, as they are found."""
 
-TOGETHER = {"tests/spark/": "spark", "tests/pipeline/": "spark", "tests/report/": "report"}
+TOGETHER = {
+    "tests/spark/": "spark",
+    "tests/pipeline/": "spark",
+    "tests/research/universes/": "spark",
+    "tests/research/report/": "report",
+}
 """Folders whose tests share one Spark, or the results of all experiments."""
 
 

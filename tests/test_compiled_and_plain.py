@@ -21,6 +21,7 @@ from tests.traced_runs import SET_UPS
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "src"
+LABORATORY = ROOT / "research"
 
 Note = Callable[[str, object], None]
 
@@ -30,7 +31,7 @@ def run_python(arguments: list[str], plain: bool, hash_seed: int = 0) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
     environment["PYTHONHASHSEED"] = str(hash_seed)
     if plain:
-        environment["PYTHONPATH"] = str(SOURCES)
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, (SOURCES, LABORATORY)))
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )

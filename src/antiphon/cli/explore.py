@@ -9,7 +9,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
-from antiphon.lab.exploration import SMALL_SYSTEMS, Explored, explore_lasting, failures_of
+from antiphon.simulator.explore.systems import SMALL_SYSTEMS, Explored, explore_lasting, failures_of
 
 
 def explore(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.lab.exploration import SMALL_SYSTEMS, explore_lasting
+from antiphon.simulator.explore.systems import SMALL_SYSTEMS, explore_lasting
 from antiphon.simulator.explore.crashes import Failure
 
 SYSTEMS = {system.name: system for system in SMALL_SYSTEMS}

@@ -92,7 +92,7 @@ class Contender(ABC):
         """What has to be installed before it can run, as a sentence; empty if nothing is missing."""
         wanted = []
         if any(find_spec(module) is None for module in self.modules):
-            wanted.append("pip install 'antiphon[bench-peers]'")
+            wanted.append("pip install 'antiphon-lab[bench-peers]'")
         if self.program and self.find_program() is None:
             wanted.append(f"apt-get install {self.debian or self.program}")
         return f"not installed; run `{'` and `'.join(wanted)}`" if wanted else ""

@@ -1,1 +1,0 @@
-"""The laboratory: published experiments, run again and compared with what was published."""

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker, keys_of
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import NONE, Keyed
 from antiphon.lab import ginger_cost, ginger_latency
 from antiphon.lab.bank_service import BankRun

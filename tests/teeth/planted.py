@@ -226,20 +226,20 @@ TREE = (
     ),
     tree(
         "one child that is closed is enough",
-        "totals",
+        "total_order",
         "        return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)\n",
         "        return not topic.children or any(lock.closed_in.get(c, 0) == self.epoch for c in topic.children)\n",
     ),
     tree(
         "proposals that were lost with a root are not made again",
-        "totals",
+        "total_order",
         "            for publication in proposed:\n"
         "                self._receive_proposal(Proposal(publication, self.epoch))\n",
         "            pass\n",
     ),
     tree(
         "proposals overtake those that were lost on a way that broke",
-        "totals",
+        "total_order",
         "            if not self._is_cut_off:\n",
         "            if self._sequencers is not None:\n",
     ),
@@ -251,13 +251,13 @@ TREE = (
     ),
     tree(
         "a root does not lock again what earlier ones have locked",
-        "totals",
+        "total_order",
         "            for publication in sequencer.locked():\n                self._lock(topic, publication)\n",
         "",
     ),
     tree(
         "what two roots have completed is delivered twice",
-        "totals",
+        "total_order",
         "        if publication.sequence <= topic.completed.get(publication.source, 0):\n            # Two roots",
         "        if publication.sequence < 0:\n            # Two roots",
         "total",
@@ -270,7 +270,7 @@ TREE = (
     ),
     tree(
         "half of the council is a majority",
-        "council",
+        "quorum",
         "    return 2 * present > len(body) or (2 * present == len(body) and body[0] in members)\n",
         "    return 2 * present >= len(body)\n",
         "total",
@@ -283,19 +283,19 @@ TREE = (
     ),
     tree(
         "total publications are completed while somebody has no way to the root",
-        "totals",
+        "total_order",
         "        while self.is_complete and self.can_order:\n            publication = self._sequencer",
         "        while self.can_order:\n            publication = self._sequencer",
     ),
     tree(
         "of two roots the one with the later tree gives way",
-        "reign",
+        "root",
         "            return claim.overlay.is_later_than(self.overlay)\n        successors",
         "            return not claim.overlay.is_later_than(self.overlay)\n        successors",
     ),
     tree(
         "a root that gives way goes on as a root",
-        "reign",
+        "root",
         "            self.is_root = False\n            # Else this broker would",
         "            # Else this broker would",
     ),
@@ -313,13 +313,13 @@ TREE = (
     ),
     tree(
         "the last entry of the log that is wanted is not found",
-        "recall",
+        "log_recovery",
         "            if got < entry.number <= wanted[entry.origin]:\n",
         "            if got < entry.number < wanted[entry.origin]:\n",
     ),
     tree(
         "pieces of the log come back in the wrong order",
-        "recall",
+        "log_recovery",
         "    items = [item for piece in reversed(pieces) for item in piece]\n",
         "    items = [item for piece in reversed(pieces) for item in reversed(piece)]\n",
     ),
@@ -445,19 +445,19 @@ EPTO = (
 RETURNS = (
     tree(
         "a broker votes before its vote is on disk",
-        "totals",
+        "total_order",
         "            if self.journal.is_safe(VOTE, topic.name, name, lock.epoch):\n",
         "            if True:\n",
     ),
     tree(
         "the incarnation of a broker that returns does not rise",
-        "journal",
+        "durable_state",
         "0 if past is None else past.incarnation + 1\n",
         "0 if past is None else past.incarnation\n",
     ),
     tree(
         "a broker that returns counts its publications from the beginning",
-        "journal",
+        "durable_state",
         "0 if past is None else past.reserved\n",
         "0\n",
     ),
@@ -475,13 +475,13 @@ HARMLESS: tuple[Bug, ...] = (
     ),
     tree(
         "the word of an earlier epoch counts",
-        "totals",
+        "total_order",
         "            lock.closed_in[sender] = closed.epoch\n",
         "            lock.closed_in[sender] = self.epoch\n",
     ),
     tree(
         "a root stops calling for those who are missing",
-        "reign",
+        "root",
         "        self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)\n",
         "        pass\n",
     ),

@@ -32,8 +32,9 @@ from antiphon.fabrics.tree.messages import (
     Report,
     Stable,
 )
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import OPEN, Topic, TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topic import OPEN, Topic
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import Environment
 from antiphon.lab.bank_service import BankRun, BankSetup

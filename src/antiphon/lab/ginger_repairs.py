@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import Frontier, Item, Joined, ParentAnswer
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
 from antiphon.lab.bank_service import BankRun

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.fabrics.tree.published import PublishedBroker
 from antiphon.fabrics.tree.published_messages import PathEntry, PublishedOptions
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.simulator.protocol_options import Flag
 from antiphon.simulator.tree_protocol import Parents, Positive, TreeTableOptions, overlay_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Joined, Lost, Stable
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topic import Lock, Topic
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed, Message, Publication, publication_key
 from antiphon.simulator import tree_protocol, tree_schedules
 from antiphon.simulator.campaign import run_seeds

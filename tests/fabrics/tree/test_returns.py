@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.journal import NUMBERS_AHEAD, origin_of
+from antiphon.fabrics.tree.durable_state import NUMBERS_AHEAD, origin_of
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.simulator.run import Simulation, run_scenario

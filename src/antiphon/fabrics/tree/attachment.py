@@ -8,7 +8,7 @@ different here, and why it is safe, is argued in ``docs/architecture.md``; in sh
   comes back the same way. A request that meets a broker without a way to the root, or the one that asks, is refused; so
   two parts of the tree that both look for a parent cannot adopt each other.
 * **The root knows whom it can reach.** Losses and attachments are reported upwards on the same links as everything
-  else. What the root makes of it is in ``reign.py``.
+  else. What the root makes of it is in ``root.py``.
 * **No election messages.** All that know the same epoch agree on who follows the root (``Overlay.successors``).
 
 Without a quorum failures are crashes, told by ``peer_lost`` and taken at their word. With one, who is lost may be found
@@ -21,8 +21,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.journal import NUMBERS, Journal, Wait
+from antiphon.fabrics.tree.durable_state import NUMBERS, Journal, Wait
 from antiphon.fabrics.tree.messages import (
     Attached,
     Echo,
@@ -35,8 +34,9 @@ from antiphon.fabrics.tree.messages import (
     Probe,
     Ready,
 )
-from antiphon.fabrics.tree.overlay import Overlay, overlay_of_newcomer
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import Overlay, overlay_of_newcomer
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment, Process
 

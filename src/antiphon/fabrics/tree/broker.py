@@ -2,7 +2,7 @@
 
 Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker is put together of four parts, each
 in a module of its own: its place in the tree (``attachment.py``), the streams of topics (``streams.py``), total order
-(``totals.py``), and here what the application at this broker does. ``docs/architecture.md`` states the whole protocol
+(``total_order.py``), and here what the application at this broker does. ``docs/architecture.md`` states the whole protocol
 and argues it.
 
 What a publication waits for at its publisher's broker: without order, for its keys to be open; in fifo, causal or total
@@ -17,10 +17,10 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import NO_EPOCH
-from antiphon.fabrics.tree.journal import NUMBERS, Wait
+from antiphon.fabrics.tree.durable_state import NUMBERS, Wait
 from antiphon.fabrics.tree.messages import DATA
 from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.totals import Totals
+from antiphon.fabrics.tree.total_order import Totals
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, Publication
 from antiphon.kernel.process import UNBOUNDED, order_name

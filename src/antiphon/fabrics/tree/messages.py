@@ -10,8 +10,8 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed, Message
 
 Frontier = dict[int, int]
@@ -304,7 +304,7 @@ class Carry(Message):
 
 @mypyc_attr(acyclic=True)
 class Standing(Message):
-    """What a broker writes down of itself (``journal.py``); nobody is sent it.
+    """What a broker writes down of itself (``durable_state.py``); nobody is sent it.
 
     This is its ``incarnation``-th life after the first; publications up to ``reserved`` and epochs up to ``epoch``
     may have been used.

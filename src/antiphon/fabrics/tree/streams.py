@@ -19,7 +19,8 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import COLLECT
-from antiphon.fabrics.tree.journal import ROUND, Wait
+from antiphon.fabrics.tree.durable_state import ROUND, Wait
+from antiphon.fabrics.tree.log_recovery import recall
 from antiphon.fabrics.tree.messages import (
     Carry,
     Collect,
@@ -34,10 +35,10 @@ from antiphon.fabrics.tree.messages import (
     Skip,
     Stable,
 )
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.recall import recall
-from antiphon.fabrics.tree.reign import Reign
-from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, TreeOptions, lacks
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.root import Reign
+from antiphon.fabrics.tree.topic import JOINING, OPEN, SHUT, Topic, lacks
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import SOURCE_MASK, Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
 

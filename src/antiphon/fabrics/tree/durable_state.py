@@ -29,9 +29,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Standing
-from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import ROOT_BITS, Overlay
 from antiphon.kernel.message import SOURCE_BITS, Message
 from antiphon.kernel.process import NO_NODE, Environment
 

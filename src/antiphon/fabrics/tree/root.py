@@ -1,8 +1,8 @@
 """What a broker does as root: it knows who is in the tree, begins epochs, and sees to it that there is one root.
 
 While a living broker has no way to the root, the root is *incomplete*; when the last one has, it begins a new **epoch**
-and sends the tree round. Total publications are completed in complete epochs only (``totals.py``), and with a quorum
-only if the brokers of the epoch hold the council (``council.py``). Who cannot be reached is *absent* then: what it
+and sends the tree round. Total publications are completed in complete epochs only (``total_order.py``), and with a quorum
+only if the brokers of the epoch hold the council (``quorum.py``). Who cannot be reached is *absent* then: what it
 lacks is kept for it, until it is found again or has been away for too long.
 
 Two parts of a tree that have come apart, or that have chosen two roots, find each other by **claims**: a root tells
@@ -15,11 +15,11 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.tree.attachment import CHANGE, CLAIM, DOUBLINGS_AT_MOST, GIVE_UP, PATIENCE, Attachment
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.journal import BEGUN, EPOCHS, Wait
+from antiphon.fabrics.tree.durable_state import BEGUN, EPOCHS, Wait
 from antiphon.fabrics.tree.messages import Begun, Claim, Dismiss, Install
-from antiphon.fabrics.tree.overlay import GONE_AT_MOST, ROOT_BITS, Overlay, astray
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import GONE_AT_MOST, ROOT_BITS, Overlay, astray
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.council import NOBODY, Council
+from antiphon.fabrics.tree.quorum import NOBODY, Council
 from antiphon.kernel.process import NO_NODE
 
 ROOT_BITS: Final = 22

@@ -29,11 +29,12 @@ from typing import final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.journal import VOTE, Wait
+from antiphon.fabrics.tree.durable_state import VOTE, Wait
 from antiphon.fabrics.tree.messages import COMPLETION, DATA, LOCK, Carry, Closed, Item, LockItem, Proposal
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.streams import Streams
-from antiphon.fabrics.tree.topic import OPEN, Lock, Topic, TreeOptions
+from antiphon.fabrics.tree.topic import OPEN, Lock, Topic
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 

@@ -195,20 +195,20 @@ ORDERS = (
 TREE = (
     tree(
         "what only some have got is dropped",
-        "streams",
+        "stability",
         "    return {origin: min(number, other[origin]) for origin, number in one.items() if origin in other}\n",
         "    return {origin: max(number, other[origin]) for origin, number in one.items() if origin in other}\n",
     ),
     tree(
         "what is here is dropped when others say how far all have got",
-        "streams",
+        "stability",
         "                    topic.forget(frontier)\n",
         "                    topic.forget(dict(topic.frontier))\n",
     ),
     tree(
         "nothing is kept for those who are away",
-        "streams",
-        "            self._spread_stable(Stable(self._reported, not self.current.absent))\n",
+        "stability",
+        "            self._spread_stable(Stable(self._reported, not view.current.absent))\n",
         "            self._spread_stable(Stable(self._reported, True))\n",
     ),
     tree(
@@ -221,20 +221,19 @@ TREE = (
         "a child that comes back is not sent what it missed",
         "streams",
         "            for item in topic.missing_at(join.frontier):\n"
-        "                self.environment.send(child, item)\n",
+        "                self._environment.send(child, item)\n",
         "            pass\n",
     ),
     tree(
         "one child that is closed is enough",
         "total_order",
-        "        return all(lock.closed_in.get(child, 0) == self.epoch for child in topic.children)\n",
-        "        return not topic.children or any(lock.closed_in.get(c, 0) == self.epoch for c in topic.children)\n",
+        "        return all(lock.closed_in.get(child, 0) == epoch for child in topic.children)\n",
+        "        return not topic.children or any(lock.closed_in.get(c, 0) == epoch for c in topic.children)\n",
     ),
     tree(
         "proposals that were lost with a root are not made again",
         "total_order",
-        "            for publication in proposed:\n"
-        "                self._receive_proposal(Proposal(publication, self.epoch))\n",
+        "            for publication in proposed:\n                self._hand_up(Proposal(publication, view.epoch))\n",
         "            pass\n",
     ),
     tree(
@@ -245,9 +244,9 @@ TREE = (
     ),
     tree(
         "what waits for a majority is delivered at once all the same",
-        "broker",
-        "        if publication.order != TOTAL and self.options.needs_quorum(topic.name, publication.order):\n",
-        "        if publication.order == NONE and self.options.needs_quorum(topic.name, publication.order):\n",
+        "publisher",
+        "        if publication.order != TOTAL and self._options.needs_quorum(topic.name, publication.order):\n",
+        "        if publication.order == NONE and self._options.needs_quorum(topic.name, publication.order):\n",
     ),
     tree(
         "a root does not lock again what earlier ones have locked",
@@ -264,7 +263,7 @@ TREE = (
     ),
     tree(
         "what waited for a key is forgotten when it opens",
-        "broker",
+        "publisher",
         "        for publication in topic.stop_waiting(keys):\n            self._publish_free(topic, publication)\n",
         "        topic.stop_waiting(keys)\n",
     ),
@@ -284,32 +283,32 @@ TREE = (
     tree(
         "total publications are completed while somebody has no way to the root",
         "total_order",
-        "        while self.is_complete and self.can_order:\n            publication = self._sequencer",
-        "        while self.can_order:\n            publication = self._sequencer",
+        "        while view.is_complete and view.can_order:\n            publication = self._sequencer",
+        "        while view.can_order:\n            publication = self._sequencer",
     ),
     tree(
         "of two roots the one with the later tree gives way",
         "root",
-        "            return claim.overlay.is_later_than(self.overlay)\n        successors",
-        "            return not claim.overlay.is_later_than(self.overlay)\n        successors",
+        "            return claim.overlay.is_later_than(view.overlay)\n        successors",
+        "            return not claim.overlay.is_later_than(view.overlay)\n        successors",
     ),
     tree(
         "a root that gives way goes on as a root",
         "root",
-        "            self.is_root = False\n            # Else this broker would",
+        "            view.is_root = False\n            # Else this broker would",
         "            # Else this broker would",
     ),
     tree(
         "who was asked for a place and does not answer is waited for",
-        "attachment",
+        "parent_search",
         "        else:\n            self._is_forced = True\n        self._be_patient()\n",
         "        else:\n            self._is_forced = True\n            self._be_patient()\n",
     ),
     tree(
         "any broker grants a place",
         "attachment",
-        "        elif self.is_root:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
-        "        elif self.me >= 0:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
+        "        elif view.is_root:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
+        "        elif view.me >= 0:\n            self._answer(ParentAnswer(request.source, request.sequence, True,",
     ),
     tree(
         "the last entry of the log that is wanted is not found",
@@ -446,7 +445,7 @@ RETURNS = (
     tree(
         "a broker votes before its vote is on disk",
         "total_order",
-        "            if self.journal.is_safe(VOTE, topic.name, name, lock.epoch):\n",
+        "            if self._durable.is_safe(VOTE, topic.name, name, lock.epoch):\n",
         "            if True:\n",
     ),
     tree(
@@ -469,20 +468,20 @@ BUGS: tuple[Bug, ...] = (*CUBE, *FAULTS, *ORDERS, *TREE, *RETURNS, *GOSSIP, *EPT
 HARMLESS: tuple[Bug, ...] = (
     tree(
         "a round goes on though those below a lost child were not asked",
-        "streams",
+        "stability",
         "        # Those who were below the child have not been asked.\n        self._round = 0\n",
-        "        self._reporters.discard(int(child))\n        self._report_if_complete()\n",
+        "        self._reporters &= {int(left) for left in self._view.children}\n        self._report_if_complete()\n",
     ),
     tree(
         "the word of an earlier epoch counts",
         "total_order",
         "            lock.closed_in[sender] = closed.epoch\n",
-        "            lock.closed_in[sender] = self.epoch\n",
+        "            lock.closed_in[sender] = self._view.epoch\n",
     ),
     tree(
         "a root stops calling for those who are missing",
         "root",
-        "        self.environment.set_timer(self.options.patience_ticks << self._claim_doublings, CLAIM)\n",
+        "        self._environment.set_timer(self._options.patience_ticks << self._claim_doublings, CLAIM)\n",
         "        pass\n",
     ),
     gossip(

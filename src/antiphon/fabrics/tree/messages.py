@@ -21,6 +21,10 @@ DATA: Final[i64] = 0
 LOCK: Final[i64] = 1
 COMPLETION: Final[i64] = 2
 VOID: Final[i64] = 3
+"""The kinds of items."""
+
+NOT_A_CHILD: Final[i64] = 0
+"""The number of an answer to no request: the broker that gets it is no child of the one that sent it."""
 
 
 @mypyc_attr(acyclic=True)
@@ -184,6 +188,14 @@ class ParentAnswer(Message):
         self.is_granted: Final[bool] = is_granted
         self.route: Final[list[int]] = route
         self.overlay: Final[Overlay] = overlay
+
+
+def not_a_child(broker: i64, overlay: Overlay) -> ParentAnswer:
+    """What a broker is told that takes this one for its parent: it is no child, because the link broke in between.
+
+    A broker that stood still learns of a break after it has granted a place to the very broker that was behind it.
+    """
+    return ParentAnswer(broker, NOT_A_CHILD, False, [], overlay)
 
 
 @mypyc_attr(acyclic=True)

@@ -23,7 +23,6 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.broker import keys_of
 from antiphon.fabrics.tree.published_messages import (
     BARRIER,
     DIRECT,
@@ -33,6 +32,7 @@ from antiphon.fabrics.tree.published_messages import (
     TotalProcessed,
 )
 from antiphon.fabrics.tree.published_topic import Pending, Pool, PublishedTopic
+from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process, order_name

@@ -33,7 +33,7 @@ def broker(node: Node) -> TreeBroker:
 def in_tree(nodes: list[Node]) -> bool:
     """Whether these brokers, and nobody else, are in one tree as all of them know it."""
     members = {node.identifier for node in nodes}
-    return all(set(broker(node).overlay.parents) == members and broker(node).can_order for node in nodes)
+    return all(set(broker(node).view.overlay.parents) == members and broker(node).view.can_order for node in nodes)
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ def test_a_broker_that_is_cut_off_orders_nothing_totally_and_catches_up(alone: i
             others = [node for node in nodes if node.identifier != alone]
             subscriptions = await subscribed(nodes)
             proxies[alone].cut()
-            await until(lambda: in_tree(others) and not broker(nodes[alone]).can_order)
+            await until(lambda: in_tree(others) and not broker(nodes[alone]).view.can_order)
             with pytest.raises(antiphon.NoMajorityError, match=r"cannot order totally: brokers .* cannot be reached"):
                 await nodes[alone].publish("room", b"no", order="total")
             await nodes[alone].publish("room", b"here", order="causal")
@@ -113,7 +113,7 @@ SAID = [b"%d" % number for number in range(20)]
 
 def has_forgotten(node: Node, topic: str) -> bool:
     """Whether nothing of a topic is in a broker's buffer any more."""
-    stream = broker(node).topics[node.topic(topic).number]
+    stream = broker(node).topics.of(node.topic(topic).number)
     return len(stream.base) > 0 and not stream.items
 
 
@@ -121,10 +121,10 @@ async def speak_while_one_is_given_up(nodes: list[Node], proxies: list[Proxy]) -
     """Broker 4 is cut off for so long that the others do not keep what they say for it, and comes back."""
     others = nodes[:4]
     proxies[4].cut()
-    await until(lambda: in_tree(others) and not broker(nodes[4]).can_order)
+    await until(lambda: in_tree(others) and not broker(nodes[4]).view.can_order)
     for number, value in enumerate(SAID):
         await others[number % 4].publish("room", value, order="total" if number % 3 == 0 else "causal")
-    await until(lambda: all(not broker(node).current.absent and has_forgotten(node, "room") for node in others))
+    await until(lambda: all(not broker(node).view.current.absent and has_forgotten(node, "room") for node in others))
     proxies[4].mend()
     await until(lambda: in_tree(nodes))
     await nodes[4].publish("room", b"again", order="total")
@@ -275,7 +275,7 @@ def test_on_a_topic_with_quorum_delivery_a_lost_majority_refuses_every_order() -
             values = [await exact_values(each, 4) for each in subscriptions]
             assert all(each == values[0] for each in values)
             await asyncio.gather(nodes[0].close(), nodes[1].close())
-            await until(lambda: not broker(nodes[2]).can_order)
+            await until(lambda: not broker(nodes[2]).view.can_order)
             with pytest.raises(antiphon.NoMajorityError, match="every message on this topic needs one"):
                 await nodes[2].publish("room", b"no", order="none")
             free = nodes[2].subscribe("elsewhere")

@@ -19,8 +19,8 @@ from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
 from antiphon.fabrics.tree import messages as tree
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message
 from antiphon.live.client_messages import CLIENT_CONTROLS

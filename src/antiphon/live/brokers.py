@@ -26,7 +26,6 @@ from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import TOTAL
-from antiphon.kernel.process import NO_NODE
 from antiphon.live.blocks import BlockClaims
 from antiphon.live.controls import (
     PROTOCOL_VERSION,
@@ -176,10 +175,10 @@ class Brokers(Membership):
         process = self._node.process
         if not self._table.quorum or not isinstance(process, TreeBroker):
             return {}
-        council = sorted({broker for body in process.council.bodies for broker in body})
+        council = sorted({broker for body in process.view.council.bodies for broker in body})
         return {
             "council": council,
-            "missing": [broker for broker in council if broker not in process.current.parents],
+            "missing": [broker for broker in council if broker not in process.view.current.parents],
             "orders_totally": process.refusal(TOTAL) is None,
         }
 
@@ -187,7 +186,7 @@ class Brokers(Membership):
         process = self._node.process
         if not self._table.quorum or not isinstance(process, TreeBroker):
             return super().dismiss(brokers)
-        present = [broker for broker in brokers if broker in process.current.parents]
+        present = [broker for broker in brokers if broker in process.view.current.parents]
         if present:
             return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
         log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
@@ -222,7 +221,7 @@ class Brokers(Membership):
     @property
     def incarnation(self) -> int:
         process = self._node.process
-        return int(process.journal.incarnation) if isinstance(process, TreeBroker) else 0
+        return int(process.durable.incarnation) if isinstance(process, TreeBroker) else 0
 
     def hello(self, target: str = "") -> bytes:
         me = self.roster.me.identifier
@@ -295,7 +294,7 @@ class Brokers(Membership):
 
     def _is_searching(self) -> bool:
         process = self._node.process
-        return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
+        return isinstance(process, TreeBroker) and not process.view.has_place
 
     def links_in_use(self) -> list[OutgoingLink]:
         return [link for other, link in self.links.items() if other not in self._lost]

@@ -12,7 +12,7 @@ from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.overlay import overlay_of_newcomer
+from antiphon.fabrics.tree.topology import overlay_of_newcomer
 from antiphon.kernel.process import Environment, Process
 from antiphon.live.acquaintances import Acquaintances
 from antiphon.live.brokers import Brokers

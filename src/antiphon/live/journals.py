@@ -1,4 +1,4 @@
-"""What the process of a broker writes down for its next life (:mod:`antiphon.fabrics.tree.journal`), in the log.
+"""What the process of a broker writes down for its next life (:mod:`antiphon.fabrics.tree.durable_state`), in the log.
 
 The journal is a log of its own beside those of topics. A fact says where it begins: whoever writes it anew appends all
 that is needed, and lets it begin there; what is before that is removed when the log is trimmed. Both are in one commit,

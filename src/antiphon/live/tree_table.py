@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from antiphon.fabrics.tree.council import NOBODY, Council
-from antiphon.fabrics.tree.overlay import Overlay, regular_parents, wrong_parents
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.quorum import NOBODY, Council
+from antiphon.fabrics.tree.topology import Overlay, regular_parents, wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.live.links import split_address

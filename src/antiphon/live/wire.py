@@ -30,8 +30,8 @@ from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto_adaptation import DRAWS
 from antiphon.fabrics.tree import messages as tree
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import GONE_AT_MOST, Overlay, astray
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import GONE_AT_MOST, Overlay, astray
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES, Keyed, Message, Publication
 from antiphon.kernel.process import NO_NODE

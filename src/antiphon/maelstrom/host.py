@@ -20,9 +20,9 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay, regular_parents
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import Overlay, regular_parents
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import (
@@ -164,7 +165,7 @@ class Outcome:
     def parents(self) -> dict[int, int]:
         """The parent of each broker that is up."""
         return {
-            int(node.identifier): int(self.process(int(node.identifier)).parent)
+            int(node.identifier): parent_of(node.process)
             for node in self.simulation.engine.nodes
             if node.process is not None
         }
@@ -180,3 +181,8 @@ class Outcome:
             if len(way) <= len(parents):
                 found.add(way[-1])
         return sorted(found)
+
+
+def parent_of(process: Any) -> int:
+    """The parent of a broker, of the protocol as published or of ours."""
+    return int(process.view.parent if isinstance(process, TreeBroker) else process.parent)

@@ -60,14 +60,14 @@ def test_unrelated_keys_never_wait(tmp_path: Path) -> None:
 def test_a_topic_is_carried_only_where_somebody_needs_it() -> None:
     """Section 3.4: brokers with no subscriber below them, the root excepted, know nothing of the topic."""
     simulation = run(tree([publish(0, 4, "total", 1)], members=[[4, 5]]))
-    carrying = [node for node in range(8) if 0 in broker(simulation, node).topics]
+    carrying = [node for node in range(8) if broker(simulation, node).topics.get(0) is not None]
     assert carrying == [0, 1, 4, 5]
 
 
 def test_what_all_have_is_not_kept() -> None:
     """Buffers are emptied by acknowledgement instead of having a fixed size (future work, section 6.1)."""
     simulation = run(tree(busy(3), collect=500))
-    assert all(not broker(simulation, node).topics[0].items for node in range(8))
+    assert all(not broker(simulation, node).topics.of(0).items for node in range(8))
 
 
 def test_who_subscribes_later_gets_what_comes_later_and_who_leaves_nothing() -> None:
@@ -81,8 +81,8 @@ def test_who_subscribes_later_gets_what_comes_later_and_who_leaves_nothing() -> 
 def test_who_needs_a_topic_no_more_stops_carrying_it() -> None:
     scenario = tree([publish(0, 4, "causal")], members=[[0, 4]], unsubscriptions=[SubscriptionTable(at=100, node=4)])
     simulation = run(scenario)
-    assert not broker(simulation, 4).topics[0].is_carried
-    assert not broker(simulation, 1).topics[0].is_carried
+    assert not broker(simulation, 4).topics.of(0).is_carried
+    assert not broker(simulation, 1).topics.of(0).is_carried
 
 
 def test_without_strict_sessions_what_follows_a_total_publication_overtakes_it() -> None:

@@ -112,7 +112,7 @@ def test_a_short_partition_is_not_noticed() -> None:
 def overlay_epoch(simulation: Simulation, broker: int) -> int:
     """The epoch that a broker is in."""
     process = simulation.engine.nodes[broker].process
-    return int(process.epoch)  # type: ignore[union-attr]
+    return int(process.view.epoch)  # type: ignore[union-attr]
 
 
 def test_a_topic_that_begins_on_both_sides_is_one_afterwards() -> None:
@@ -217,7 +217,7 @@ def test_parts_meet_again_though_newcomers_rule_both() -> None:
     parents = [-1, 0, 0, 1, 0, 4, 2, 0]
     scenario = tree(said, faults, parents, [[1, 3, 4, 5]], quorum=True, council=0, absence=20_000)
     apart = run_until(scenario, 90_000)
-    assert {broker for broker, process in living(apart).items() if process.is_root} == {6, 7}
+    assert {broker for broker, process in living(apart).items() if process.view.is_root} == {6, 7}
     simulation = run(scenario)
     check_tree(shape(simulation))
     assert simulation.engine.deliveries == 4 * 4
@@ -252,7 +252,7 @@ def test_a_broker_joins_while_others_publish(parent: int) -> None:
 def test_a_newcomer_has_a_vote_when_the_council_has_agreed() -> None:
     simulation = newcomer(0, 2000)
     process = simulation.engine.nodes[8].process
-    assert process.council.bodies == [list(range(9))]  # type: ignore[union-attr]
+    assert process.view.council.bodies == [list(range(9))]  # type: ignore[union-attr]
 
 
 def test_a_newcomer_takes_the_place_of_one_that_crashed() -> None:

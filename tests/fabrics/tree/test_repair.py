@@ -32,8 +32,8 @@ def living(simulation: Simulation) -> dict[int, TreeBroker]:
 def shape(simulation: Simulation) -> dict[int, int]:
     """Who is whose parent, as the brokers see it themselves; all see the same."""
     brokers = living(simulation)
-    seen = {number: int(broker.parent) for number, broker in brokers.items()}
-    assert all(dict(broker.overlay.parents) == seen for broker in brokers.values())
+    seen = {number: int(broker.view.parent) for number, broker in brokers.items()}
+    assert all(dict(broker.view.overlay.parents) == seen for broker in brokers.values())
     return seen
 
 
@@ -129,7 +129,7 @@ def test_who_subscribes_while_the_tree_is_repaired_gets_what_comes_later() -> No
 
 def test_every_failure_begins_an_epoch_and_all_know_it() -> None:
     simulation = run(tree(traffic(), [crash(1000, 3), crash(4000, 0)]))
-    assert {int(broker.epoch) for broker in living(simulation).values()} == {3}
+    assert {int(broker.view.epoch) for broker in living(simulation).values()} == {3}
 
 
 def test_degrees_are_kept_where_there_is_room() -> None:

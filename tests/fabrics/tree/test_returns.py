@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.journal import NUMBERS_AHEAD, origin_of
+from antiphon.fabrics.tree.durable_state import NUMBERS_AHEAD, origin_of
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.simulator.scenario.run import Simulation, run_scenario
@@ -59,10 +59,10 @@ def test_a_broker_that_returns_has_a_new_incarnation_and_uses_no_number_twice() 
     simulation = run(returning((4, 5, 6, 7), 50))
     for number in (4, 5, 6, 7):
         returned = broker(simulation, number)
-        assert (returned.journal.incarnation, returned.journal.first_number) == (1, NUMBERS_AHEAD)
-        assert returned.journal.origin == origin_of(number, 1) != number
-        assert returned.topics[0].published > NUMBERS_AHEAD
-    assert broker(simulation, 0).journal.origin == 0
+        assert (returned.durable.incarnation, returned.durable.first_number) == (1, NUMBERS_AHEAD)
+        assert returned.durable.origin == origin_of(number, 1) != number
+        assert returned.topics.of(0).published > NUMBERS_AHEAD
+    assert broker(simulation, 0).durable.origin == 0
 
 
 def test_a_vote_leaves_when_it_is_on_disk() -> None:
@@ -91,7 +91,7 @@ def test_an_operator_lets_the_others_go_on_without_those_who_are_gone() -> None:
     simulation.run()
     for number in (1, 2, 3):
         assert broker(simulation, number).refusal(TOTAL) is None
-        assert broker(simulation, number).council.bodies == [[1, 2, 3]]
+        assert broker(simulation, number).view.council.bodies == [[1, 2, 3]]
 
 
 def test_a_return_needs_a_disk_and_a_quorum() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.totals import Sequencer
+from antiphon.fabrics.tree.sequencer import Sequencer
 from antiphon.kernel.message import TOTAL, Keyed
 
 

@@ -7,9 +7,10 @@ from itertools import product
 
 import pytest
 
-from antiphon.fabrics.tree.broker import TreeBroker, keys_of
+from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.publisher import keys_of
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import NONE, Keyed
 from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
@@ -44,8 +45,8 @@ OPERATIONS = 100
 def overlay_of(run: BankRun) -> Overlay:
     """The tree at the end, on which all agree."""
     brokers = [broker for broker in run.processes() if isinstance(broker, TreeBroker)]
-    assert len({broker.overlay.epoch for broker in brokers}) == 1
-    return brokers[0].overlay
+    assert len({broker.view.overlay.epoch for broker in brokers}) == 1
+    return brokers[0].view.overlay
 
 
 def repaired(*faults: int) -> tuple[dict[int, Repair], BankRun]:
@@ -232,7 +233,7 @@ def test_every_cell_of_the_figures_is_simulated() -> None:
 
 def test_collecting_is_all_that_fault_tolerance_sends() -> None:
     case = CostCase(ginger_cost.with_tolerance(1000), BROKERS, OPERATIONS)
-    runs = [BankRun(case.setup(), 1, None, make) for make in (PlainBroker, WeighingBroker)]
+    runs = [BankRun(case.setup(), 1, None, make) for make in (plain_broker, WeighingBroker)]
     for run in runs:
         run.run()
         assert all(audit.is_good for audit in run.audit())

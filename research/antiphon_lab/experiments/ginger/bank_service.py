@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream

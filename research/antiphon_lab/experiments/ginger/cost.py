@@ -1,7 +1,7 @@
 """What fault tolerance of the broker tree costs while nothing fails.
 
 The dissertation on Ginger promises this comparison in its abstract and does not make it. Rivals are the broker tree and
-the same brokers without what only repairs need (:class:`PlainBroker`): they number nothing, keep nothing, and nobody
+the same brokers without what only repairs need (:func:`plain_broker`): they number nothing, keep nothing, and nobody
 asks who has got what. Orders, keys and total publications work alike, so that the difference is the price. It depends
 on how often the root finds out what all have got: seldom means few messages and long buffers. One system has a quorum
 too, so that it goes on through partitions: total publications then go to all brokers.
@@ -32,8 +32,10 @@ from antiphon.fabrics.tree.messages import (
     Report,
     Stable,
 )
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import OPEN, Topic, TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.stability import Retention
+from antiphon.fabrics.tree.topic import Topic
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed, Message
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Action, Engine
@@ -126,29 +128,28 @@ def control_words(message: Message) -> int:
 class WeighingBroker(TreeBroker):
     """Weighs what it receives. Nothing is lost, so that is what all send."""
 
-    tolerates = True
-
-    def __init__(self, environment: Environment, options: TreeOptions, overlay: Overlay) -> None:
-        super().__init__(environment, options, overlay)
+    def __init__(
+        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: Retention | None = None
+    ) -> None:
+        super().__init__(environment, options, overlay, retention)
         self.bytes_received = 0
+        self._tolerates = retention is None
 
     def receive(self, sender: int, message: Message) -> None:
-        self.bytes_received += size_of(message, self.tolerates)
+        self.bytes_received += size_of(message, self._tolerates)
         super().receive(sender, message)
 
 
-class PlainBroker(WeighingBroker):
+class KeepsNothing(Retention):
+    """Keeps no items, so that there is nothing to find out about them."""
+
+    def keep(self, topic: Topic, item: Item) -> None:
+        pass
+
+
+def plain_broker(environment: Environment, options: TreeOptions, overlay: Overlay) -> WeighingBroker:
     """A broker without what only repairs need."""
-
-    tolerates = False
-
-    def _spread(self, topic: Topic, item: Item, sender: int) -> None:
-        if topic.up == OPEN and self.parent != sender:
-            self.environment.send(self.parent, item)
-        for child in topic.children:
-            if child != sender:
-                self.environment.send(child, item)
-        self.handle_item(topic, item)
+    return WeighingBroker(environment, options, overlay, KeepsNothing())
 
 
 class Census(Action):
@@ -169,7 +170,7 @@ class Census(Action):
 
 def kept_at(broker: TreeBroker) -> int:
     """How many entries of streams a broker keeps, in case somebody asks."""
-    return sum(len(topic.items) for topic in broker.topics.values())
+    return sum(len(topic.items) for topic in broker.topics.all())
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ class Cost:
 
 def measure(case: CostCase, seed: int) -> Cost:
     """Let customers ask, and weigh what brokers send."""
-    make = PlainBroker if SYSTEMS[case.system] is None else WeighingBroker
+    make = plain_broker if SYSTEMS[case.system] is None else WeighingBroker
     run = BankRun(case.setup(), seed, None, make)
     census = Census(case.operations * INTERVAL_MS)
     run.engine.at(CENSUS_MS, census)

@@ -86,7 +86,7 @@ def reach_ms(run: BankRun) -> float:
     delays = delays_ms()
     places = {place for bank in PLACES for place in bank}
     return float(
-        max(sum(delays[one][other] for one, other in pairwise(broker.overlay.path_of(place))) for place in places)
+        max(sum(delays[one][other] for one, other in pairwise(broker.view.overlay.path_of(place))) for place in places)
     )
 
 

@@ -76,7 +76,7 @@ def measure(case: RepairCase, seed: int) -> Repaired:
     run.run()
     process = run.processes()[0]
     assert isinstance(process, TreeBroker), "all are brokers"
-    return Repaired(repairs_in(run), int(process.overlay.root), broken_promises(run, trace, case.is_strict))
+    return Repaired(repairs_in(run), int(process.view.overlay.root), broken_promises(run, trace, case.is_strict))
 
 
 def crash(faults: tuple[int, ...]) -> RepairCase:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import Frontier, Item, Joined, ParentAnswer
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
 from antiphon_lab.experiments.ginger.bank_service import BankRun
@@ -55,28 +55,40 @@ class NotingBroker(TreeBroker):
         self._lacking: dict[int, Frontier] = {}
 
     def peer_lost(self, peer: int) -> None:
-        now = int(self.environment.now())
-        if peer == self.parent:
+        view, now = self.view, int(self.environment.now())
+        if peer == view.parent:
             self.repairs.append(Repair(int(self.me), True, now))
-            self._attempts_before = int(self._attempt)
+            self._attempts_before = int(self.search.attempt)
             self._lacking = {}
-        elif peer in self.children and not any(repair.settled is None for repair in self.repairs):
+        elif peer in view.children and not any(repair.settled is None for repair in self.repairs):
             self.repairs.append(Repair(int(self.me), False, now))
+        epoch = view.epoch
         super().peer_lost(peer)
+        self._note_epoch(epoch)
+
+    def expire(self, name: int) -> None:
+        epoch = self.view.epoch
+        super().expire(name)
+        self._note_epoch(epoch)
 
     def receive(self, sender: int, message: Message) -> None:
+        epoch = self.view.epoch
         search = self._unfinished_search()
         if search is None:
             super().receive(sender, message)
-            return
+        else:
+            self._receive_searching(search, sender, message)
+        self._note_epoch(epoch)
+
+    def _receive_searching(self, search: Repair, sender: int, message: Message) -> None:
         if isinstance(message, ParentAnswer):
             is_mine = message.source == self.me and message.sequence > self._attempts_before
             search.refusals += is_mine and not message.is_granted
-        elif isinstance(message, Item) and sender == self.parent:
+        elif isinstance(message, Item) and sender == self.view.parent:
             topic = self.topics.get(message.topic)
             search.missed += topic is not None and topic.is_carried and topic.is_new(message)
         super().receive(sender, message)
-        if sender == self.parent:
+        if sender == self.view.parent:
             if isinstance(message, Joined):
                 self._lacking[int(message.topic)] = dict(message.frontier or {})
             self._look_for_the_end(search)
@@ -88,19 +100,19 @@ class NotingBroker(TreeBroker):
         return None
 
     def _look_for_the_end(self, search: Repair) -> None:
-        search.rounds = int(self._attempt) - self._attempts_before
-        if not self._lacking or self.is_joining():
+        search.rounds = int(self.search.attempt) - self._attempts_before
+        if not self._lacking or self.streams.is_joining():
             return
         for name, frontier in self._lacking.items():
-            got = self.topics[name].frontier
+            got = self.topics.of(name).frontier
             if any(got.get(origin, 0) < number for origin, number in frontier.items()):
                 return
         search.synchronised = int(self.environment.now()) - search.begun
 
-    def began_epoch(self) -> None:
-        super().began_epoch()
+    def _note_epoch(self, before: int) -> None:
+        """A repair ends with the next epoch."""
         for repair in self.repairs:
-            if repair.settled is None:
+            if repair.settled is None and self.view.epoch != before:
                 repair.settled = int(self.environment.now()) - repair.begun
 
 

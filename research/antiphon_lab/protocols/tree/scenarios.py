@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
 from antiphon.simulator.scenario.protocols.options import Flag

@@ -1,202 +1,348 @@
 """A broker of the tree: topics, keys, and an order chosen per publication, through crashes.
 
-Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker is put together of four parts, each
-in a module of its own: its place in the tree (``attachment.py``), the streams of topics (``streams.py``), total order
-(``totals.py``), and here what the application at this broker does. ``docs/architecture.md`` states the whole protocol
-and argues it.
+Follows the dissertation of P. Matos on fault tolerance in Ginger (2024). A broker is put together of parts, each in a
+module of its own with its own state and messages:
 
-What a publication waits for at its publisher's broker: without order, for its keys to be open; in fifo, causal or total
-order also for what the same publisher published before. A total publication in front has to be completed first, unless
-the next is total too, or sessions are not strict. Once in the stream nothing waits any more. Where everything needs a
-quorum (``quorum_delivery``) it all takes the way of total publications, in the order in which it was published.
+* ``TreeView``: what it knows of the tree; ``DurableState``: what outlives a crash; ``TopicTable``: its topics;
+* ``ParentSearch``, ``Attachment``, ``Root``: its place in the tree, and that there is one tree;
+* ``Streams``, ``Stability``: publications reach all brokers of their topic, and are kept until they have;
+* ``TotalOrder``: the places of total publications;
+* ``Publisher``: what the application at this broker asks for.
+
+A part knows those that it is built on. What others must hear of it goes through a narrow interface, such as
+``StreamEvents``; at the end of this module is what each of these events leads to. :meth:`TreeBroker.receive` leads each
+message to its handler. ``docs/architecture.md`` states the whole protocol and argues it.
 """
 
 from __future__ import annotations
 
-from librt.vecs import append, vec
+from typing import Final, final
+
+from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.attachment import NO_EPOCH
-from antiphon.fabrics.tree.journal import NUMBERS, Wait
-from antiphon.fabrics.tree.messages import DATA
+from antiphon.fabrics.tree.attachment import Attachment, AttachmentEvents
+from antiphon.fabrics.tree.durable_state import BEGUN, EPOCHS, NUMBERS, ROUND, DurableState
+from antiphon.fabrics.tree.messages import (
+    Attached,
+    Begun,
+    Carry,
+    Claim,
+    Closed,
+    Collect,
+    Dismiss,
+    Echo,
+    Goodbye,
+    Hello,
+    Install,
+    Item,
+    Join,
+    Joined,
+    Leave,
+    Lost,
+    ParentAnswer,
+    ParentRequest,
+    Probe,
+    Proposal,
+    Ready,
+    Report,
+    Settled,
+    Skip,
+    Stable,
+)
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.parent_search import PATIENCE, ParentSearch, SearchEvents
+from antiphon.fabrics.tree.publisher import Publisher
+from antiphon.fabrics.tree.root import CHANGE, CLAIM, GIVE_UP, Root, RootEvents
+from antiphon.fabrics.tree.stability import COLLECT, Retention, Stability, StabilityEvents
+from antiphon.fabrics.tree.streams import StreamEvents, Streams
 from antiphon.fabrics.tree.topic import Topic
-from antiphon.fabrics.tree.totals import Totals
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, Publication
-from antiphon.kernel.process import UNBOUNDED, order_name
+from antiphon.fabrics.tree.topic_table import TopicTable
+from antiphon.fabrics.tree.topology import NO_EPOCH, Overlay
+from antiphon.fabrics.tree.total_order import TotalOrder, TotalOrderEvents
+from antiphon.fabrics.tree.view import TreeView
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication
+from antiphon.kernel.process import Environment, Process
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class TreeBroker(Totals):
-    """One broker, with an application that publishes and subscribes."""
+class TreeBroker(Process):
+    """One broker, with an application that publishes and subscribes.
+
+    ``retention`` keeps items instead of :class:`Stability`, in experiments that keep none.
+    """
+
+    def __init__(
+        self, environment: Environment, options: TreeOptions, overlay: Overlay, retention: Retention | None = None
+    ) -> None:
+        super().__init__(environment)
+        durable = DurableState(environment)
+        view = TreeView(self.me, options, overlay, durable.past)
+        topics = TopicTable(self.me, durable)
+        search = ParentSearch(environment, options, view, OnSearch(self))
+        stability = Stability(environment, options, view, topics, durable, OnStability(self))
+        streams = Streams(
+            environment, view, topics, durable, stability if retention is None else retention, OnStreams(self)
+        )
+        total_order = TotalOrder(environment, options, view, topics, durable, streams, OnTotalOrder(self))
+        self.durable: Final[DurableState] = durable
+        self.view: Final[TreeView] = view
+        self.topics: Final[TopicTable] = topics
+        self.search: Final[ParentSearch] = search
+        self.attachment: Final[Attachment] = Attachment(environment, options, view, search, OnAttachment(self))
+        self.root: Final[Root] = Root(environment, options, view, durable, search, OnRoot(self))
+        self.stability: Final[Stability] = stability
+        self.streams: Final[Streams] = streams
+        self.total_order: Final[TotalOrder] = total_order
+        self.publisher: Final[Publisher] = Publisher(environment, options, view, topics, durable, streams, total_order)
+
+    def begin(self, topic: i64, is_subscribed: bool, children: list[int]) -> None:
+        """Carry a topic from the start, with all who do so too."""
+        self.streams.begin(topic, is_subscribed, children)
 
     def start(self) -> None:
-        super().start()
-        for topic in self.topics.values():
-            if topic.is_subscribed:
-                self.environment.subscribed(topic.name)
+        self.attachment.watch_neighbours()
+        if self.durable.is_kept:
+            # Nothing is published before the incarnation is on disk.
+            self.durable.reserve_numbers(self.durable.first_number, self.view)
+        if self.view.overlay.epoch == NO_EPOCH or self.view.is_returning:
+            # A newcomer knows nothing but whom to ask.
+            self.search.begin()
+        self.total_order.announce_epoch()
+        self.publisher.start()
+
+    # What the application asks for.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
-        return self.publish_about([], payload, topic, order)
+        return self.publisher.publish([], payload, topic, order)
 
     def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
-        state = self.topic(topic)
-        if not state.is_wanted:
-            raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
-        chosen = self.options.strength if order == UNSPECIFIED else order
-        if not NONE <= chosen <= TOTAL:
-            raise UsageError(f"there is no order {order_name(order)}; choose none, fifo, causal or total")
-        state.published += 1
-        if self.journal.needs_numbers(state.published):
-            self.reserve_numbers(state.published)
-        about = keys_of(keys)
-        publication = Keyed(self.me, state.published, self.environment.now(), payload, topic, chosen, about)
-        state.requests.append(publication)
-        self._go_on(state)
-        return state.published
+        return self.publisher.publish(keys, payload, topic, order)
 
     def refusal(self, order: i64, topic: i64 = 0) -> str | None:
-        chosen = self.options.strength if order == UNSPECIFIED else order
-        if self.can_order or not self.options.needs_quorum(topic, chosen):
-            return None
-        if not self.council.bodies or self.current.epoch == NO_EPOCH:
-            return "this broker has no place in the tree yet; wait until it has one"
-        here = {int(self.me), *self.current.parents}
-        missing = sorted({broker for body in self.council.bodies for broker in body if broker not in here})
-        named = ", ".join(str(broker) for broker in missing)
-        advice = (
-            "publish in another order, or wait" if chosen == TOTAL else "every message on this topic needs one: wait"
-        )
-        return (
-            f"this part of the tree cannot order totally: brokers {named} cannot be reached, and without them there "
-            f"is no majority; {advice} until enough of them are back with their logs; if they are gone for good, tell "
-            "the others so: antiphon dismiss"
-        )
+        return self.publisher.refusal(order, topic)
 
     def room(self, topic: i64) -> i64:
-        state = self.topic(topic)
-        return self.options.window - (state.published - state.settled)
+        return self.publisher.room(topic)
 
     def first_unsettled(self, topic: i64) -> i64:
-        state = self.topics.get(topic)
-        return UNBOUNDED if state is None else state.first_unsettled()
+        return self.publisher.first_unsettled(topic)
 
     def subscribe(self, topic: i64) -> None:
-        self._wish(self.topic(topic), True)
+        self.publisher.wish(topic, True)
 
     def unsubscribe(self, topic: i64) -> None:
-        self._wish(self.topic(topic), False)
-
-    def _wish(self, topic: Topic, is_wanted: bool) -> None:
-        if topic.is_wanted == is_wanted:
-            state = "subscribed to" if is_wanted else "not subscribed to"
-            raise UsageError(f"node {self.me} is {state} topic {topic.name} already")
-        topic.is_wanted = is_wanted
-        topic.requests.append(is_wanted)
-        self._go_on(topic)
-
-    def carried(self, topic: Topic) -> None:
-        self._go_on(topic)
-
-    def is_on_disk(self, wait: Wait) -> None:
-        if wait.kind == NUMBERS:
-            for topic in list(self.topics.values()):
-                if topic.requests:
-                    self._go_on(topic)
-        else:
-            super().is_on_disk(wait)
+        self.publisher.wish(topic, False)
 
     def recorded(self, publication: Publication) -> Message:
         """A log holds entries of streams, so that they can go back to where they were."""
-        handled = self.handled
+        handled = self.total_order.handled
         if handled is not None and handled.publication is publication:
             return handled
         # A publication of this broker itself whose place in the stream was skipped.
         return publication
 
-    def deliver(self, topic: Topic, publication: Keyed) -> None:
-        if topic.is_subscribed:
-            self.environment.deliver(publication)
-
-    def let_go(self, topic: Topic, keys: vec[i64]) -> None:
-        for publication in topic.stop_waiting(keys):
-            self._publish_free(topic, publication)
-        self._go_on(topic)
-
-    # What waits.
-
-    def _go_on(self, topic: Topic) -> None:
-        """Do what the application asked for, in that order, as far as it can be done."""
-        if topic.is_publishing:
-            # A total publication was completed at once, as happens where there is one broker.
-            return
-        topic.is_publishing = True
-        self._publish_ordered(topic)
-        while topic.requests:
-            request = topic.requests[0]
-            if isinstance(request, Keyed):
-                if not self.journal.may_publish(request.sequence):
-                    break
-                topic.requests.popleft()
-                self._publish(topic, request)
-            elif request is True:
-                if not topic.is_settled:
-                    self.want(topic)
-                if not topic.is_settled:
-                    break
-                topic.requests.popleft()
-                topic.is_subscribed = True
-                topic.subscribed_at = dict(topic.frontier)
-                self.environment.subscribed(topic.name)
-            else:
-                if topic.in_progress() > 0:
-                    break
-                topic.requests.popleft()
-                topic.is_subscribed = False
-                self.environment.unsubscribed(topic.name)
-        topic.is_publishing = False
-        self.leave_if_idle(topic)
-
-    def _publish(self, topic: Topic, publication: Keyed) -> None:
-        if publication.order != TOTAL and self.options.needs_quorum(topic.name, publication.order):
-            # The root keeps the order of each publisher, so that nothing has to wait here.
-            self.propose(topic, publication)
-        elif publication.order == NONE:
-            self._publish_free(topic, publication)
-        else:
-            topic.ordered.append(publication)
-            self._publish_ordered(topic)
-
-    def _publish_free(self, topic: Topic, publication: Keyed) -> None:
-        if topic.is_closed(publication):
-            topic.wait_for_key(publication)
-        else:
-            self.inject(topic, DATA, publication)
-
-    def _publish_ordered(self, topic: Topic) -> None:
-        """Let go what stands in front, as far as it may."""
-        strict = self.options.strict_session
-        while topic.ordered:
-            publication = topic.ordered[0]
-            if strict and topic.waiting_free > 0:
-                # An earlier one without order waits for a key.
-                return
-            if publication.order == TOTAL:
-                topic.ordered.popleft()
-                self.propose(topic, publication)
-            elif topic.is_closed(publication) or (strict and topic.proposed):
-                return
-            else:
-                topic.ordered.popleft()
-                self.inject(topic, DATA, publication)
-
     def unfinished(self) -> i64:
-        return super().unfinished() + sum(topic.unfinished() for topic in self.topics.values())
+        searching = 0 if self.view.has_place else 1
+        incomplete = 1 if self.view.is_root and not self.view.is_complete else 0
+        return searching + incomplete + self.publisher.unfinished()
+
+    def dismiss(self, brokers: list[int]) -> None:
+        """An operator says that some brokers are gone for good: no majority is to wait for them."""
+        self.root.dismiss(brokers)
+
+    # What happens.
+
+    def peer_lost(self, peer: i64) -> None:
+        self.attachment.peer_lost(peer)
+
+    def peer_found(self, peer: i64) -> None:
+        self.root.peer_found(peer)
+
+    def expire(self, name: i64) -> None:
+        if name == COLLECT:
+            self.stability.start_round()
+        elif name == CLAIM:
+            self.root.claim()
+        elif name == CHANGE:
+            self.root.propose_council()
+        elif name == GIVE_UP:
+            self.root.give_up_absent()
+        elif name == PATIENCE:
+            self.search.patience_ends()
+
+    def synced(self) -> None:
+        wait = self.durable.next_safe()
+        if wait.kind == NUMBERS:
+            self.publisher.numbers_on_disk()
+        elif wait.kind == EPOCHS:
+            self.root.epochs_reserved()
+        elif wait.kind == BEGUN:
+            self.root.begun_on_disk(wait.name)
+        elif wait.kind == ROUND:
+            self.stability.round_on_disk(wait.name)
+        else:
+            self.total_order.vote_on_disk(wait.topic, wait.name, wait.epoch)
+
+    # One list of all messages; a table of handlers would box the sender, and slow down what comes most.
+    def receive(self, sender: i64, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915
+        if isinstance(message, Item):
+            self.streams.receive_item(sender, message)
+        elif isinstance(message, Closed):
+            self.total_order.receive_closed(sender, message)
+        elif isinstance(message, Proposal):
+            self.total_order.receive_proposal(sender, message)
+        elif isinstance(message, Collect):
+            self.stability.receive_collect(sender, message)
+        elif isinstance(message, Report):
+            self.stability.receive_report(sender, message)
+        elif isinstance(message, Stable):
+            self.stability.receive_stable(sender, message)
+        elif isinstance(message, Join):
+            self.streams.receive_join(sender, message)
+        elif isinstance(message, Joined):
+            self.streams.receive_joined(sender, message)
+        elif isinstance(message, Settled):
+            self.streams.receive_settled(sender, message)
+        elif isinstance(message, Skip):
+            self.streams.receive_skip(sender, message)
+        elif isinstance(message, Leave):
+            self.streams.receive_leave(sender, message)
+        elif isinstance(message, Carry):
+            self.streams.receive_carry(sender, message)
+        elif isinstance(message, Install):
+            self.root.receive_install(sender, message)
+        elif isinstance(message, Begun):
+            self.root.receive_begun(sender, message)
+        elif isinstance(message, Claim):
+            self.root.receive_claim(sender, message)
+        elif isinstance(message, Dismiss):
+            self.root.receive_dismiss(sender, message)
+        elif isinstance(message, ParentRequest):
+            self.attachment.receive_request(sender, message)
+        elif isinstance(message, ParentAnswer):
+            self.attachment.receive_answer(sender, message)
+        elif isinstance(message, Hello):
+            self.attachment.receive_hello(sender, message)
+        elif isinstance(message, Attached):
+            self.attachment.receive_attached(sender, message)
+        elif isinstance(message, Ready):
+            self.attachment.receive_ready(sender)
+        elif isinstance(message, Lost):
+            self.attachment.receive_lost(sender, message)
+        elif isinstance(message, Probe):
+            self.search.receive_probe(sender, message)
+        elif isinstance(message, Echo):
+            self.search.receive_echo(sender, message)
+        else:
+            assert isinstance(message, Goodbye), "brokers send each other nothing else"
+            self.attachment.receive_goodbye(sender, message)
 
 
-def keys_of(keys: list[int]) -> vec[i64]:
-    """Keys without repetition, in order; a publication that names none is about key 0."""
-    found = vec[i64]()
-    for key in sorted(set(keys)) if keys else [0]:
-        found = append(found, key)
-    return found
+# What the events of each part lead to in the others.
+
+
+@final
+class OnSearch(SearchEvents):
+    """What follows from a search for a parent."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def became_root(self) -> None:
+        self._broker.stability.became_root()
+        self._broker.root.look_for_missing()
+
+
+@final
+class OnAttachment(AttachmentEvents):
+    """What follows from the links to neighbours."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def parent_gone(self) -> None:
+        self._broker.streams.parent_gone()
+        self._broker.total_order.parent_gone()
+
+    def child_gone(self, child: i64) -> None:
+        self._broker.streams.child_gone(child)
+        self._broker.stability.child_gone()
+
+    def look_for_missing(self) -> None:
+        self._broker.root.look_for_missing()
+
+    def joins(self) -> list[Join]:
+        return self._broker.streams.joins()
+
+    def is_joining(self) -> bool:
+        return self._broker.streams.is_joining()
+
+    def handle_join(self, child: i64, join: Join) -> None:
+        self._broker.streams.handle_join(child, join)
+
+
+@final
+class OnRoot(RootEvents):
+    """What follows from what the root does, here or above."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def parent_gone(self) -> None:
+        self._broker.streams.parent_gone()
+        self._broker.total_order.parent_gone()
+
+    def began_epoch(self) -> None:
+        self._broker.stability.began_epoch()
+        self._broker.total_order.began_epoch()
+        if self._broker.view.is_root:
+            self._broker.streams.settle_all()
+
+    def all_began(self) -> None:
+        self._broker.total_order.all_began()
+
+
+@final
+class OnStability(StabilityEvents):
+    """What follows from rounds."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def forgot(self, topic: Topic) -> None:
+        self._broker.streams.leave_if_idle(topic)
+
+
+@final
+class OnStreams(StreamEvents):
+    """What follows from what streams bring."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def handle_item(self, topic: Topic, item: Item) -> None:
+        self._broker.total_order.handle_item(topic, item)
+
+    def carried(self, topic: Topic) -> None:
+        self._broker.publisher.advance(topic)
+
+    def links_changed(self, topic: Topic) -> None:
+        self._broker.total_order.close_all(topic)
+
+    def skipped(self, topic: Topic) -> None:
+        self._broker.total_order.skipped(topic)
+
+    def joined(self) -> None:
+        self._broker.attachment.pass_on_news()
+
+
+@final
+class OnTotalOrder(TotalOrderEvents):
+    """What follows from completions."""
+
+    def __init__(self, broker: TreeBroker) -> None:
+        self._broker: Final[TreeBroker] = broker
+
+    def keys_opened(self, topic: Topic, keys: vec[i64]) -> None:
+        self._broker.publisher.keys_opened(topic, keys)

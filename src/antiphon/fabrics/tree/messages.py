@@ -10,8 +10,8 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.council import Council
-from antiphon.fabrics.tree.overlay import Overlay
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed, Message
 
 Frontier = dict[int, int]
@@ -21,6 +21,10 @@ DATA: Final[i64] = 0
 LOCK: Final[i64] = 1
 COMPLETION: Final[i64] = 2
 VOID: Final[i64] = 3
+"""The kinds of items."""
+
+NOT_A_CHILD: Final[i64] = 0
+"""The number of an answer to no request: the broker that gets it is no child of the one that sent it."""
 
 
 @mypyc_attr(acyclic=True)
@@ -186,6 +190,14 @@ class ParentAnswer(Message):
         self.overlay: Final[Overlay] = overlay
 
 
+def not_a_child(broker: i64, overlay: Overlay) -> ParentAnswer:
+    """What a broker is told that takes this one for its parent: it is no child, because the link broke in between.
+
+    A broker that stood still learns of a break after it has granted a place to the very broker that was behind it.
+    """
+    return ParentAnswer(broker, NOT_A_CHILD, False, [], overlay)
+
+
 @mypyc_attr(acyclic=True)
 class Hello(Message):
     """The first words of a child, the source, to its new parent: who is below it, and the topics that it needs.
@@ -304,7 +316,7 @@ class Carry(Message):
 
 @mypyc_attr(acyclic=True)
 class Standing(Message):
-    """What a broker writes down of itself (``journal.py``); nobody is sent it.
+    """What a broker writes down of itself (``durable_state.py``); nobody is sent it.
 
     This is its ``incarnation``-th life after the first; publications up to ``reserved`` and epochs up to ``epoch``
     may have been used.

@@ -1,4 +1,4 @@
-"""What a broker writes down, so that after a crash it returns as itself and keeps its word.
+"""The state of a broker that outlives a crash, so that after a crash it returns as itself and keeps its word.
 
 A broker with a disk has a permanent identifier. Each of its lives is an **incarnation**, which is written down, and on
 disk, before the broker publishes anything in it. The broker of an item is its identifier with the incarnation above it
@@ -29,9 +29,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.tree.council import Council
 from antiphon.fabrics.tree.messages import Standing
-from antiphon.fabrics.tree.overlay import ROOT_BITS, Overlay
+from antiphon.fabrics.tree.topology import NO_EPOCH, ROOT_BITS, Overlay
+from antiphon.fabrics.tree.view import TreeView
 from antiphon.kernel.message import SOURCE_BITS, Message
 from antiphon.kernel.process import NO_NODE, Environment
 
@@ -67,16 +67,16 @@ class Wait:
 
 
 @final
-class Journal:
-    """The journal of one broker; where the host keeps none, nothing is written and nothing waits."""
+class DurableState:
+    """Writes the journal of one broker; where the host keeps none, nothing is written and nothing waits."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment: Final[Environment] = environment
         records = environment.journal()
         self.is_kept: Final[bool] = records is not None
-        self.records: list[Message] = [] if records is None else records
+        self._records: list[Message] = [] if records is None else records
         past: Standing | None = None
-        for record in self.records:
+        for record in self._records:
             if isinstance(record, Standing):
                 past = record
         # What the last life has written of itself; None in the first.
@@ -89,8 +89,14 @@ class Journal:
         self._safe_numbers: i64 = 0
         self._epochs: i64 = 0
         self._safe_epochs: i64 = 0
-        self._written: i64 = len(self.records)
+        self._written: i64 = len(self._records)
         self._waiting: deque[Wait] = deque()
+
+    def take_records(self) -> list[Message]:
+        """All that earlier lives have written; it is given away once."""
+        records = self._records
+        self._records = []
+        return records
 
     # Writing.
 
@@ -100,27 +106,27 @@ class Journal:
             self._written += 1
             self._environment.write(record)
 
-    def write_standing(self, overlay: Overlay, council: Council, highest: i64) -> None:
+    def write_standing(self, view: TreeView) -> None:
         """Write down how this broker stands, and what is reserved."""
         if self.is_kept:
-            self.write(self._standing(overlay, council, highest))
+            self.write(self._standing(view))
 
-    def _standing(self, overlay: Overlay, council: Council, highest: i64) -> Standing:
-        epoch = max(highest, self._epochs << ROOT_BITS)
-        if overlay.epoch == 0:
+    def _standing(self, view: TreeView) -> Standing:
+        epoch = max(view.highest, self._epochs << ROOT_BITS)
+        overlay = view.overlay
+        if overlay.epoch == NO_EPOCH:
             # A newcomer's, which is no tree.
-            me = self._environment.identifier
-            overlay = Overlay(0, me, {int(me): int(NO_NODE)}, can_order=False)
-        return Standing(self.incarnation, self._numbers, overlay, council, epoch)
+            overlay = Overlay(NO_EPOCH, view.me, {int(view.me): int(NO_NODE)}, can_order=False)
+        return Standing(self.incarnation, self._numbers, overlay, view.council, epoch)
 
     def is_long(self, needed: i64) -> bool:
         """Whether it is time to write the journal anew, with so many records."""
         return self.is_kept and self._written > max(RECORDS_AT_LEAST, 4 * needed)
 
-    def rewrite(self, overlay: Overlay, council: Council, highest: i64, records: list[Message]) -> None:
+    def rewrite(self, view: TreeView, records: list[Message]) -> None:
         """Begin the journal anew, with all that is needed of it."""
         self._written = len(records) + 1
-        self._environment.rewrite([self._standing(overlay, council, highest), *records])
+        self._environment.rewrite([self._standing(view), *records])
 
     # What waits for the disk.
 
@@ -155,9 +161,11 @@ class Journal:
         """Whether more numbers are to be reserved when this one is used."""
         return self.is_kept and self._numbers - number < NUMBERS_AHEAD // 2
 
-    def reserve_numbers(self, number: i64) -> None:
-        """Reserve numbers beyond this one; ``write_standing`` is to follow."""
+    def reserve_numbers(self, number: i64, view: TreeView) -> None:
+        """Reserve numbers beyond this one; ``NUMBERS`` is said when they can be used."""
         self._numbers = max(self._numbers, number) + NUMBERS_AHEAD
+        self.write_standing(view)
+        self.is_safe(NUMBERS)
 
     def may_begin(self, epoch: i64) -> bool:
         """Whether no later life of this broker will begin an epoch of this number."""
@@ -167,9 +175,14 @@ class Journal:
         """Whether more numbers of epochs are to be reserved when this one is used."""
         return self.is_kept and self._epochs - (epoch >> ROOT_BITS) < EPOCHS_AHEAD // 2
 
-    def reserve_epochs(self, epoch: i64) -> None:
-        """Reserve numbers of epochs beyond this one; ``write_standing`` is to follow."""
+    def reserve_epochs(self, epoch: i64, view: TreeView) -> bool:
+        """Reserve numbers of epochs beyond this one; the answer is whether they can be used at once.
+
+        If not, ``EPOCHS`` is said when they can.
+        """
         self._epochs = max(self._epochs, epoch >> ROOT_BITS) + EPOCHS_AHEAD
+        self.write_standing(view)
+        return self.is_safe(EPOCHS)
 
 
 def origin_of(broker: i64, incarnation: i64) -> i64:

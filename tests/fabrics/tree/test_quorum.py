@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.fabrics.tree.council import NOBODY, Council, is_majority
+from antiphon.fabrics.tree.quorum import NOBODY, Council, is_majority
 
 brokers = st.sets(st.integers(0, 9), min_size=1, max_size=7)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.tree.overlay import Overlay
-from antiphon.fabrics.tree.topic import TreeOptions
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.errors import UsageError
 
 PUBLISHED = Overlay(1, 0, {0: -1, 1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 2, 7: 3})

@@ -13,8 +13,11 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.council import NOBODY, Council
+from antiphon.fabrics.tree.quorum import NOBODY, Council
 from antiphon.kernel.process import NO_NODE
+
+NO_EPOCH: Final[i64] = 0
+"""A newcomer's: its tree is those whom it may ask for a place in the real one."""
 
 ROOT_BITS: Final = 22
 """Room for the number of the root in that of an epoch."""
@@ -30,7 +33,7 @@ def regular_parents(count: int, fan_out: int) -> list[int]:
 
 def overlay_of_newcomer(me: int, contacts: Sequence[int]) -> Overlay:
     """What a broker knows that wants to join: whom it may ask."""
-    return Overlay(0, NO_NODE, dict.fromkeys([me, *contacts], int(NO_NODE)), can_order=False)
+    return Overlay(NO_EPOCH, NO_NODE, dict.fromkeys([me, *contacts], int(NO_NODE)), can_order=False)
 
 
 def wrong_parents(parents: Sequence[int], count: int) -> str | None:

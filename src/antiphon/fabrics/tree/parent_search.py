@@ -1,0 +1,204 @@
+"""The search of a broker for a parent.
+
+Follows section 4.2 of the dissertation: the children of a failed broker look for a new parent in their local view; the
+children of a failed root decide who replaces it. Here no messages elect the next root: all that know the same epoch
+agree on who follows it (``Overlay.successors``).
+
+A broker asks one candidate after the other. After the last it begins again, and asks to be accepted whatever the degree
+of its new parent. What the parent makes of a request is in ``attachment.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.fabrics.tree.messages import Echo, ParentRequest, Probe
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.topology import NO_EPOCH
+from antiphon.fabrics.tree.view import TreeView
+from antiphon.kernel.process import NO_NODE, Environment
+
+PATIENCE: Final[i64] = 1
+"""The name of the timer that runs out when nobody has answered."""
+
+DOUBLINGS_AT_MOST: Final[i64] = 6
+"""So often the time between two questions is doubled while there is no answer."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SearchEvents:
+    """What the search tells the other parts of a broker."""
+
+    def became_root(self) -> None:
+        """This broker takes over: it is the first of the successors that lives, or that one is below it."""
+        raise NotImplementedError
+
+
+@final
+class ParentSearch:
+    """Looks for a parent: in the local view first, then among all brokers."""
+
+    def __init__(self, environment: Environment, options: TreeOptions, view: TreeView, events: SearchEvents) -> None:
+        self._environment: Final[Environment] = environment
+        self._options: Final[TreeOptions] = options
+        self._view: Final[TreeView] = view
+        self._events: Final[SearchEvents] = events
+        # How many brokers have been asked in all, the first of them that counts, and the one that is asked now.
+        self.attempt: i64 = 0
+        self._first_attempt: i64 = 1
+        self._asked: i64 = NO_NODE
+        # Who is left to be asked in this search, and who was.
+        self._candidates: list[int] = []
+        self._tried: set[int] = set()
+        self._is_forced: bool = False
+        self._patience: i64 = -1
+        # How often it has looked, and who has answered in this search, the nearest first.
+        self._searches: i64 = 0
+        self._echoes: list[int] = []
+        # How often its time of waiting for answers has been doubled.
+        self._doublings: i64 = 0
+
+    def begin(self) -> None:
+        """Look for a parent, or become the root."""
+        view = self._view
+        overlay = view.overlay
+        near = overlay.neighbourhood(view.me, self._options.max_hops, self._options.ancestors_first)
+        others = [broker for broker in view.everybody() if broker not in near]
+        mine = view.reached()
+        self._candidates = [
+            broker for broker in near + others if broker != view.me and broker not in mine and broker not in view.dead
+        ]
+        self._asked = NO_NODE
+        self._tried = set()
+        self._searches += 1
+        self._echoes = []
+        if overlay.root != NO_NODE and overlay.root not in view.dead:
+            self._environment.watch(overlay.root)
+        if self.consider_succession():
+            return
+        near = [broker for broker in near if broker in self._candidates]
+        if self._options.nearest_first and len(near) > 1:
+            for broker in near:
+                self._environment.send(broker, Probe(view.me, self._searches))
+            self._stop_asking()
+            self._be_patient()
+        else:
+            self.ask_next()
+
+    def consider_succession(self) -> bool:
+        """Become the root if the first of the successors who lives is this broker, or below it; else watch that one."""
+        view = self._view
+        mine = view.reached()
+        if view.overlay.epoch == NO_EPOCH:
+            return False
+        for broker in view.overlay.successors(self._options.total_degree):
+            if broker == view.me or broker in mine:
+                self._become_root()
+                return True
+            if broker not in view.dead:
+                self._environment.watch(broker)
+                return False
+        return False
+
+    def _become_root(self) -> None:
+        self._view.is_root = True
+        self._view.is_complete = False
+        self._first_attempt = self.attempt + 1
+        self._stop_asking()
+        self._candidates = []
+        self._events.became_root()
+
+    # Asking.
+
+    def ask_next(self) -> None:
+        """Ask the next candidate; after the last wait, and begin again, this time to be accepted in any case."""
+        self._stop_asking()
+        view = self._view
+        mine = view.reached()
+        while self._candidates:
+            candidate = self._candidates.pop(0)
+            if candidate not in view.dead and candidate not in mine:
+                self.attempt += 1
+                self._asked = candidate
+                self._tried.add(candidate)
+                self._environment.watch(candidate)
+                self._environment.send(candidate, ParentRequest(view.me, self.attempt, self._is_forced, []))
+                break
+        else:
+            self._is_forced = True
+        self._be_patient()
+
+    def _be_patient(self) -> None:
+        self._patience = self._environment.set_timer(self._options.patience_ticks << self._doublings, PATIENCE)
+
+    def _stop_asking(self) -> None:
+        self._asked = NO_NODE
+        if self._patience >= 0:
+            self._environment.cancel_timer(self._patience)
+            self._patience = -1
+
+    def patience_ends(self) -> None:
+        """Nobody has answered in time."""
+        self._patience = -1
+        if not self._view.has_place:
+            if self._candidates:
+                self.ask_next()
+            else:
+                self._is_forced = True
+                # Answers may take longer than expected, and asking again makes them no faster.
+                self._doublings = min(self._doublings + 1, DOUBLINGS_AT_MOST)
+                self.begin()
+
+    def peer_lost(self, peer: i64) -> None:
+        """Somebody cannot be reached, perhaps the broker that is asked, or the one that was to become the root."""
+        if peer == self._asked:
+            self.ask_next()
+        self.consider_succession()
+
+    def has_tried(self, broker: i64) -> bool:
+        """Whether a broker was asked in this search."""
+        return broker in self._tried
+
+    def prefer(self, broker: i64) -> None:
+        """Ask a broker before all others that are left."""
+        self._candidates.insert(0, int(broker))
+
+    # Answers.
+
+    def receive_probe(self, sender: i64, probe: Probe) -> None:
+        """An orphan wants to know who is near."""
+        self._environment.send(sender, Echo(self._view.me, probe.sequence))
+
+    def receive_echo(self, sender: i64, echo: Echo) -> None:
+        """Those who answer are asked for a place in the order in which they answer, before all others."""
+        if self._view.has_place or echo.sequence != self._searches or sender not in self._candidates:
+            return
+        self._candidates.remove(int(sender))
+        self._echoes.append(int(sender))
+        waiting = [broker for broker in self._echoes if broker not in self._tried]
+        rest = [broker for broker in self._candidates if broker not in waiting]
+        self._candidates = waiting + rest
+        if self._asked == NO_NODE:
+            self.ask_next()
+
+    def wants(self, attempt: i64) -> bool:
+        """Whether an answer to some attempt still counts.
+
+        One that comes late is as good as any, but not one to an earlier search: much may have changed since.
+        """
+        return not self._view.has_place and attempt >= self._first_attempt
+
+    def refused(self, attempt: i64) -> None:
+        """The broker that was asked has no room, or no way to the root."""
+        if self.wants(attempt) and attempt == self.attempt and not self.consider_succession():
+            self.ask_next()
+
+    def end(self) -> None:
+        """A parent is found."""
+        self._stop_asking()
+        self._candidates = []
+        self._is_forced = False
+        self._doublings = 0
+        self._first_attempt = self.attempt + 1

@@ -1,0 +1,110 @@
+"""What one broker knows of the tree: its neighbours, its epoch, and everybody who belongs to it.
+
+Every part of a broker reads this view. Three parts change it: the search for a parent (``parent_search.py``), the links
+to neighbours (``attachment.py``) and the root (``root.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.tree.messages import Standing
+from antiphon.fabrics.tree.options import TreeOptions
+from antiphon.fabrics.tree.quorum import Council
+from antiphon.fabrics.tree.topology import NO_EPOCH, Overlay, overlay_of_newcomer
+from antiphon.kernel.process import NO_NODE
+
+
+@final
+class TreeView:
+    """Where a broker stands in the tree, and what it has heard of the others.
+
+    ``past`` is what an earlier life of the broker has written of itself. A broker that returns knows what was written,
+    and has no place in the tree until it finds a parent.
+    """
+
+    def __init__(self, me: i64, options: TreeOptions, overlay: Overlay, past: Standing | None) -> None:
+        self.me: Final[i64] = me
+        self._has_quorum: Final[bool] = options.quorum
+        self.is_returning: Final[bool] = past is not None
+        if past is not None and past.overlay.epoch > NO_EPOCH:
+            overlay = past.overlay
+        # The latest epoch that this broker has heard of, and the one that it has been told to begin.
+        self.overlay: Overlay = overlay
+        self.current: Overlay = overlay_of_newcomer(int(me), []) if past is not None else overlay
+        self.parent: i64 = self.current.parents.get(me, NO_NODE)
+        self.is_root: bool = self.current.root == me
+        # As root: whether all living brokers have a way here, in the current epoch.
+        self.is_complete: bool = True
+        # Each child, with the parents of all brokers below it that have a way to this one. None: not heard from yet.
+        self.children: dict[i64, dict[int, int] | None] = {}
+        for child in self.current.children_of(me):
+            self.children[child] = overlay.below(child)
+        # Who cannot be reached: found out here, or, where failures are taken at their word, heard of.
+        self.dead: set[int] = set()
+        # Everybody who is in the tree or is waited for, the highest epoch heard of, and whose majorities are needed.
+        self.known: set[int] = {*overlay.parents, *overlay.absent}
+        self.highest: i64 = overlay.epoch if past is None else past.epoch
+        self.council: Council = overlay.council if past is None else past.council
+        # Those whom nobody waits for any more, the latest last; when one is found it is welcome.
+        self.given_up: list[int] = list(overlay.gone)
+
+    @property
+    def epoch(self) -> i64:
+        """The epoch that this broker is in."""
+        return self.current.epoch
+
+    @property
+    def can_order(self) -> bool:
+        """Whether total publications are completed in it."""
+        return self.current.can_order
+
+    @property
+    def has_place(self) -> bool:
+        """Whether a way leads from here to a root: a parent, or this broker itself."""
+        return self.parent != NO_NODE or self.is_root
+
+    def reached(self) -> dict[int, int]:
+        """All brokers below this one that have a way here, with their parents."""
+        found: dict[int, int] = {}
+        for child, below in self.children.items():
+            if below is not None:
+                found[int(child)] = int(self.me)
+                found.update(below)
+        # A former parent that has not noticed yet may have come below this broker.
+        found.pop(int(self.me), None)
+        return found
+
+    def everybody(self) -> list[int]:
+        """All brokers that belong to the tree, whether they can be reached or not."""
+        return sorted(self.known if self._has_quorum else self.overlay.parents)
+
+    def learn(self, overlay: Overlay, council: Council, highest: i64) -> None:
+        """Take over what another broker knows of the tree, if it is later than what is known here."""
+        if self._has_quorum:
+            self.known.update(overlay.parents)
+            self.known.update(overlay.absent)
+            self.remember(overlay.gone)
+            self.council = self.council.merged(council)
+            self.highest = max(self.highest, highest)
+        if overlay.is_later_than(self.overlay):
+            self.overlay = overlay
+
+    def remember(self, gone: list[int]) -> None:
+        """Note who was given up."""
+        self.given_up += [broker for broker in gone if broker not in self.given_up]
+
+    def begin_epoch(self, overlay: Overlay) -> None:
+        """Go over to an epoch of which the root says that all living brokers are in it."""
+        if self._has_quorum:
+            self.known = {*overlay.parents, *overlay.absent}
+            self.given_up = list(overlay.gone)
+        else:
+            self.dead.update(broker for broker in self.overlay.parents if broker not in overlay.parents)
+        self.overlay = overlay
+        self.current = overlay
+        self.highest = max(self.highest, overlay.epoch)
+        self.council = self.council.merged(overlay.council)
+        self.is_complete = True

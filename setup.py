@@ -19,6 +19,7 @@ COMPILED = (
     "kernel/*.py",
     "orders/*.py",
     "fabrics/*/*.py",
+    "fabrics/*/*/*.py",
     "trace/recorder.py",
     "simulator/actions.py",
     "simulator/calendar.py",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.cyclon import CyclonOptions
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_topic import TotalOptions
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
 from antiphon.fabrics.gossip.plumtree import Plumtree, PlumtreeOptions
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions, needed_view, usual_fanout
 from antiphon.fabrics.gossip.simple_tree import SimpleTree, SimpleTreeOptions
 from antiphon.fabrics.gossip.tag import Tag, TagOptions, room_in_tree

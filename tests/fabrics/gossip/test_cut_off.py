@@ -10,7 +10,7 @@ from antiphon.fabrics.gossip import BrisaOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
 from antiphon.fabrics.gossip.parents import Link
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
-from antiphon.fabrics.gossip.serving import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
+from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.orders.order import Ordered
 from antiphon.simulator.actions import Crash, Partition

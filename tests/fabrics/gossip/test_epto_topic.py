@@ -7,9 +7,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.epto_messages import Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_topic import TotalOptions, rounds_timer, topic_of_rounds
+from antiphon.fabrics.gossip.epto.messages import Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions, rounds_timer, topic_of_rounds
 from antiphon.fabrics.gossip.messages import Resent
 from antiphon.kernel import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key

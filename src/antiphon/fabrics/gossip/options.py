@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_topic import TotalOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import TREE_BITS
 from antiphon.fabrics.gossip.parents import strategy_number

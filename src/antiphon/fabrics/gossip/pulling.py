@@ -13,10 +13,10 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import Fetch
-from antiphon.fabrics.gossip.serving import serve
+from antiphon.fabrics.gossip.retransmit import serve
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
 
 MOST_SINGLES: Final = 100

@@ -1,7 +1,7 @@
 """Whether a node reaches most of those whom it knows; while it does not, total order waits there.
 
 Parts of a network that order without each other cannot agree later: what one part has published is too late for the
-other (:mod:`antiphon.fabrics.gossip.epto_order`). So a node that finds itself with the fewer of its neighbours, or with
+other (:mod:`antiphon.fabrics.gossip.epto.order`). So a node that finds itself with the fewer of its neighbours, or with
 half of them, gives no stamps and delivers nothing in total order for a while. When the parts are together again it gets
 what it lacks first, and goes on after that. A cut that is shorter than ``longest`` makes no holes, but for what was
 under way when it began. After ``longest`` a node goes on with whom it reaches: nobody waits for ever.

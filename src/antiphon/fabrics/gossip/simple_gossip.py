@@ -7,7 +7,7 @@ period each node asks one node of its view for what it lacks (:mod:`antiphon.fab
 that twice as often as something is published. What came by asking is not pushed.
 
 Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
-newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.group`). A silent node asks
+newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`). A silent node asks
 nobody, so what it misses it learns from those who ask it; ``patience`` must be long enough that each is asked. But
 links have one direction, and there may be a node in nobody's view. So the contact with which a node compared before it
 fell silent remembers it, and calls it when there is something new; if that contact fails, the node compares with
@@ -22,15 +22,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
+from antiphon.fabrics.gossip.seeds import Contacts
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment

@@ -17,15 +17,15 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
 from antiphon.fabrics.gossip.simple_tree import check_coordinator
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.tag_list import TagList
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Repairs, Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message

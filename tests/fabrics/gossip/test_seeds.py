@@ -6,10 +6,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.contacts import PULSE_PATIENCE, Contacts, Pulses
-from antiphon.fabrics.gossip.group import ALONE, HOPELESS
 from antiphon.fabrics.gossip.hyparview import Connected, Join
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Gone, Hello, Report, Welcome
+from antiphon.fabrics.gossip.seeds import PULSE_PATIENCE, Contacts, Pulses
+from antiphon.fabrics.gossip.topic import ALONE, HOPELESS
 from antiphon.kernel import Message
 from antiphon.kernel.process import NO_NODE
 from tests.support import Notebook

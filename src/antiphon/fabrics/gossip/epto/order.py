@@ -26,7 +26,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.kernel.process import Environment

@@ -9,7 +9,7 @@ missing, and hands on what it gets. So what any node of a connected overlay has,
 with a contact, and stops its timer when nothing is missing. Anything new wakes it up. The comparison is also what
 finds an overlay that has fallen into parts, which no neighbour could tell: where the two differ they become
 neighbours. Contacts compare with each other. Parts that differ in nothing are found by pulses
-(:mod:`antiphon.fabrics.gossip.contacts`).
+(:mod:`antiphon.fabrics.gossip.seeds`).
 
 **Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
 is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
@@ -23,7 +23,7 @@ at its place in the order, and what comes after is delivered. So that this is ra
 forgets nothing that its buffer holds, and a node that doubts that it is connected with a contact waits ``ALONE`` times
 longer: behind a cut somebody may hold it.
 
-**Orders**, total order among them, stand beside all this (:mod:`antiphon.fabrics.gossip.deliveries`).
+**Orders**, total order among them, stand beside all this (:mod:`antiphon.fabrics.gossip.delivery`).
 
 **Leaving.** Who unsubscribes delivers nothing more at once, but goes on relaying until it falls silent, so that what it
 published last is with others by then. Contacts stay in the overlay of every topic, subscribed or not.
@@ -36,9 +36,8 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.contacts import RELAY_PERIODS, Contacts, Pulses, waiting_periods
-from antiphon.fabrics.gossip.deliveries import Deliveries
-from antiphon.fabrics.gossip.epto_messages import Ball, Probe
+from antiphon.fabrics.gossip.delivery import Deliveries
+from antiphon.fabrics.gossip.epto.messages import Ball, Probe
 from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.messages import (
     TREE_BITS,
@@ -58,7 +57,8 @@ from antiphon.fabrics.gossip.messages import (
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.fabrics.gossip.reach import SURVEYED, Reach
-from antiphon.fabrics.gossip.serving import SEARCH_HOPS, Searches, serve
+from antiphon.fabrics.gossip.retransmit import SEARCH_HOPS, Searches, serve
+from antiphon.fabrics.gossip.seeds import RELAY_PERIODS, Contacts, Pulses, waiting_periods
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.message import TOTAL, Message

@@ -1,7 +1,7 @@
 """Where publications of a topic leave for the application of one node, each in its order.
 
 What has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for its turn
-(:mod:`antiphon.fabrics.gossip.epto_topic`): those whose turn has come stand in one line, and only the first of the line
+(:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the first of the line
 is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later one
 overtakes it.
 
@@ -16,8 +16,8 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_messages import Stamped
-from antiphon.fabrics.gossip.epto_topic import TOPICS, Memory, TopicTotals
+from antiphon.fabrics.gossip.epto.messages import Stamped
+from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling

@@ -1,7 +1,7 @@
 """Total order on one topic of the gossip fabric: EpTO beside the structures that carry publications.
 
 A total publication travels as all others of its topic do, through BRISA's structures, once, and is recovered as they
-are (:mod:`antiphon.fabrics.gossip.group`). Beside that EpTO orders: balls carry the names, stamps and ages of total
+are (:mod:`antiphon.fabrics.gossip.topic`). Beside that EpTO orders: balls carry the names, stamps and ages of total
 publications, to nodes drawn from what the overlay of the topic knows. What has come both ways and is stable leaves in
 the order of its key. So agreement has two chances: a publication that no ball brings in time may still come through a
 structure before its turn, and the other way round.
@@ -33,12 +33,12 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_dissemination import Dissemination, Listener
-from antiphon.fabrics.gossip.epto_messages import Ball, Probe, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
-from antiphon.fabrics.gossip.epto_payloads import Missing, PayloadStore
-from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
+from antiphon.fabrics.gossip.epto.dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.payloads import Missing, PayloadStore
+from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.messages import Fetch
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling, draw_some
 from antiphon.fabrics.gossip.stream import Asked, Stream

@@ -19,7 +19,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_spread import ceiling, published_ttl
+from antiphon.fabrics.gossip.epto.analysis import ceiling, published_ttl
 from antiphon.kernel.randomness import RandomStream
 
 DRAWS: Final = 64

@@ -1,9 +1,9 @@
 """The rounds of EpTO at one node: when they are, what is measured in them, and what follows from it.
 
 A node to which nothing happens for a while stops its rounds, until something does. Period, fanout and ttl are those of
-the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto_adaptation`). What
+the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto.adaptation`). What
 was measured also says how far what waits has spread, and how likely nothing comes before it
-(:mod:`antiphon.fabrics.gossip.epto_spread`).
+(:mod:`antiphon.fabrics.gossip.epto.analysis`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
-from antiphon.fabrics.gossip.epto_dissemination import Dissemination
-from antiphon.fabrics.gossip.epto_messages import Probe, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_spread import published_fanout
+from antiphon.fabrics.gossip.epto.adaptation import DelayEstimate, SizeEstimate
+from antiphon.fabrics.gossip.epto.analysis import published_fanout
+from antiphon.fabrics.gossip.epto.dissemination import Dissemination
+from antiphon.fabrics.gossip.epto.messages import Probe, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.process import Environment
 

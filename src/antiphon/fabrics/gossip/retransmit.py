@@ -3,7 +3,7 @@
 Buffers keep some publications of each source for neighbours that are late. Who was cut off for longer asks for what is
 in nobody's buffer any more; a node that has a log sends it from there. A node that has not kept it asks its neighbours
 for it in turn (:class:`Searches`). What only nodes without a log had is gone, and a node that asks for it is told
-(:mod:`antiphon.fabrics.gossip.group`, *Loss*).
+(:mod:`antiphon.fabrics.gossip.topic`, *Loss*).
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.hyparview`); publications
 travel along trees, or graphs with several parents, that are what is left of a flood when every copy too many has told
 its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). What links lose is fetched from neighbours
-(:mod:`antiphon.fabrics.gossip.group`).
+(:mod:`antiphon.fabrics.gossip.topic`).
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
 trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
-(:mod:`antiphon.fabrics.gossip.epto_topic`); links may lose messages, and every node that stays gets everything; the
+(:mod:`antiphon.fabrics.gossip.epto.topic`); links may lose messages, and every node that stays gets everything; the
 races that the published rules leave open are closed (:class:`antiphon.fabrics.gossip.options.Rules`).
 
 With ``floods`` no link is ever deactivated: the flooding that the thesis compares with (figure 4.3).
@@ -20,16 +20,16 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.contacts import Contacts
-from antiphon.fabrics.gossip.epto_rounds import Outlook
-from antiphon.fabrics.gossip.epto_topic import Memory, topic_of_rounds
-from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.epto.rounds import Outlook
+from antiphon.fabrics.gossip.epto.topic import Memory, topic_of_rounds
 from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Fetch
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
-from antiphon.fabrics.gossip.serving import serve_after_leaving
+from antiphon.fabrics.gossip.retransmit import serve_after_leaving
+from antiphon.fabrics.gossip.seeds import Contacts
 from antiphon.fabrics.gossip.stream import Asked
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Repairs
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message

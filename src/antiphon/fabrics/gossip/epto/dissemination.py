@@ -14,10 +14,10 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_messages import Ball, Stamped, Wanted
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import DONE, KnownEvent, Ordering
-from antiphon.fabrics.gossip.epto_payloads import PayloadStore
+from antiphon.fabrics.gossip.epto.messages import Ball, Stamped, Wanted
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import DONE, KnownEvent, Ordering
+from antiphon.fabrics.gossip.epto.payloads import PayloadStore
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import publication_key

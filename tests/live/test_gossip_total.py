@@ -40,7 +40,7 @@ def wrong_by(seconds: float) -> Any:
 
 def totals(node: Node, topic: str = "room") -> TopicTotals:
     assert isinstance(node.process, Brisa)
-    found = node.process.group(node.topic(topic).number).deliveries.totals
+    found = node.process.group(node.topic(topic).number).delivery.totals
     assert found is not None
     return found
 

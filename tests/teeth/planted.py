@@ -340,20 +340,20 @@ GOSSIP = (
     ),
     gossip(
         "nobody asks for what neighbours say they have",
-        "topic",
+        "recovery",
         "                stream.missing_for += 1\n",
         "                pass\n",
     ),
     gossip(
         "nodes fall silent without comparing",
-        "topic",
-        "        has_asked = self._has_compared and not self._pulses.is_in_doubt\n",
+        "anti_entropy",
+        "        has_asked = quiescence.has_compared and not self._pulses.is_in_doubt\n",
         "        has_asked = True\n",
     ),
     gossip(
         "pulses are lost",
-        "topic",
-        "        missed = self._pulses.missed(self._options.patience)\n",
+        "anti_entropy",
+        "        missed = self._pulses.missed(self._patience)\n",
         "        missed = NO_NODE\n",
     ),
     gossip(
@@ -370,9 +370,9 @@ GOSSIP = (
     ),
     gossip(
         "what a node had delivered does not precede what it publishes after it has come back",
-        "process",
-        "            self._barriers[name] = group.order.barrier()\n",
-        "            self._barriers[name] = vec[i64]()\n",
+        "delivery",
+        "        return Departure(self.order.frontier(), self.order.barrier(), total)\n",
+        "        return Departure(self.order.frontier(), vec[i64](), total)\n",
         "causal",
     ),
     gossip(
@@ -383,14 +383,14 @@ GOSSIP = (
     ),
     gossip(
         "the timer of a topic that was silent is not set again",
-        "topic",
+        "quiescence",
         "        if not self.is_ticking:\n            self.is_ticking = True\n            self._reach.woke",
-        "        if not self.is_ticking and not self.streams:\n            self.is_ticking = True\n"
+        "        if not self.is_ticking and self.questions == 0:\n            self.is_ticking = True\n"
         "            self._reach.woke",
     ),
     gossip(
         "a node that has lost a neighbour forgets as others do",
-        "topic",
+        "recovery",
         "        if self._keep_all_for > 0 or self._pulses.is_in_doubt:\n",
         "        if False:\n",
     ),

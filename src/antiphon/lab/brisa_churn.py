@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from antiphon.fabrics.gossip.trees import Repairs
+from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.lab.brisa import (
     CLUSTER,
     CONTACTS,

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from antiphon.fabrics.gossip.topic import KEEP_ALL_PERIODS
+from antiphon.fabrics.gossip.recovery import KEEP_ALL_PERIODS
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.last_words import LAST_WORDS, Asked, asked_in, last_words_of, unheard
 from antiphon.simulator.lives import (

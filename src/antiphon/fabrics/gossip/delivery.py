@@ -29,7 +29,20 @@ from antiphon.orders.order import Order, Ordered, merged_frontiers
 
 
 @final
-class Deliveries:
+class Departure:
+    """What a node that leaves a topic remembers: what is past there, and what its next publication must name.
+
+    ``total`` is what total order remembers, if there was something to order.
+    """
+
+    def __init__(self, past: vec[i64], barrier: vec[i64], total: Memory | None) -> None:
+        self.past: Final[vec[i64]] = past
+        self.barrier: Final[vec[i64]] = barrier
+        self.total: Final[Memory | None] = total
+
+
+@final
+class Delivery:
     """What one node delivers on one topic. Nothing is delivered to an application that is not subscribed."""
 
     def __init__(
@@ -50,6 +63,8 @@ class Deliveries:
         self.totals: TopicTotals | None = None
         self._memory: Memory | None = None
         self.is_member: bool = False
+        # Whether this node knows what counts as past, so that it can tell what it lacks.
+        self.is_synchronised: bool = False
         # Whether total order waits, because this node reaches too few others.
         self.is_held: bool = False
         # Publications that were passed over: nobody has kept them, or they came after their turn.
@@ -194,11 +209,16 @@ class Deliveries:
 
     # Coming and going.
 
-    def start_from(self, past: vec[i64], barrier: vec[i64], memory: Memory | None) -> None:
+    def start_from(self, departure: Departure) -> None:
         """Go on after an earlier membership: what was past then is past now."""
-        self.count_as_past(past)
-        self.order.adopt_barrier(barrier)
-        self._memory = memory
+        self.count_as_past(departure.past)
+        self.order.adopt_barrier(departure.barrier)
+        self._memory = departure.total
+
+    def departure(self) -> Departure:
+        """What is needed if this node comes back."""
+        total = self._memory if self.totals is None else self.totals.memory()
+        return Departure(self.order.frontier(), self.order.barrier(), total)
 
     def count_as_past(self, frontier: vec[i64]) -> None:
         """Nothing of this will be delivered, or waited for."""
@@ -208,10 +228,6 @@ class Deliveries:
                 stream_of(self._streams, key & SOURCE_MASK).start_from(key >> SOURCE_BITS)
             else:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
-
-    def memory(self) -> Memory | None:
-        """What is needed of total order if this node comes back."""
-        return self._memory if self.totals is None else self.totals.memory()
 
     def welcome(self) -> Welcome:
         """What a newcomer must know: what is past here, and the time of total order, 0 if there is none."""
@@ -223,6 +239,7 @@ class Deliveries:
         if stamp > 0 and self.has_total_order():
             self._ordered().begin_after(stamp)
         self.count_as_past(frontier)
+        self.is_synchronised = True
 
     def is_idle(self) -> bool:
         """Whether total order has nothing to do; other publications wait for nothing that this node could do."""

@@ -29,8 +29,9 @@ from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, 
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.structure import Structure
 from antiphon.fabrics.gossip.topic import Group
-from antiphon.fabrics.gossip.trees import Structure, Trees
+from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
@@ -273,7 +274,7 @@ class Plumtree(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def expire(self, name: i64) -> None:
         super().expire(name)

@@ -68,8 +68,8 @@ class PullingGroup(Group):
                 if named < MOST_SINGLES:
                     frontier = append(frontier, ~publication_key(stream.source, number))
                     named += 1
-        is_silent = not self.is_ticking or self._questions > self._stale_questions
-        self._environment.send(peer, Pull(self._me, self.topic, frontier, batch, is_silent, self._questions))
+        is_silent = not self.is_ticking or self._quiescence.has_asked()
+        self._environment.send(peer, Pull(self._me, self.topic, frontier, batch, is_silent, self._quiescence.questions))
 
     def pulled(self, sender: i64, pull: Pull) -> None:
         """Answer with what the asker lacks."""

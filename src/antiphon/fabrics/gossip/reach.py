@@ -18,7 +18,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.parents import Link
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.stream import Stream
+from antiphon.kernel.process import Environment
 
 PROBE_PERIODS: Final = 3
 """After so many periods without a confirmation a neighbour is asked for one."""
@@ -31,7 +35,6 @@ GRACE_PERIODS: Final = 8
 
 LONGEST_GRACE_PERIODS: Final = 40
 """So many at most, though something is still missing: perhaps nobody has it."""
-
 
 SURVEYED: Final = 16
 """So many nodes that are no neighbours are asked when a neighbour is missing."""
@@ -166,3 +169,47 @@ class Reach:
                 self._together_since = -1
         grace = LONGEST_GRACE_PERIODS * self._period if self._together_since >= 0 else 0
         self.must_wait = self._apart_since >= 0 and now - self._apart_since <= self._longest + grace
+
+
+@final
+class PartitionGuard:
+    """Lets total order wait on one topic while this node is apart from most others, and until it has what it missed."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        reach: Reach,
+        overlay: PeerSampling,
+        links: dict[i64, Link],
+        streams: dict[i64, Stream],
+        delivery: Delivery,
+        longest_wait: i64,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._reach: Final[Reach] = reach
+        self._overlay: Final[PeerSampling] = overlay
+        self._links: Final[dict[i64, Link]] = links
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._delivery: Final[Delivery] = delivery
+        self._may_wait: Final[bool] = longest_wait > 0 and delivery.has_total_order()
+
+    def link_lost(self, peer: i64) -> None:
+        """The link to a neighbour has broken."""
+        if self._may_wait:
+            self._reach.link_lost(peer, self._environment.now(), self._overlay.sample(SURVEYED))
+
+    def period_passed(self) -> None:
+        """See whom this node reaches, ask those who are doubtful, and let total order wait or go on."""
+        if not self._may_wait:
+            return
+        is_behind = False
+        if self._reach.must_wait:
+            for stream in self._streams.values():
+                is_behind = is_behind or stream.is_missing()
+        now = self._environment.now()
+        doubtful = self._reach.look(now, self._links, is_behind)
+        if self._delivery.may_probe():
+            if self._reach.wants_survey:
+                doubtful.extend(self._reach.survey(self._overlay.sample(SURVEYED), now))
+            self._delivery.probe(doubtful)
+        self._delivery.hold(self._reach.must_wait)

@@ -3,7 +3,7 @@
 Buffers keep some publications of each source for neighbours that are late. Who was cut off for longer asks for what is
 in nobody's buffer any more; a node that has a log sends it from there. A node that has not kept it asks its neighbours
 for it in turn (:class:`Searches`). What only nodes without a log had is gone, and a node that asks for it is told
-(:mod:`antiphon.fabrics.gossip.topic`, *Loss*).
+(:mod:`antiphon.fabrics.gossip.recovery`, *Loss*).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
-from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Resent
+from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered
@@ -108,6 +108,39 @@ class Searches:
             if askers is not None:
                 for asker in askers:
                     self._environment.send(asker, Resent(publication))
+
+
+@final
+class Retransmission:
+    """What one node sends again on one topic, because somebody asks for it or has become a child."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        neighbours: list[i64],
+        streams: dict[i64, Stream],
+        search_lifetime: i64,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._neighbours: Final[list[i64]] = neighbours
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._searches: Final = Searches(environment, topic, search_lifetime)
+
+    def on_fetch(self, sender: i64, fetch: Fetch) -> None:
+        """Somebody lacks publications: send what is here, and look for what is not."""
+        forgotten = serve(self._environment, stream_of(self._streams, fetch.source), sender, fetch)
+        if fetch.hops > 0 and len(forgotten) > 0:
+            self._searches.begin(sender, fetch.source, forgotten, fetch.hops, self._neighbours)
+
+    def on_activate(self, sender: i64, message: Activate) -> None:
+        """A new child has all of the root up to a number: send what follows."""
+        for publication in stream_of(self._streams, message.source).kept_after(message.last):
+            self._environment.send(sender, Resent(publication))
+
+    def found(self, publication: Ordered) -> None:
+        """A publication has come again that others may have asked this node to look for."""
+        self._searches.found(publication)
 
 
 def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Ordered | None:

@@ -28,7 +28,7 @@ from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
-from antiphon.fabrics.gossip.seeds import Contacts
+from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
@@ -154,7 +154,7 @@ class RumourGroup(PullingGroup):
         topic: i64,
         options: BrisaOptions,
         connections: Connections,
-        contacts: Contacts,
+        seeds: Seeds,
         born: i64,
     ) -> None:
         # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried; by
@@ -165,7 +165,7 @@ class RumourGroup(PullingGroup):
         # The contact with which this node compared last.
         self._keeper: i64 = NO_NODE
         self._links: Final[Connections] = connections
-        super().__init__(environment, topic, options, connections, contacts, born)
+        super().__init__(environment, topic, options, connections, seeds, born)
 
     def new_sampling(self, connections: Connections) -> PeerSampling:
         options = self._options
@@ -185,13 +185,13 @@ class RumourGroup(PullingGroup):
     def tell_neighbours(self) -> None:
         for peer in self.sampling.sample(1):
             self.pull(peer, self.batch())
-        if self._all_contacts.includes_me:
+        if self._seeds.includes_me:
             self._call_sleepers()
 
     # Silent nodes.
 
     def compared(self, sender: i64, message: Comparison) -> None:
-        if self._all_contacts.includes_me and not message.is_answer:
+        if self._seeds.includes_me and not message.is_answer:
             self._sleepers.add(sender)
             self._asked[sender] = max(message.question, self._asked.get(sender, 0))
         elif message.is_answer:
@@ -249,7 +249,7 @@ class SimpleGossip(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return RumourGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return RumourGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

@@ -152,7 +152,7 @@ class SimpleTree(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

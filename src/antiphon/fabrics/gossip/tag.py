@@ -24,9 +24,10 @@ from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
 from antiphon.fabrics.gossip.simple_tree import check_coordinator
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.fabrics.gossip.tag_list import TagList
 from antiphon.fabrics.gossip.topic import Group
-from antiphon.fabrics.gossip.trees import Repairs, Trees
+from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
@@ -218,7 +219,7 @@ class Tag(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return TagGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return TagGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

@@ -16,13 +16,13 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto.messages import Stamped
+from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order, Ordered, merged_frontiers
@@ -113,11 +113,16 @@ class Delivery:
         else:
             self._hand_out(self.order.arrived(publication))
 
-    def receive(self, sender: i64, message: Message) -> None:
-        """A message of EpTO."""
+    def on_ball(self, sender: i64, ball: Ball) -> None:
+        """A ball of EpTO has come."""
         if self.has_total_order():
-            self._ordered().receive(sender, message)
+            self._ordered().on_ball(sender, ball)
             self._settle()
+
+    def on_probe(self, sender: i64, probe: Probe) -> None:
+        """Somebody measures, asks for a sign of life, or answers."""
+        if self.has_total_order():
+            self._ordered().on_probe(sender, probe)
 
     def round_passed(self) -> None:
         """The timer of rounds has run out."""
@@ -164,7 +169,7 @@ class Delivery:
         assert isinstance(order, MixedOrder), "where there is total order there are others"
         for name in totals.refused():
             # What has not come cannot take its place: it is passed over when structures bring it, or know it is gone.
-            late = totals.came(name)
+            late = totals.payload(name)
             if late is not None and not order.counts(name) and not totals.is_released(name):
                 missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
                 self._hand_out(order.arrived(missed))

@@ -164,24 +164,27 @@ class Brisa(Process):
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
-        if group is None and message.topic in self._parting and isinstance(message, Parted):
-            self._parting[message.topic].receive(sender, message)
-        if group is None and isinstance(message, (Beat, Data)):
+        if group is not None:
+            group.receive(sender, message)
+        elif self.seeds.includes_me and isinstance(message, (Join, Comparison)):
+            self._take_part(message.topic).receive(sender, message)
+        elif isinstance(message, (Beat, Data)):
             # It takes this node for a neighbour, and did not hear that it has left or is a new life.
             self.mistaken_for_neighbour(sender, message.topic)
-        if group is None:
-            if isinstance(message, Fetch):
-                serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
-            if not self.seeds.includes_me or not isinstance(message, (Join, Comparison)):
-                return
-            # A topic of which this seed had not heard: it becomes part of it.
-            group = self._open(message.topic)
-            if self.seeds.is_first():
-                self._found(group)
-            else:
-                group.sampling.join(self.seeds.first)
-            group.begin(0)
-        group.receive(sender, message)
+        elif isinstance(message, Fetch):
+            serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
+        elif isinstance(message, Parted) and message.topic in self._parting:
+            self._parting[message.topic].receive(sender, message)
+
+    def _take_part(self, topic: i64) -> Group:
+        """Become part of a topic of which this seed had not heard."""
+        group = self._open(topic)
+        if self.seeds.is_first():
+            self._found(group)
+        else:
+            group.sampling.join(self.seeds.first)
+        group.begin(0)
+        return group
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Tell somebody that this node takes no part in a topic."""

@@ -61,7 +61,7 @@ class Reach:
         # Since when most are missing, and since when they are not any more; -1 for never.
         self._apart_since: i64 = -1
         self._together_since: i64 = -1
-        self._looks: i64 = 0
+        self._polls: i64 = 0
         self.must_wait: bool = False
 
     def woke(self, now: i64) -> None:
@@ -99,9 +99,9 @@ class Reach:
         if sent_at > self._confirmed.get(peer, sent_at):
             self._confirmed[peer] = sent_at
 
-    def look(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
+    def poll(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
         """A period has passed: see who is missing. The answer lists those who should be asked for a sign of life."""
-        self._looks += 1
+        self._polls += 1
         missing: i64 = 0
         doubtful: list[i64] = []
         for peer, link in links.items():
@@ -122,7 +122,7 @@ class Reach:
         """How many are reached, and how many missing, of those that were neighbours or were surveyed."""
         reached: i64 = 0
         missing: i64 = 0
-        asks = self._looks % PROBE_PERIODS == 0
+        asks = self._polls % PROBE_PERIODS == 0
         for peer, lost_at in list(self._lost.items()):
             if now - lost_at > self._longest:
                 del self._lost[peer]
@@ -207,7 +207,7 @@ class PartitionGuard:
             for stream in self._streams.values():
                 is_behind = is_behind or stream.is_missing()
         now = self._environment.now()
-        doubtful = self._reach.look(now, self._links, is_behind)
+        doubtful = self._reach.poll(now, self._links, is_behind)
         if self._delivery.may_probe():
             if self._reach.wants_survey:
                 doubtful.extend(self._reach.survey(self._overlay.sample(SURVEYED), now))

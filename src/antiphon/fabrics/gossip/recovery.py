@@ -183,7 +183,7 @@ class Recovery:
                 stream.missing_for += 1
                 stream.stuck_for += 1
                 if stream.stuck_for > patience and self._options.rules.recovers:
-                    self._look_further(stream)
+                    self._search_further(stream)
                 if self._is_hopeful(stream):
                     stream.quiet = 0
                     self._quiescence.quiet = 0
@@ -200,7 +200,7 @@ class Recovery:
             return False
         return stream.fetches < MOST_ATTEMPTS or self._is_alone() or self._pulses.is_in_doubt
 
-    def _look_further(self, stream: Stream) -> None:
+    def _search_further(self, stream: Stream) -> None:
         """Nobody nearby has what is missing: the source, a seed or anybody may, or somebody beside them.
 
         If it is gone there too, pass it over.

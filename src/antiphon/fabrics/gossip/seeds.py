@@ -153,7 +153,7 @@ class Pulses:
             is_known = at < known_count and known[at] == seed and known[at + 1] >= pairs[position + 1]
             if not is_known and seed != self._me:
                 self._heard = merged_pulses(known, pairs, self._me)
-                self._look()
+                self._check_promise()
                 return True
             position += 2
         return False
@@ -175,10 +175,10 @@ class Pulses:
                 self._promised_by = seed
                 self._promised = pairs[position + 1]
                 self._waited = 0
-                self._look()
+                self._check_promise()
             position += 2
 
-    def _look(self) -> None:
+    def _check_promise(self) -> None:
         if self._promised_by != NO_NODE and self._last_of(self._promised_by) >= self._promised:
             self._promised_by = NO_NODE
             self.is_in_doubt = False

@@ -27,12 +27,13 @@ from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.process import Brisa
-from antiphon.fabrics.gossip.pulling import Pull, PullingGroup
+from antiphon.fabrics.gossip.pulling import Pull, Pulling
 from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 
@@ -145,7 +146,7 @@ class Rumours(Trees):
         self.has_news = True
 
 
-class RumourGroup(PullingGroup):
+class RumourGroup(Group):
     """A topic at one node."""
 
     def __init__(
@@ -166,6 +167,8 @@ class RumourGroup(PullingGroup):
         self._keeper: i64 = NO_NODE
         self._links: Final[Connections] = connections
         super().__init__(environment, topic, options, connections, seeds, born)
+        assert isinstance(options, SimpleGossipOptions), "made with them"
+        self._pulling: Final = Pulling(environment, topic, self.streams, self._quiescence, options.batch)
 
     def new_sampling(self, connections: Connections) -> PeerSampling:
         options = self._options
@@ -177,14 +180,16 @@ class RumourGroup(PullingGroup):
         assert isinstance(options, SimpleGossipOptions), "made with them"
         return Rumours(self._environment, self.topic, options, self.sampling, self.streams)
 
-    def batch(self) -> i64:
-        options = self._options
-        assert isinstance(options, SimpleGossipOptions), "made with them"
-        return options.batch
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Pull):
+            if self.is_synchronised:
+                self._on_pull(sender, message)
+        else:
+            super().receive(sender, message)
 
     def tell_neighbours(self) -> None:
         for peer in self.sampling.sample(1):
-            self.pull(peer, self.batch())
+            self._pulling.pull(peer)
         if self._seeds.includes_me:
             self._call_sleepers()
 
@@ -212,14 +217,14 @@ class RumourGroup(PullingGroup):
         if peer == self._keeper:
             self.wake()
 
-    def pulled(self, sender: i64, pull: Pull) -> None:
+    def _on_pull(self, sender: i64, pull: Pull) -> None:
         # A pull that is older than the sender's last question does not show that it has heard the call: what it was
         # when it sent the pull, awake, it need not be any more.
         if sender in self._to_wake and pull.questions >= self._asked.get(sender, 0):
             del self._to_wake[sender]
             if pull.is_silent:
                 self._sleepers.add(sender)
-        super().pulled(sender, pull)
+        self._pulling.on_pull(sender, pull)
 
     def _call_sleepers(self) -> None:
         """Let those who may sleep ask: they wake up if there is something for them."""
@@ -231,7 +236,7 @@ class RumourGroup(PullingGroup):
                 self._to_wake[sleeper] = 0
             self._sleepers.clear()
         for peer in list(self._to_wake):
-            self.pull(peer, 0)
+            self._pulling.call(peer)
             self._to_wake[peer] += 1
             if self._to_wake[peer] >= MOST_CALLS:
                 del self._to_wake[peer]

@@ -207,8 +207,10 @@ class Group(Neighbourhood):
             self._on_data(sender, message)
         elif isinstance(message, Beat):
             self._on_beat(sender, message)
-        elif isinstance(message, (Ball, Probe)):
-            self._on_epto_message(sender, message)
+        elif isinstance(message, Ball):
+            self._on_ball(sender, message)
+        elif isinstance(message, Probe):
+            self._on_probe(sender, message)
         elif isinstance(message, SamplingMessage):
             self.sampling.receive(sender, message)
         elif isinstance(message, Deactivate):
@@ -276,12 +278,16 @@ class Group(Neighbourhood):
         if self._options.rules.recovers:
             self._recovery.learn(sender, report, FETCH_AFTER)
 
-    def _on_epto_message(self, sender: i64, message: Message) -> None:
+    def _on_ball(self, sender: i64, ball: Ball) -> None:
         if self.delivery.is_synchronised:
-            if isinstance(message, Probe) and message.is_answer:
-                self._reach.confirmed(sender, message.sent_at)
-            self.delivery.receive(sender, message)
+            self.delivery.on_ball(sender, ball)
             self.application.advance()
+
+    def _on_probe(self, sender: i64, probe: Probe) -> None:
+        if self.delivery.is_synchronised:
+            if probe.is_answer:
+                self._reach.confirmed(sender, probe.sent_at)
+            self.delivery.on_probe(sender, probe)
 
     def notice_gap(self, sender: i64, stream: Stream) -> None:
         """Something came after what is missing."""
@@ -353,11 +359,6 @@ class Group(Neighbourhood):
     def is_synchronised(self) -> bool:
         """Whether this node knows what counts as past on the topic."""
         return self.delivery.is_synchronised
-
-    @property
-    def is_ticking(self) -> bool:
-        """Whether the topic is awake here."""
-        return self._quiescence.is_ticking
 
     def first_unsettled(self) -> i64:
         """The first own publication that may be lost with this node: not all neighbours have said that they have it."""

@@ -152,7 +152,7 @@ class Epto(Process):
             self._ask_the_time()
         self.balls.run_round(sampling)
         self.rounds.adapt(sampling)
-        self.rounds.go_on(self.is_idle())
+        self.rounds.schedule_next(self.is_idle())
 
     def peer_lost(self, peer: i64) -> None:
         self._peers().lost(peer)

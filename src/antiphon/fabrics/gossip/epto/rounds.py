@@ -66,7 +66,7 @@ class Rounds:
             self.is_awake = True
             self._environment.set_timer(self._environment.random().below(self.period), self._timer)
 
-    def go_on(self, is_idle: bool) -> None:
+    def schedule_next(self, is_idle: bool) -> None:
         """A round is over: the next follows, unless nothing has happened for long."""
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
         if self._idle_rounds >= self._options.patience:

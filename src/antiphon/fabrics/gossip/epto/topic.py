@@ -235,20 +235,21 @@ class TopicTotals:
         self.balls.arrived(publication)
         self.rounds.wake()
 
-    def receive(self, sender: i64, message: Message) -> None:
-        """A message of EpTO."""
-        if isinstance(message, Ball):
-            self._clock.saw(message.latest)
-            self.balls.take(sender, message)
-            self.rounds.wake()
-        elif isinstance(message, Probe):
-            self.rounds.probed(sender, message)
+    def on_ball(self, sender: i64, ball: Ball) -> None:
+        """A ball has come."""
+        self._clock.saw(ball.latest)
+        self.balls.take(sender, ball)
+        self.rounds.wake()
+
+    def on_probe(self, sender: i64, probe: Probe) -> None:
+        """Somebody measures, or answers."""
+        self.rounds.probed(sender, probe)
 
     def round_passed(self) -> None:
         """The timer of rounds has run out."""
         self.balls.run_round(self._peers)
         self.rounds.adapt(self._peers)
-        self.rounds.go_on(self.is_idle())
+        self.rounds.schedule_next(self.is_idle())
 
     # What goes out.
 
@@ -259,7 +260,7 @@ class TopicTotals:
             self._relayed.refused = []
         return found
 
-    def came(self, name: i64) -> Stamped | None:
+    def payload(self, name: i64) -> Stamped | None:
         """A publication, if structures have brought it and it is kept."""
         return self.balls.payloads.lookup(name)
 

@@ -30,7 +30,7 @@ ALWAYS: Final[i64] = 1 << 40
 
 @final
 class Reports:
-    """What one node tells others about one topic."""
+    """Builds the reports of one node on one topic."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Reports:
         self._born: Final[i64] = born
 
     def since(self, periods: i64) -> Report:
-        """What there is that was new in the last periods."""
+        """A report of all sources and structures with news in the last periods."""
         numbers = vec[i64]()
         floors = vec[i64]()
         window = self._window
@@ -71,7 +71,7 @@ class Reports:
 
 @final
 class AntiEntropy:
-    """What one node and others tell each other about what they have of one topic."""
+    """Compares one node with its neighbours and with seeds on one topic."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What the application of a node asks of a topic: to publish, to come and to go, in the order in which it asked.
+"""Carries out the requests of the application on a topic, to publish, to come and to go, in the order of the requests.
 
-It happens when the node is part of the topic. What follows a total publication waits until that is delivered here
-(:mod:`antiphon.fabrics.gossip.epto.topic`).
+A request waits until the node is part of the topic. All requests after a total publication wait until that is delivered
+here (:mod:`antiphon.fabrics.gossip.epto.topic`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Where publications of a topic leave for the application of one node, each in its order.
 
-What has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for its turn
-(:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the first of the line
-is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later one
-overtakes it.
+A publication that has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for
+its turn (:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the first of
+the line is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later
+one overtakes it.
 
-What will never come takes its place as :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too: the
-application is told of it there.
+A publication that will never come is replaced by a :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too:
+the application is told of it there.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from antiphon.orders.order import Order, Ordered, merged_frontiers
 
 @final
 class Departure:
-    """What a node that leaves a topic remembers: what is past there, and what its next publication must name.
+    """The memory of a node that leaves a topic: what is past there, and what its next publication must name.
 
-    ``total`` is what total order remembers, if there was something to order.
+    ``total`` is the memory of total order, if there was something to order.
     """
 
     def __init__(self, past: vec[i64], barrier: vec[i64], total: Memory | None) -> None:
@@ -43,7 +43,10 @@ class Departure:
 
 @final
 class Delivery:
-    """What one node delivers on one topic. Nothing is delivered to an application that is not subscribed."""
+    """Delivers publications of one topic at one node, each in its order.
+
+    Nothing is delivered to an application that is not subscribed.
+    """
 
     def __init__(
         self,
@@ -69,11 +72,11 @@ class Delivery:
         self.is_held: bool = False
         # Publications that were passed over: nobody has kept them, or they came after their turn.
         self.lost: i64 = 0
-        # What has been first in the line for some periods.
+        # The publication that has been first in the line for some periods.
         self._first: Stamped | None = None
         self._first_for: i64 = 0
 
-    # What the application publishes.
+    # Publications of the application.
 
     def may_begin(self, asked: Asked) -> bool:
         """Whether what the application asks for may happen now; after a total publication all else waits for it."""
@@ -103,7 +106,7 @@ class Delivery:
         dependencies = self.order.stamp(asked.sequence, asked.order)
         return Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self._topic, asked.order)
 
-    # What comes.
+    # Publications and messages that come.
 
     def arrived(self, publication: Ordered) -> None:
         """A publication has come, or will never come: deliver what may be delivered now."""
@@ -168,7 +171,7 @@ class Delivery:
         totals, order = self._ordered(), self.order
         assert isinstance(order, MixedOrder), "where there is total order there are others"
         for name in totals.refused():
-            # What has not come cannot take its place: it is passed over when structures bring it, or know it is gone.
+            # One that has not come cannot take its place: it is passed over when trees bring it, or it is gone.
             late = totals.payload(name)
             if late is not None and not order.counts(name) and not totals.is_released(name):
                 missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
@@ -199,7 +202,7 @@ class Delivery:
             self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
 
     def _lacked_by(self, publication: Ordered, order: MixedOrder) -> list[i64]:
-        """What a publication waits for: earlier ones of its source, and those that it names with all before them."""
+        """All a publication waits for: earlier ones of its source, and those that it names with all before them."""
         found: list[i64] = []
         reached: dict[i64, i64] = {publication.source: publication.sequence - 1}
         for key in publication.dependencies:
@@ -221,7 +224,7 @@ class Delivery:
         self._memory = departure.total
 
     def departure(self) -> Departure:
-        """What is needed if this node comes back."""
+        """Everything that this node needs if it comes back."""
         total = self._memory if self.totals is None else self.totals.memory()
         return Departure(self.order.frontier(), self.order.barrier(), total)
 
@@ -235,7 +238,7 @@ class Delivery:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
     def welcome(self) -> Welcome:
-        """What a newcomer must know: what is past here, and the time of total order, 0 if there is none."""
+        """Tells a newcomer what is past here, and the time of total order, 0 if there is none."""
         time: i64 = 0 if self.totals is None else self.totals.reading()
         return Welcome(self._me, self._topic, self.order.frontier(), time)
 

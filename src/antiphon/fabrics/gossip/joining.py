@@ -1,8 +1,8 @@
 """How a node becomes part of a topic: it enters the overlay through a seed, and asks a neighbour what counts as past.
 
 **Newcomers** ask a neighbour what counts as past there (``Hello``, ``Welcome``), and start from that: everything that
-is published later has a higher number, and will be noticed to be missing. What one node has delivered is closed under
-its order, so no more than one need be asked.
+is published later has a higher number, and will be noticed to be missing. The publications that one node has
+delivered are closed under its order, so no more than one need be asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Seeds, waiting_periods
 from antiphon.kernel.process import Environment
 
 UNHEARD_PERIODS: Final = 3
-"""So many periods a newcomer whom no neighbour answers waits before it turns to a seed again."""
+"""After so many periods without an answer of a neighbour a newcomer turns to a seed again."""
 
 
 @final

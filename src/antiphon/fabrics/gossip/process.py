@@ -2,8 +2,9 @@
 
 Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.hyparview`); publications
 travel along trees, or graphs with several parents, that are what is left of a flood when every copy too many has told
-its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). What links lose is fetched from neighbours
-(:mod:`antiphon.fabrics.gossip.topic`).
+its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). A publication that a link loses is fetched from a neighbour
+(:mod:`antiphon.fabrics.gossip.recovery`). :class:`~antiphon.fabrics.gossip.topic.Group` puts these parts together for
+one topic; the process below serves the application and the host.
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
 trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
@@ -100,7 +101,7 @@ class Brisa(Process):
                 self._held.remove(seed)
                 self.connections.release(seed)
 
-    # What the application does.
+    # Calls of the application.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         group = self._groups.get(topic)
@@ -130,7 +131,7 @@ class Brisa(Process):
         if group is None:
             group = self._open(topic)
             if self.seeds.is_first():
-                # Whoever asks for a topic asks this node in the end: nobody has yet.
+                # Every node that looks for a topic asks this one in the end: none has yet.
                 self._found(group)
             group.begin(0)
         group.ask(Asked(0, 0, None, UNSPECIFIED))
@@ -160,7 +161,7 @@ class Brisa(Process):
         now = self.environment.now()
         return Group(self.environment, topic, self.options, self.connections, self.seeds, now)
 
-    # What the host does.
+    # Calls of the host.
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
@@ -210,7 +211,7 @@ class Brisa(Process):
             self.environment.set_timer(self.options.period, ~name)
 
     def _part_again(self, topic: i64) -> None:
-        """Tell those who were neighbours in a topic that this node has left it, until all have answered."""
+        """Tell former neighbours in a topic that this node has left it, until all have answered."""
         sampling = self._parting.pop(topic, None)
         if sampling is not None and topic not in self._groups and sampling.part_again():
             self._parting[topic] = sampling
@@ -239,7 +240,7 @@ class Brisa(Process):
     def unfinished(self) -> i64:
         return sum(group.unfinished() for group in self._groups.values())
 
-    # What measurements ask.
+    # Questions of measurements.
 
     def groups(self) -> list[Group]:
         """The topics that this node takes part in."""
@@ -254,13 +255,13 @@ class Brisa(Process):
         return self._groups[topic]
 
     def outlook(self, topic: i64) -> list[Outlook]:
-        """What is known on a topic in total order and not delivered, and how likely it is to be stable."""
+        """The total publications of a topic that wait for delivery, and how likely each is to be stable."""
         group = self._groups.get(topic)
         totals = None if group is None else group.delivery.totals
         return [] if totals is None else totals.outlook()
 
     def repairs(self) -> list[Repairs]:
-        """What became of parents, for each topic that this node takes part in."""
+        """Counts of lost and found parents, for each topic that this node takes part in."""
         return [group.trees.repairs for group in self._groups.values()]
 
     def orders(self) -> list[Order]:

@@ -1,10 +1,10 @@
-"""Whether a node reaches most of those whom it knows; while it does not, total order waits there.
+"""Finds out whether a node reaches most of the nodes that it knows; while it does not, total order waits there.
 
 Parts of a network that order without each other cannot agree later: what one part has published is too late for the
 other (:mod:`antiphon.fabrics.gossip.epto.order`). So a node that finds itself with the fewer of its neighbours, or with
 half of them, gives no stamps and delivers nothing in total order for a while. When the parts are together again it gets
 what it lacks first, and goes on after that. A cut that is shorter than ``longest`` makes no holes, but for what was
-under way when it began. After ``longest`` a node goes on with whom it reaches: nobody waits for ever.
+under way when it began. After ``longest`` a node goes on with those that it reaches: none waits for ever.
 
 A neighbour is *reached* when it has confirmed what this node sent not long ago: periodic messages say which of them
 came last from the other end. So links that carry one direction only are found out too. Neighbours whose links broke
@@ -42,7 +42,7 @@ SURVEYED: Final = 16
 
 @final
 class Reach:
-    """Whom one node reaches in one topic. Times are those of its own clock; ``longest`` is in ticks."""
+    """The nodes that one node reaches in one topic. Times are those of its own clock; ``longest`` is in ticks."""
 
     def __init__(self, period: i64, longest: i64) -> None:
         self._period: Final[i64] = period
@@ -100,7 +100,7 @@ class Reach:
             self._confirmed[peer] = sent_at
 
     def poll(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
-        """A period has passed: see who is missing. The answer lists those who should be asked for a sign of life."""
+        """A period has passed: see which nodes are missing. The answer lists those to ask for a sign of life."""
         self._polls += 1
         missing: i64 = 0
         doubtful: list[i64] = []
@@ -142,7 +142,7 @@ class Reach:
         return reached, missing
 
     def survey(self, peers: list[i64], now: i64) -> list[i64]:
-        """Other nodes are to show on which side this one is: those of them who are to be asked."""
+        """Other nodes are to show on which side this one is; the answer lists those to ask."""
         self._survey_at = now
         self.wants_survey = False
         others = [*self._known, *[peer for peer in peers if peer not in self._known]]
@@ -199,7 +199,7 @@ class PartitionGuard:
             self._reach.link_lost(peer, self._environment.now(), self._overlay.sample(SURVEYED))
 
     def period_passed(self) -> None:
-        """See whom this node reaches, ask those who are doubtful, and let total order wait or go on."""
+        """See which nodes are reached, ask the doubtful ones, and let total order wait or go on."""
         if not self._may_wait:
             return
         is_behind = False

@@ -35,7 +35,7 @@ GAP_PATIENCE: Final = 2
 """So many publications come after one that is missing before it is asked for; it may just have been overtaken."""
 
 HOPELESS: Final = 4
-"""So many times the patience a node waits before it passes over what all whom it asked have not kept."""
+"""So many times the patience a node waits before it passes over a publication that no node that it asked has kept."""
 
 ALONE: Final = 20
 """So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
@@ -49,7 +49,7 @@ FETCH_AFTER: Final = 1
 
 @final
 class Recovery:
-    """What one node lacks of one topic and asks for, and what it keeps for others."""
+    """Asks for the publications of one topic that one node lacks, and decides how long it keeps others."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Recovery:
         # Publications that went from here though a neighbour may have lacked them.
         self.overflow: i64 = 0
 
-    # What others have.
+    # Reports and gaps.
 
     def learn(self, sender: i64, report: Report, fetch_after: i64) -> bool:
         """See what somebody else has; ask for what is missing for long enough. True if something is missing."""
@@ -135,7 +135,7 @@ class Recovery:
         """Ask somebody for what is missing up to a number."""
         missing = stream.missing(last)
         if len(missing) > 0:
-            # Others who say the same in this period need not be asked.
+            # Others that say the same in this period need not be asked.
             stream.missing_for = 0
             stream.fetches += 1
             self._environment.send(peer, Fetch(stream.source, self._topic, missing, hops))
@@ -232,7 +232,7 @@ class Recovery:
         return sampled[0] if len(sampled) > 0 else stream.source
 
     def hopeless_after(self) -> i64:
-        """So many periods something is missing before it may be passed over; who is alone can ask nobody, and waits."""
+        """So many periods something is missing before it may be passed over; a lonely node can only wait."""
         return (ALONE if self._is_alone() else 1) * HOPELESS * self._options.patience
 
     def _longest_stuck(self, stream: Stream) -> i64:
@@ -252,7 +252,7 @@ class Recovery:
         """Whether there is nobody else, as far as this node knows."""
         return len(self._neighbours) == 0 and len(self._seeds.others) == 0
 
-    # What others ask.
+    # Questions of others.
 
     def first_unsettled(self) -> i64:
         """The first own publication that may be lost with this node: not all neighbours have said that they have it."""

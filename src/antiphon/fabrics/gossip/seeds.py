@@ -88,7 +88,7 @@ class Seeds:
 
 @final
 class Pulses:
-    """What one node knows about pulses in one topic."""
+    """The pulses of one topic, as one node knows them, and its doubt."""
 
     def __init__(self, me: i64, seeds: Seeds) -> None:
         self._me: Final[i64] = me
@@ -105,7 +105,7 @@ class Pulses:
         self._questions: i64 = 0
 
     def doubt(self) -> None:
-        """A neighbour has gone, or somebody who doubts has asked; what was promised before proves nothing."""
+        """A neighbour has gone, or a node in doubt has asked; an earlier promise proves nothing."""
         if not self._seeds.is_first():
             if not self.is_in_doubt:
                 self._questions = 0
@@ -136,7 +136,7 @@ class Pulses:
         return True
 
     def as_pairs(self) -> vec[i64]:
-        """What is told to neighbours, and to who asks; nobody changes it."""
+        """The pairs that neighbours and askers are told; nobody changes them."""
         return self._heard
 
     def heard(self, pairs: vec[i64]) -> bool:

@@ -1,4 +1,4 @@
-"""What a node knows about one tree or graph of a topic, and counts of what became of parents in all of them."""
+"""The state of one tree or graph of a topic at one node, and counts of lost and found parents in all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.fabrics.gossip.messages import NOWHERE, TREE_BITS, Position
 
 @final
 class Structure:
-    """What one node knows about one tree or graph."""
+    """One tree or graph, as one node knows it."""
 
     def __init__(self, key: i64, me: i64, neighbours: list[i64]) -> None:
         self.key: Final[i64] = key
@@ -38,7 +38,7 @@ class Structure:
 
 @final
 class Repairs:
-    """What became of parents, counted over all structures of a node; times in ticks."""
+    """Counts of lost and found parents over all structures of a node; times in ticks."""
 
     def __init__(self) -> None:
         self.parents_lost: i64 = 0

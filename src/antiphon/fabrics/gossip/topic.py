@@ -56,8 +56,8 @@ from antiphon.orders.order import Order, Ordered
 class Group(Neighbourhood):
     """One topic at one node, from the moment it joins the overlay of the topic until it has left.
 
-    The rivals of BRISA differ from it in the overlay, in the way of publications over it, and in what is said to whom
-    once per period; the rest is the same for all.
+    The rivals of BRISA differ from it in the overlay, in the way of publications over it, and in the messages of each
+    period; the rest is the same for all.
     """
 
     def __init__(
@@ -74,57 +74,39 @@ class Group(Neighbourhood):
         self.topic: Final[i64] = topic
         self._options: Final[BrisaOptions] = options
         self._seeds: Final[Seeds] = seeds
-        self.streams: Final[dict[i64, Stream]] = {}
-        self.sampling: Final[PeerSampling] = self.new_sampling(connections)
-        self._neighbours: Final[list[i64]] = self.sampling.neighbours()
-        self.trees: Final[Trees] = self.new_trees()
-        self.delivery: Final = Delivery(environment, topic, options, self.sampling, self.streams)
-        self.order: Final[Order] = self.delivery.order
-        self._pulses: Final = Pulses(self._me, seeds)
+        streams: dict[i64, Stream] = {}
+        self.streams: Final[dict[i64, Stream]] = streams
+        overlay = self.new_sampling(connections)
+        self.sampling: Final[PeerSampling] = overlay
+        self._neighbours: Final[list[i64]] = overlay.neighbours()
+        trees = self.new_trees()
+        self.trees: Final[Trees] = trees
+        delivery = Delivery(environment, topic, options, overlay, streams)
+        self.delivery: Final[Delivery] = delivery
+        self.order: Final[Order] = delivery.order
+        pulses = Pulses(self._me, seeds)
+        self._pulses: Final[Pulses] = pulses
         self._reach: Final = Reach(options.period, options.longest_wait)
         self._guard: Final = PartitionGuard(
-            environment, self._reach, self.sampling, self.trees.links, self.streams, self.delivery, options.longest_wait
+            environment, self._reach, overlay, trees.links, streams, delivery, options.longest_wait
         )
-        self._quiescence: Final = Quiescence(environment, topic, options, self._reach)
+        quiescence = Quiescence(environment, topic, options, self._reach)
+        self._quiescence: Final[Quiescence] = quiescence
         self.application: Final = Application(
-            environment,
-            topic,
-            options,
-            self._neighbours,
-            self.streams,
-            self.trees,
-            self.delivery,
-            self._quiescence,
+            environment, topic, options, self._neighbours, streams, trees, delivery, quiescence
         )
         self._joining: Final = Joining(
-            environment, topic, options, self.sampling, seeds, self.delivery, self.application, self._quiescence
+            environment, topic, options, overlay, seeds, delivery, self.application, quiescence
         )
         self._retransmission: Final = Retransmission(
-            environment, topic, self._neighbours, self.streams, options.patience * options.period
+            environment, topic, self._neighbours, streams, options.patience * options.period
         )
         self._recovery: Final = Recovery(
-            environment,
-            topic,
-            options,
-            self.sampling,
-            seeds,
-            self._pulses,
-            self.streams,
-            self.trees,
-            self.application,
-            self._quiescence,
+            environment, topic, options, overlay, seeds, pulses, streams, trees, self.application, quiescence
         )
+        reports = Reports(environment, topic, options, streams, trees, pulses, born)
         self._anti_entropy: Final = AntiEntropy(
-            environment,
-            topic,
-            options,
-            self.sampling,
-            seeds,
-            self._pulses,
-            Reports(environment, topic, options, self.streams, self.trees, self._pulses, born),
-            self.delivery,
-            self._recovery,
-            self._quiescence,
+            environment, topic, options, overlay, seeds, pulses, reports, delivery, self._recovery, quiescence
         )
         self.is_gone: bool = False
         # Copies that came again.
@@ -138,7 +120,7 @@ class Group(Neighbourhood):
         """The way of publications over it."""
         return Trees(self._environment, self.topic, self._options, self._neighbours, self.streams)
 
-    # What the application and the process do.
+    # Calls of the process.
 
     def found(self) -> None:
         """Be the first node of the topic."""
@@ -349,10 +331,10 @@ class Group(Neighbourhood):
             self.sampling.leave()
             self.is_gone = True
 
-    # What others ask.
+    # Questions of others.
 
     def stream(self, source: i64) -> Stream:
-        """What this node has of a source, from the moment it first hears of it."""
+        """The publications of a source at this node, from the moment it first hears of the source."""
         return stream_of(self.streams, source)
 
     @property
@@ -365,6 +347,6 @@ class Group(Neighbourhood):
         return self._recovery.first_unsettled()
 
     def unfinished(self) -> i64:
-        """What waits: in its order, in the queue, for neighbours that lack it, or for ever because it is gone."""
+        """How much waits: in its order, in the queue, for neighbours that lack it, or for ever because it is gone."""
         waiting = self.delivery.unfinished() + len(self.application.queue) + self._recovery.unfinished()
         return waiting if self.delivery.is_synchronised else waiting + 1

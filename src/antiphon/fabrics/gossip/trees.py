@@ -1,18 +1,18 @@
-"""The structures that emerge at one node: who its parents are, whom it sends to, and how that is repaired.
+"""The structures that emerge at one node: its parents, the neighbours that it sends to, and how both are repaired.
 
-BRISA (thesis, section 4.2). The first publication floods the overlay. Whoever gets it twice has a link too many, and
-tells one of the two senders to stop; when the flood is over every node has ``parents`` active links towards it and
+BRISA (thesis, section 4.2). The first publication floods the overlay. A node that gets it twice has a link too many,
+and tells one of the two senders to stop; when the flood is over every node has ``parents`` active links towards it and
 what is left is a tree, or a graph without cycles. Links that are not used stay known, and are used again when a parent
 fails.
 
 A cycle is avoided by what travels with the data: in trees the path from the root, in graphs the depth. A node adopts
-nobody whose path it is on, or who is deeper than itself. Which of several senders is kept is the strategy's affair
+no node whose path it is on, or that is deeper than itself. Which of several senders is kept is the strategy's affair
 (:mod:`antiphon.fabrics.gossip.parents`).
 
 **Repair.** *Soft*: a neighbour that is known to be no descendant becomes the parent; one message. *Hard*: there is
 none; the node forgets its place and asks all neighbours. A child that its own parent asks has lost its place too.
 
-What the published rules leave open, and how each is closed (:class:`antiphon.fabrics.gossip.options.Rules`):
+The published rules leave races open. Here is how each is closed (:class:`antiphon.fabrics.gossip.options.Rules`):
 
 * Two nodes adopt each other, or each a descendant of the other, because what they know of each other's paths is out of
   date. No data goes through a closed cycle, so the check on data never sees it. Here a new parent answers with its
@@ -50,8 +50,8 @@ from antiphon.orders.order import Ordered
 MOST_HARD_REPAIRS: Final = 6
 """So often a node asks all its neighbours for a place while nothing new comes; each wait is twice as long as the last.
 
-Whoever asks takes the place of its children away, and they ask in turn. While data flows places are soon known again;
-where none does, such a wave could go round for ever.
+A node that asks takes the place of its children away, and they ask in turn. While data flows places are soon known
+again; where none does, such a wave could go round for ever.
 """
 
 STALL_PERIODS: Final = 2
@@ -74,7 +74,7 @@ class Trees:
         self._topic: Final[i64] = topic
         self._options: Final[BrisaOptions] = options
         self._neighbours: Final[list[i64]] = neighbours
-        # What this node has of each source; said to new parents.
+        # The publications of each source at this node; new parents are told how far it is.
         self._streams: Final[dict[i64, Stream]] = streams
         self.links: Final[dict[i64, Link]] = {}
         self.structures: Final[dict[i64, Structure]] = {}
@@ -153,7 +153,7 @@ class Trees:
             self._parent_moved(structure, sender, data.position)
         elif sender in self.links:
             structure.known[sender] = data.position
-            # What comes up a tree comes from a child, which is no candidate.
+            # A publication that goes up a tree comes from a child, which is no candidate.
             if is_new and not data.is_upward:
                 self.seen_ahead(structure)
                 if len(structure.parents) == 0 and self._is_eligible(structure, sender):
@@ -195,7 +195,7 @@ class Trees:
         """Whether adopting a node would, as far as is known, make no cycle.
 
         Of two nodes of equal depth that adopt each other at the same time both would go down for ever. While the first
-        flood passes, when that is likely, the identifiers decide; later, when there is time, who asks first.
+        flood passes, when that is likely, the identifiers decide; later, when there is time, the first to ask wins.
         """
         if structure.is_root:
             return False
@@ -289,7 +289,7 @@ class Trees:
             for target in structure.targets:
                 self._environment.send(target, moved)
 
-    # What neighbours say.
+    # Messages of neighbours.
 
     def deactivated(self, sender: i64, key: i64) -> None:
         """A neighbour wants nothing more of a structure."""
@@ -386,7 +386,7 @@ class Trees:
             structure.behind_for = 0
 
     def tick(self) -> None:
-        """A period has passed: whoever waits for silent parents waits no longer."""
+        """A period has passed: replace parents that are silent for too long."""
         for structure in self.structures.values():
             structure.quiet += 1
             if structure.behind_for >= 0:
@@ -441,7 +441,7 @@ class Trees:
         self._activate(structure, best)
 
     def _lose_place(self, structure: Structure) -> None:
-        """Hard repair: nobody is known who could be a parent."""
+        """Hard repair: no neighbour is known to be fit as a parent."""
         for parent in structure.parents:
             structure.known.pop(parent, None)
         structure.parents.clear()

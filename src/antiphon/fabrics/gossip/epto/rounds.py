@@ -119,9 +119,9 @@ class Rounds:
             balls.ttl = self._options.ttl_for(nodes, balls.fanout)
 
     def outlook(self) -> list[Outlook]:
-        """What is known and not delivered, in order, with probabilities by which an application may go ahead.
+        """The waiting events, in order, with probabilities by which an application may go ahead.
 
-        Whoever uses an event early takes it back, or lives with it, if another comes before it.
+        An application that uses an event early takes it back, or lives with it, if another comes before it.
         """
         found: list[Outlook] = []
         pace = float(self.period) / float(self.period + self.delay.median)
@@ -129,7 +129,7 @@ class Rounds:
         for event in self._balls.ordering.waiting():
             publication = event.publication
             if publication is not None:
-                # What came another way than in a ball begins to age with the next round.
+                # A publication that came another way than in a ball begins to age with the next round.
                 age = max(0, self._balls.round - event.born)
                 rounds = float(age) * pace
                 begun = self.heard_per_round / pace

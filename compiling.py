@@ -22,6 +22,7 @@ PRODUCT = (
     "kernel/*.py",
     "orders/*.py",
     "fabrics/*/*.py",
+    "fabrics/*/*/*.py",
     "trace/recorder.py",
     "simulator/engine/actions.py",
     "simulator/engine/calendar.py",

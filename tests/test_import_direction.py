@@ -172,7 +172,7 @@ def test_arrows_point_one_way() -> None:
         ("fabrics.cube.view", "from ...simulator.engine import Engine", "imports antiphon.simulator.engine"),
         ("fabrics.cube.view", "import numpy as np", "imports numpy"),
         ("fabrics.cube.view", "import importlib\nimportlib.import_module('threading')", "imports threading"),
-        ("fabrics.gossip.brisa", "__import__(name)", "imports a computed name"),
+        ("fabrics.gossip.process", "__import__(name)", "imports a computed name"),
         ("fabrics.tree.broker", "import pyspark.sql", "imports pyspark.sql"),
         ("fabrics.cube.view", "from antiphon import __version__", "imports antiphon.__version__"),
         ("fabrics.admission", "import msgspec", "imports msgspec"),

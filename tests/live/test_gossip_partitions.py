@@ -10,7 +10,7 @@ import pytest
 import antiphon
 from antiphon import Node
 from antiphon.fabrics.gossip import Brisa
-from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.live.gossip_table import GossipTable
 from tests.live.proxy import behind_proxies
 from tests.live.support import exact_values, running, subscribed, until

@@ -16,8 +16,8 @@ import antiphon
 from antiphon import MissedMessagesError, Node, Subscription
 from antiphon.cli.audit import CLEAN, audit_files
 from antiphon.fabrics.gossip import Brisa
-from antiphon.fabrics.gossip.epto_messages import Stamped
-from antiphon.fabrics.gossip.epto_topic import TopicTotals
+from antiphon.fabrics.gossip.epto.messages import Stamped
+from antiphon.fabrics.gossip.epto.topic import TopicTotals
 from antiphon.fabrics.gossip.messages import Resent
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import NO_AUTHOR, Columns, encode_columns
@@ -40,7 +40,7 @@ def wrong_by(seconds: float) -> Any:
 
 def totals(node: Node, topic: str = "room") -> TopicTotals:
     assert isinstance(node.process, Brisa)
-    found = node.process.group(node.topic(topic).number).deliveries.totals
+    found = node.process.group(node.topic(topic).number).delivery.totals
     assert found is not None
     return found
 

@@ -28,7 +28,7 @@ def gossip(name: str, module: str, old: str, new: str, order: str | None = None)
 
 
 def epto(name: str, module: str, old: str, new: str) -> Bug:
-    return Bug(name, "epto", f"fabrics/gossip/{module}.py", old, new)
+    return Bug(name, "epto", f"fabrics/gossip/epto/{module}.py", old, new)
 
 
 CUBE = (
@@ -333,31 +333,31 @@ GOSSIP = (
     ),
     gossip(
         "the first of what somebody asks for is not sent",
-        "serving",
+        "retransmit",
         "        if publication is not None:\n",
         "        if publication is not None and number != fetch.numbers[0]:\n",
     ),
     gossip(
         "nobody asks for what neighbours say they have",
-        "group",
+        "recovery",
         "                stream.missing_for += 1\n",
         "                pass\n",
     ),
     gossip(
         "nodes fall silent without comparing",
-        "group",
-        "        has_asked = self._has_compared and not self._pulses.is_in_doubt\n",
+        "anti_entropy",
+        "        has_asked = quiescence.has_compared and not self._pulses.is_in_doubt\n",
         "        has_asked = True\n",
     ),
     gossip(
         "pulses are lost",
-        "group",
-        "        missed = self._pulses.missed(self._options.patience)\n",
+        "anti_entropy",
+        "        missed = self._pulses.missed(self._patience)\n",
         "        missed = NO_NODE\n",
     ),
     gossip(
         "a node that has left still delivers",
-        "deliveries",
+        "delivery",
         "                if not self.is_member:\n                    continue\n",
         "",
     ),
@@ -369,9 +369,9 @@ GOSSIP = (
     ),
     gossip(
         "what a node had delivered does not precede what it publishes after it has come back",
-        "brisa",
-        "            self._barriers[name] = group.order.barrier()\n",
-        "            self._barriers[name] = vec[i64]()\n",
+        "delivery",
+        "        return Departure(self.order.frontier(), self.order.barrier(), total)\n",
+        "        return Departure(self.order.frontier(), vec[i64](), total)\n",
         "causal",
     ),
     gossip(
@@ -382,20 +382,20 @@ GOSSIP = (
     ),
     gossip(
         "the timer of a topic that was silent is not set again",
-        "group",
+        "quiescence",
         "        if not self.is_ticking:\n            self.is_ticking = True\n            self._reach.woke",
-        "        if not self.is_ticking and not self.streams:\n            self.is_ticking = True\n"
+        "        if not self.is_ticking and self.questions == 0:\n            self.is_ticking = True\n"
         "            self._reach.woke",
     ),
     gossip(
         "a node that has lost a neighbour forgets as others do",
-        "group",
+        "recovery",
         "        if self._keep_all_for > 0 or self._pulses.is_in_doubt:\n",
         "        if False:\n",
     ),
     gossip(
         "nobody is told of holes",
-        "deliveries",
+        "delivery",
         "                    self._environment.lost(self._topic, publication.source, publication.sequence)\n",
         "                    pass\n",
         "total",
@@ -405,37 +405,37 @@ GOSSIP = (
 EPTO = (
     epto(
         "events with equal stamps have no order",
-        "epto_order",
+        "order",
         "        return mine < theirs if mine != theirs else self.name < other.name\n",
         "        return False\n",
     ),
     epto(
         "what comes too late is delivered all the same",
-        "epto_order",
+        "order",
         "            if last is not None and not last.is_before(event):\n",
         "            if last is not None and last is event:\n",
     ),
     epto(
         "a clock that is behind stamps below what was delivered",
-        "epto_order",
+        "order",
         "        self._latest = max(shown, last + 1, self._latest)\n",
         "        self._latest = shown\n",
     ),
     epto(
         "a logical clock does not follow what it sees",
-        "epto_order",
+        "order",
         "        if stamp > self._count:\n            self._count = stamp\n",
         "        pass\n",
     ),
     epto(
         "what was given up does not count as passed",
-        "epto_order",
+        "order",
         "        self.refuse(event)\n        self._last = event\n        self.last_stamp = event.stamp\n",
         "        self.refuse(event)\n",
     ),
     epto(
         "rounds stop while events wait",
-        "epto_dissemination",
+        "dissemination",
         "        return len(self._in_ball) == 0 and self.ordering.count() == 0\n",
         "        return len(self._in_ball) == 0\n",
     ),

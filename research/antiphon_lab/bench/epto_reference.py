@@ -15,7 +15,7 @@ import time
 
 import msgspec
 
-from antiphon.fabrics.gossip.epto_order import HostClock
+from antiphon.fabrics.gossip.epto.order import HostClock
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.kernel.errors import UsageError

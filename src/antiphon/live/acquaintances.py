@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
-from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.messages import Beat, Comparison
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.kernel.message import Message
 from antiphon.live.blocks import BlockClaims
 from antiphon.live.controls import (

@@ -10,7 +10,7 @@ from antiphon.fabrics.cube.topic import Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
-from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.topology import overlay_of_newcomer
 from antiphon.kernel.process import Environment, Process

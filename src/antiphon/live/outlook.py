@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.kernel.message import ORDER_NAMES
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch, Message

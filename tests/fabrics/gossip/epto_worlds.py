@@ -5,10 +5,10 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto import Epto
-from antiphon.fabrics.gossip.epto_messages import Ball, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.messages import Ball, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.kernel import Environment, Message, RandomStream

@@ -222,7 +222,7 @@ def test_what_nobody_has_kept_is_said_to_be_lost_and_the_rest_is_delivered(order
     world.publish(1, START + 80_000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     group = world.brisa(5).group(0)
-    assert world.engine.lost == group.deliveries.lost > 0
+    assert world.engine.lost == group.delivery.lost > 0
     assert world.engine.deliveries == 13 * 6 - world.engine.lost
     assert group.unfinished() == 0
 

@@ -10,7 +10,7 @@ from antiphon.fabrics.gossip import BrisaOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
 from antiphon.fabrics.gossip.parents import Link
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
-from antiphon.fabrics.gossip.serving import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
+from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.orders.order import Ordered
 from antiphon.simulator.engine.actions import Crash, Partition
@@ -294,17 +294,17 @@ def test_a_node_with_the_fewer_waits_and_goes_on_when_it_has_caught_up() -> None
         del links[peer]
         reach.neighbour_down(peer)
         reach.link_lost(peer, now, [])
-    assert sorted(reach.look(now + 100, links, False)) == [] and reach.must_wait
+    assert sorted(reach.poll(now + 100, links, False)) == [] and reach.must_wait
     reach.neighbour_up(2, 200)
     links[2] = Link()
-    reach.look(200, links, True)
+    reach.poll(200, links, True)
     assert reach.must_wait, "it may lack what the others have published"
     for now in range(300, 300 + 100 * (GRACE_PERIODS + 1), 100):
         reach.confirmed(1, now)
         reach.confirmed(2, now)
-        reach.look(now, links, True)
+        reach.poll(now, links, True)
     assert reach.must_wait, "it is still behind"
-    reach.look(now + 100, links, False)
+    reach.poll(now + 100, links, False)
     assert not reach.must_wait
 
 
@@ -316,11 +316,11 @@ def test_a_node_waits_no_longer_than_the_longest_wait_and_not_for_a_single_one()
         # Node 3 is silent, or hears nothing of this node.
         reach.confirmed(1, now)
         reach.confirmed(2, now)
-        reach.look(now, links, False)
+        reach.poll(now, links, False)
         assert not reach.must_wait
     waited = []
     for now in range(2000, 9000, 100):
-        reach.look(now, links, False)
+        reach.poll(now, links, False)
         waited.append(reach.must_wait)
     assert any(waited) and not waited[-1] and sum(waited) <= 3000 // 100 + 1
     assert waited.index(True) <= SILENT_PERIODS + 1

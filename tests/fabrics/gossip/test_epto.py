@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from antiphon.fabrics.gossip.epto import Epto
-from antiphon.fabrics.gossip.epto_messages import Ball, Greeting, Newcomer, Payloads, Wanted
-from antiphon.fabrics.gossip.epto_order import HostClock
+from antiphon.fabrics.gossip.epto.messages import Ball, Greeting, Newcomer, Payloads, Wanted
+from antiphon.fabrics.gossip.epto.order import HostClock
+from antiphon.fabrics.gossip.epto.process import Epto
 from tests.fabrics.gossip.epto_worlds import Desk, ball_of, options, process_at, stamped
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import HostClock, KnownEvent, LogicalClock, Ordering
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import HostClock, KnownEvent, LogicalClock, Ordering
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.epto_worlds import Desk, known, options
 

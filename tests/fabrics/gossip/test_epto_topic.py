@@ -7,9 +7,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.epto_messages import Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_topic import TotalOptions, rounds_timer, topic_of_rounds
+from antiphon.fabrics.gossip.epto.messages import Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions, rounds_timer, topic_of_rounds
 from antiphon.fabrics.gossip.messages import Resent
 from antiphon.kernel import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
@@ -126,7 +126,7 @@ def test_a_payload_travels_once_and_balls_only_name_it() -> None:
     world.engine.run()
     assert sum(int(world.brisa(node).group(0).duplicates) for node in range(NODES)) == flood
     for node in range(NODES):
-        totals = world.brisa(node).group(0).deliveries.totals
+        totals = world.brisa(node).group(0).delivery.totals
         assert totals is not None and totals.balls.payloads.copies_sent == 0 and totals.balls.balls_sent > 0
 
 
@@ -241,14 +241,14 @@ def test_a_total_publication_waits_for_what_died_with_its_publisher_for_a_while_
     world = Topics()
     world.publish(2, START, TOTAL)
     world.engine.run(START + 5000)
-    deliveries = world.brisa(4).group(0).deliveries
+    deliveries = world.brisa(4).group(0).delivery
     stamp = deliveries.welcome().stamp + 1
     # Its predecessor, number 8, reached nobody.
     dead = NODES - 1
     world.engine.crash(dead)
     orphan = Stamped(dead, 9, 0, b"", 0, stamp, vec[i64]())
     for node in range(dead):
-        world.brisa(node).group(0).deliveries.count_as_past(vec[i64]([publication_key(dead, 7)]))
+        world.brisa(node).group(0).delivery.count_as_past(vec[i64]([publication_key(dead, 7)]))
         world.brisa(node).receive((node + 1) % dead, Resent(orphan))
     world.publish(3, START + 6000, TOTAL)
     world.engine.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.gossip.epto_spread import published_ttl
+from antiphon.fabrics.gossip.epto.analysis import published_ttl
 from antiphon.kernel import UsageError
 from antiphon_lab.bench.epto_reference import run_epto
 from antiphon_lab.experiments.epto.better import BETTER

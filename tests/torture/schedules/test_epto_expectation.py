@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_spread import Spread
+from antiphon.fabrics.gossip.epto.analysis import Spread
+from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.kernel import RandomStream
 from antiphon.torture.campaign import run_schedule, wilson
 from antiphon.torture.schedules.epto import draw_epto_schedule, played_of, theory_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon_lab.experiments.epto.figures import in_same_order
 from antiphon_lab.experiments.epto.runs import GLOBAL, LOGICAL, MODEL, PERIOD_TICKS, EptoCase, EptoRun, Outcome, key_of
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample

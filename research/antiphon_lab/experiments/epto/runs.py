@@ -25,12 +25,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from antiphon.fabrics.gossip.epto import Epto
-from antiphon.fabrics.gossip.epto_dissemination import Listener
-from antiphon.fabrics.gossip.epto_messages import ENTRY_BYTES, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, LogicalClock
-from antiphon.fabrics.gossip.epto_spread import published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.analysis import published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.dissemination import Listener
+from antiphon.fabrics.gossip.epto.messages import ENTRY_BYTES, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
+from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
 from antiphon.kernel.message import Publication

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_spread import published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.analysis import published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.known_nodes import KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage, draw_some
 from antiphon.kernel.process import Environment

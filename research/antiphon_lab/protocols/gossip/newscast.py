@@ -14,7 +14,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.exchanged_view import ExchangedView, ViewMessage, check_view_size
+from antiphon.fabrics.gossip.exchanged_view import ExchangedView, check_view_size
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
@@ -34,8 +34,13 @@ class NewscastOptions:
 
 
 @mypyc_attr(acyclic=True)
-class News(ViewMessage):
+class News(SamplingMessage):
     """The sender's view: node, time, node, time and so on; ``is_answer`` if it is in return for the receiver's."""
+
+    def __init__(self, source: i64, topic: i64, entries: vec[i64], is_answer: bool) -> None:
+        super().__init__(source, topic)
+        self.entries: Final[vec[i64]] = entries
+        self.is_answer: Final[bool] = is_answer
 
 
 class Newscast(ExchangedView):

@@ -12,7 +12,7 @@ The tree may be one for all publishers or one for each (``per_source``), as the 
 
 Where this departs from the paper: the wait before the second graft is as long as before the first. Announcements are
 sent at once, each for itself. Trees are not reshaped when an announcement shows a shorter way. Topics, newcomers,
-silence, orders and recovery on links that lose messages are as for BRISA (:mod:`antiphon.fabrics.gossip.group`); with
+silence, orders and recovery on links that lose messages are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`); with
 ``recovers=False`` there are announcements alone, as published.
 """
 
@@ -24,13 +24,14 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.stream import Stream
-from antiphon.fabrics.gossip.trees import Structure, Trees
+from antiphon.fabrics.gossip.structure import Structure
+from antiphon.fabrics.gossip.topic import Group
+from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
@@ -273,7 +274,7 @@ class Plumtree(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return PlumtreeGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def expire(self, name: i64) -> None:
         super().expire(name)

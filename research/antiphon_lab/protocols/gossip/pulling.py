@@ -8,16 +8,17 @@ back. Who asks for nothing, with a batch of 0, wants only to be asked.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import Fetch
-from antiphon.fabrics.gossip.serving import serve
-from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.quiescence import Quiescence
+from antiphon.fabrics.gossip.retransmit import serve
+from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.process import Environment
 
 MOST_SINGLES: Final = 100
 """So many publications beyond a gap are named for each source; what else came after it may come again."""
@@ -44,38 +45,46 @@ class Pull(Message):
         return len(self.frontier)
 
 
-class PullingGroup(Group):
-    """A topic at one node that asks others for what it lacks."""
+@final
+class Pulling:
+    """How one node asks others for what it lacks of a topic, up to ``batch`` publications at a time, and answers."""
 
-    def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Pull):
-            if self.is_synchronised:
-                self.pulled(sender, message)
-        else:
-            super().receive(sender, message)
+    def __init__(
+        self, environment: Environment, topic: i64, streams: dict[i64, Stream], quiescence: Quiescence, batch: i64
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._quiescence: Final[Quiescence] = quiescence
+        self._batch: Final[i64] = batch
 
-    def batch(self) -> i64:
-        """How many publications are asked for at a time."""
-        raise NotImplementedError
-
-    def pull(self, peer: i64, batch: i64) -> None:
+    def pull(self, peer: i64) -> None:
         """Ask somebody for what it has and this node lacks."""
+        self._send(peer, self._batch)
+
+    def call(self, peer: i64) -> None:
+        """Let somebody ask back."""
+        self._send(peer, 0)
+
+    def _send(self, peer: i64, batch: i64) -> None:
         frontier = vec[i64]()
-        for stream in self.streams.values():
+        for stream in self._streams.values():
             frontier = append(frontier, publication_key(stream.source, stream.complete))
             named: i64 = 0
             for number in sorted(stream.beyond):
                 if named < MOST_SINGLES:
                     frontier = append(frontier, ~publication_key(stream.source, number))
                     named += 1
-        is_silent = not self.is_ticking or self._questions > self._stale_questions
-        self._environment.send(peer, Pull(self._me, self.topic, frontier, batch, is_silent, self._questions))
+        quiescence = self._quiescence
+        is_silent = not quiescence.is_ticking or quiescence.has_asked()
+        self._environment.send(peer, Pull(self._me, self._topic, frontier, batch, is_silent, quiescence.questions))
 
-    def pulled(self, sender: i64, pull: Pull) -> None:
+    def on_pull(self, sender: i64, pull: Pull) -> None:
         """Answer with what the asker lacks."""
         complete: dict[i64, i64] = {}
         singles: set[i64] = set()
-        was_silent = not self.is_ticking
+        was_silent = not self._quiescence.is_ticking
         for key in pull.frontier:
             if key < 0:
                 singles.add(~key)
@@ -83,22 +92,22 @@ class PullingGroup(Group):
             source, number = key & SOURCE_MASK, key >> SOURCE_BITS
             complete[source] = number
             if number > 0:
-                self._note(sender, self.stream(source), number)
-        if pull.batch == 0 or (was_silent and self.is_ticking):
-            self.pull(sender, self.batch())
+                self._note(sender, stream_of(self._streams, source), number)
+        if pull.batch == 0 or (was_silent and self._quiescence.is_ticking):
+            self.pull(sender)
         left = pull.batch
-        for stream in self.streams.values():
+        for stream in self._streams.values():
             if left > 0:
                 wanted = lacking(stream, complete.get(stream.source, 0), singles, left)
                 left -= len(wanted)
                 if len(wanted) > 0:
-                    serve(self._environment, stream, sender, Fetch(stream.source, self.topic, wanted))
+                    serve(self._environment, stream, sender, Fetch(stream.source, self._topic, wanted))
 
     def _note(self, sender: i64, stream: Stream, number: i64) -> None:
         """Somebody has everything of a source up to a number."""
         stream.peer_has(sender, number)
         if stream.hear(number):
-            self.wake()
+            self._quiescence.wake()
 
 
 def lacking(stream: Stream, complete: i64, singles: set[i64], most: i64) -> vec[i64]:

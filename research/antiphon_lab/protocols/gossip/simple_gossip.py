@@ -7,7 +7,7 @@ period each node asks one node of its view for what it lacks (:mod:`antiphon_lab
 does that twice as often as something is published. What came by asking is not pushed.
 
 Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
-newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.group`). A silent node asks
+newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`). A silent node asks
 nobody, so what it misses it learns from those who ask it; ``patience`` must be long enough that each is asked. But
 links have one direction, and there may be a node in nobody's view. So the contact with which a node compared before it
 fell silent remembers it, and calls it when there is something new; if that contact fails, the node compares with
@@ -22,16 +22,15 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.contacts import Contacts
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
@@ -145,7 +144,7 @@ class Rumours(Trees):
         self.has_news = True
 
 
-class RumourGroup(PullingGroup):
+class RumourGroup(Group):
     """A topic at one node."""
 
     def __init__(
@@ -154,7 +153,7 @@ class RumourGroup(PullingGroup):
         topic: i64,
         options: BrisaOptions,
         connections: Connections,
-        contacts: Contacts,
+        seeds: Seeds,
         born: i64,
     ) -> None:
         # At a contact: who fell silent after it compared with it; who is to be told, and how often that was tried; by
@@ -165,7 +164,9 @@ class RumourGroup(PullingGroup):
         # The contact with which this node compared last.
         self._keeper: i64 = NO_NODE
         self._links: Final[Connections] = connections
-        super().__init__(environment, topic, options, connections, contacts, born)
+        super().__init__(environment, topic, options, connections, seeds, born)
+        assert isinstance(options, SimpleGossipOptions), "made with them"
+        self._pulling: Final = Pulling(environment, topic, self.streams, self._quiescence, options.batch)
 
     def new_sampling(self, connections: Connections) -> PeerSampling:
         options = self._options
@@ -177,21 +178,23 @@ class RumourGroup(PullingGroup):
         assert isinstance(options, SimpleGossipOptions), "made with them"
         return Rumours(self._environment, self.topic, options, self.sampling, self.streams)
 
-    def batch(self) -> i64:
-        options = self._options
-        assert isinstance(options, SimpleGossipOptions), "made with them"
-        return options.batch
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, Pull):
+            if self.is_synchronised:
+                self._on_pull(sender, message)
+        else:
+            super().receive(sender, message)
 
     def tell_neighbours(self) -> None:
         for peer in self.sampling.sample(1):
-            self.pull(peer, self.batch())
-        if self._all_contacts.includes_me:
+            self._pulling.pull(peer)
+        if self._seeds.includes_me:
             self._call_sleepers()
 
     # Silent nodes.
 
     def compared(self, sender: i64, message: Comparison) -> None:
-        if self._all_contacts.includes_me and not message.is_answer:
+        if self._seeds.includes_me and not message.is_answer:
             self._sleepers.add(sender)
             self._asked[sender] = max(message.question, self._asked.get(sender, 0))
         elif message.is_answer:
@@ -212,14 +215,14 @@ class RumourGroup(PullingGroup):
         if peer == self._keeper:
             self.wake()
 
-    def pulled(self, sender: i64, pull: Pull) -> None:
+    def _on_pull(self, sender: i64, pull: Pull) -> None:
         # A pull that is older than the sender's last question does not show that it has heard the call: what it was
         # when it sent the pull, awake, it need not be any more.
         if sender in self._to_wake and pull.questions >= self._asked.get(sender, 0):
             del self._to_wake[sender]
             if pull.is_silent:
                 self._sleepers.add(sender)
-        super().pulled(sender, pull)
+        self._pulling.on_pull(sender, pull)
 
     def _call_sleepers(self) -> None:
         """Let those who may sleep ask: they wake up if there is something for them."""
@@ -231,7 +234,7 @@ class RumourGroup(PullingGroup):
                 self._to_wake[sleeper] = 0
             self._sleepers.clear()
         for peer in list(self._to_wake):
-            self.pull(peer, 0)
+            self._pulling.call(peer)
             self._to_wake[peer] += 1
             if self._to_wake[peer] >= MOST_CALLS:
                 del self._to_wake[peer]
@@ -249,7 +252,7 @@ class SimpleGossip(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return RumourGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return RumourGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

@@ -5,7 +5,7 @@ a random one of those that joined before; that is the parent. So there is no cyc
 number of children has no bound. Whoever gets a publication pushes it over all its other links, up and down, so that
 anybody may publish. There are no copies too many, no periodic messages and no repair: when a node fails those below it
 are cut off, as published. What is missing is noticed by gaps and, before a node falls silent, by comparing with the
-coordinator (:mod:`antiphon.fabrics.gossip.group`).
+coordinator (:mod:`antiphon.fabrics.gossip.topic`).
 
 The coordinator is the first contact, and the first node of the tree.
 """
@@ -17,8 +17,6 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
@@ -27,6 +25,8 @@ from antiphon.fabrics.gossip.peer_sampling import (
     SamplingMessage,
     draw_some,
 )
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment
 
@@ -152,7 +152,7 @@ class SimpleTree(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return SimpleTreeGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

@@ -17,8 +17,6 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.group import Group
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
@@ -147,8 +145,21 @@ class PulledTree(Trees):
         self.asked_at.pop(peer, None)
 
 
-class TagGroup(PullingGroup):
+class TagGroup(Group):
     """A topic at one node."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        connections: Connections,
+        seeds: Seeds,
+        born: i64,
+    ) -> None:
+        super().__init__(environment, topic, options, connections, seeds, born)
+        assert isinstance(options, TagOptions), "made with them"
+        self._pulling: Final = Pulling(environment, topic, self.streams, self._quiescence, options.batch)
 
     def new_sampling(self, connections: Connections) -> PeerSampling:
         options = self._options
@@ -183,27 +194,25 @@ class TagGroup(PullingGroup):
                 stream.heard = message.sequence
                 stream.quiet = 0
                 self.wake()
-            return
-        super().receive(sender, message)
+        elif isinstance(message, Pull):
+            if self.is_synchronised:
+                self._on_pull(sender, message)
+        else:
+            super().receive(sender, message)
 
-    def pulled(self, sender: i64, pull: Pull) -> None:
+    def _on_pull(self, sender: i64, pull: Pull) -> None:
         trees = self.trees
         assert isinstance(trees, PulledTree), "made as such"
         trees.asked_at[sender] = self._environment.now()
-        super().pulled(sender, pull)
-
-    def batch(self) -> i64:
-        options = self._options
-        assert isinstance(options, TagOptions), "made with them"
-        return options.batch
+        self._pulling.on_pull(sender, pull)
 
     def tell_neighbours(self) -> None:
         parent = self.place().parent
         if parent != NO_NODE:
-            self.pull(parent, self.batch())
+            self._pulling.pull(parent)
             return
         for peer in self.sampling.sample(1):
-            self.pull(peer, self.batch())
+            self._pulling.pull(peer)
 
     def neighbours_changed(self, is_loss: bool) -> None:
         """Who has no parent knows it, and looks for one."""
@@ -218,7 +227,7 @@ class Tag(Brisa):
 
     def new_group(self, topic: i64) -> Group:
         now = self.environment.now()
-        return TagGroup(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return TagGroup(self.environment, topic, self.options, self.connections, self.seeds, now)
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Links have no second end that would have to agree."""

@@ -30,7 +30,7 @@ from antiphon.fabrics.gossip.peer_sampling import (
     draw_some,
     to_vector,
 )
-from antiphon.fabrics.gossip.trees import Repairs
+from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.kernel.process import NO_NODE, Environment
 
 PATIENCE_PERIODS: Final = 3

@@ -16,7 +16,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.exchanged_view import ExchangedView, ViewMessage, check_view_size
+from antiphon.fabrics.gossip.exchanged_view import ExchangedView, check_view_size
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
@@ -43,8 +43,13 @@ class CyclonOptions:
 
 
 @mypyc_attr(acyclic=True)
-class Entries(ViewMessage):
+class Entries(SamplingMessage):
     """Entries for the receiver: node, age, node, age and so on; ``is_answer`` if they are in return for others."""
+
+    def __init__(self, source: i64, topic: i64, entries: vec[i64], is_answer: bool) -> None:
+        super().__init__(source, topic)
+        self.entries: Final[vec[i64]] = entries
+        self.is_answer: Final[bool] = is_answer
 
 
 class Cyclon(ExchangedView):

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.peer_sampling import (
     Connections,
     Neighbourhood,
     PeerSampling,
-    SamplingMessage,
     draw_some,
 )
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
-
-
-@mypyc_attr(acyclic=True)
-class ViewMessage(SamplingMessage):
-    """Entries for the receiver: node, number, node, number and so on.
-
-    ``is_answer`` if they are in return for others.
-    """
-
-    def __init__(self, source: i64, topic: i64, entries: vec[i64], is_answer: bool) -> None:
-        super().__init__(source, topic)
-        self.entries: Final[vec[i64]] = entries
-        self.is_answer: Final[bool] = is_answer
 
 
 class ExchangedView(PeerSampling):

@@ -6,17 +6,17 @@ another neighbour, and on the way it is remembered. A neighbour that fails is re
 request that a full node refuses unless the asker has nobody. Shuffles keep the passive views fresh.
 
 The active view aims at ``active`` links and may grow to ``active * expansion``. With a hard bound a newcomer drives
-out a neighbour, which looks for another one and drives out somebody there, and so on; with the slack between the two,
-who loses a neighbour to a newcomer mostly has enough others and does nothing.
+out a neighbour, which looks for another one and drives out somebody there, and so on; with the slack between the two, a
+node that loses a neighbour to a newcomer mostly has enough others and does nothing.
 
 Where this departs from the published rules:
 
 * A request of low priority is accepted while there is room up to the expanded bound. (The thesis does not say.)
 * ``Join`` and the end of a walk are answered by ``Connected``, which stands for the connection that is opened there.
-* Messages may be lost. Who hears something that only neighbours send from a node that is none makes it one if there
-  is room, and else says ``Disconnect``: views that differ because a message was lost agree again.
-* ``Disconnect`` is said again until it is answered by ``Parted``: who has fallen silent would never find out. It
-  is said to a node whose link broke too, which may live, perhaps in a new life that its neighbours took for the old.
+* Messages may be lost. A node that hears something that only neighbours send from a node that is none makes it one if
+  there is room, and else says ``Disconnect``: views that differ because a message was lost agree again.
+* ``Disconnect`` is said again until it is answered by ``Parted``: a silent node would never find out. It is
+  said to a node whose link broke too, which may live, perhaps in a new life that its neighbours took for the old.
 * A ``Join`` of a node that is in the view already is that of a new life: the neighbour goes down and comes up again.
 """
 
@@ -187,17 +187,17 @@ class HyParView(PeerSampling):
         self._options: Final[HyParViewOptions] = options
         self._active: list[i64] = []
         self._passive: list[i64] = []
-        # Whom this node has asked to be a neighbour, and how long ago; whom it need not ask again in this period.
+        # The node that was asked to be a neighbour, and how long ago; those not to be asked again in this period.
         self._asked: i64 = NO_NODE
         self._asked_periods: i64 = 0
         self._tried: list[i64] = []
-        # Whom this node has let go and who has not answered, and how often it was told.
+        # Former neighbours that have not answered, and how often each was told.
         self._parting: Final[dict[i64, i64]] = {}
         self._periods: i64 = 0
-        # What the last shuffle took from the passive view; the first to be given up for what comes in return.
+        # The nodes of the last shuffle; their places in the passive view go first to nodes that come in return.
         self._shuffled: list[i64] = []
 
-    # What others ask.
+    # Questions of others.
 
     def neighbours(self) -> list[i64]:
         return self._active

@@ -1,4 +1,4 @@
-"""The messages of BRISA. A publication travels inside ``Data``, with the position of whoever hands it on."""
+"""The messages of BRISA. A publication travels inside ``Data``, with the position of the node that hands it on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Moved(Message):
 @final
 @mypyc_attr(acyclic=True)
 class Report:
-    """What a node has and where it is, the same for all whom it tells.
+    """A summary of what a node has and where it is, the same for all receivers.
 
     ``numbers`` are pairs of a source and the number up to which the sender has everything; ``floors``, if publishers
     are slowed, how far it is ready to go on with each of these sources. ``keys`` are structures, ``positions`` its
@@ -187,7 +187,7 @@ class Hello(Message):
 
 @mypyc_attr(acyclic=True)
 class Welcome(Message):
-    """What counts as past at the sender: where a newcomer may start; and the time of its total order, 0 if none is."""
+    """Where a newcomer may start: what is past at the sender, and the time of its total order, 0 if there is none."""
 
     def __init__(self, source: i64, topic: i64, frontier: vec[i64], stamp: i64) -> None:
         super().__init__(source, 0, topic)

@@ -7,7 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_topic import TotalOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import TREE_BITS
 from antiphon.fabrics.gossip.parents import strategy_number
@@ -28,12 +28,12 @@ GOSSIP_ORDERS: Final = ORDER_NAMES
 class Rules:
     """Where the published rules leave races open: whether each is closed (section 4.2 of the thesis says nothing).
 
-    ``asks_back``: a new parent says where it is, and whoever is an ancestor of it takes the adoption back.
+    ``asks_back``: a new parent says where it is, and a node that is its ancestor takes the adoption back.
     ``watches_positions``: periodic messages carry positions, so a cycle is seen although no data goes through it.
     ``detects_stalls``: a node whose neighbours are ahead while its parents are silent looks for another parent.
     ``breaks_ties``: of two nodes of equal depth only one may adopt the other, and a parent that has come to be too deep
     is given up where there is another.
-    ``recovers``: what is missing is fetched from whoever has it; messages may be lost.
+    ``recovers``: missing publications are fetched from nodes that have them; messages may be lost.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ def published_rules() -> Rules:
 
 
 def rival_rules(recovers: bool = True) -> Rules:
-    """What the rivals of BRISA share with it: no trees whose races could be closed, but recovery."""
+    """For the rivals of BRISA: no trees whose races could be closed, but recovery."""
     return Rules(False, False, False, False, recovers)
 
 
@@ -69,12 +69,12 @@ class BrisaOptions:
     of the root of somebody else's tree it uses that one instead (0: never). Every ``period`` ticks a node tells its
     neighbours what it has; after ``patience`` periods without news it compares with a contact and falls silent.
     ``keep`` publications of each source are kept for others, more while a neighbour lacks them, at most ``buffer``.
-    A publisher is at most ``window`` publications ahead of those who are slow, for each hop between them (0: it never
+    A publisher is at most ``window`` publications ahead of slow nodes, for each hop between them (0: it never
     waits).
     ``join_window`` spreads the joins at the start over so many ticks. ``floods`` leaves every link active.
     ``bandwidths`` are those of the nodes, one after the other and from the beginning again. No node is deeper than
     ``deepest``. ``total`` says how total order is made; without it there is none. A node that reaches no more than half
-    of those whom it knows lets total order wait, for at most ``longest_wait`` ticks (0: never).
+    of the nodes that it knows lets total order wait, for at most ``longest_wait`` ticks (0: never).
     """
 
     def __init__(
@@ -102,23 +102,12 @@ class BrisaOptions:
     ) -> None:
         chosen = HyParViewOptions() if view is None else view
         check_structures(chosen, parents, trees, reuse_depth)
-        for name, value in (("period", period), ("patience", patience), ("keep", keep), ("deepest", deepest)):
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
+        check_limits(period, patience, keep, buffer, window, join_window, deepest)
         offered = GOSSIP_ORDERS if total is not None else GOSSIP_ORDERS[:-1]
         if order not in offered:
             raise UsageError(f"here orders are {', '.join(offered)}, not {order!r}; choose one of these")
         if len(contacts) == 0:
             raise UsageError("nobody can join without a contact; name at least one node, for example contacts = [0]")
-        if buffer < keep:
-            raise UsageError(f"a buffer of {buffer} cannot keep {keep} publications; choose at least {keep}")
-        if not 0 <= window <= buffer:
-            raise UsageError(
-                f"a window of {window} lets publishers be further ahead than a buffer of {buffer} holds; choose a "
-                f"window from 0 to {buffer}"
-            )
-        if join_window < 0:
-            raise UsageError(f"join_window is a number of ticks and cannot be negative, not {join_window}")
         self.view: Final[HyParViewOptions] = chosen
         self.contacts: Final[list[i64]] = [i64(contact) for contact in contacts]
         self.order: Final[str] = order
@@ -155,6 +144,24 @@ class BrisaOptions:
     def bandwidth_of(self, node: i64) -> i64:
         """The bandwidth of a node; 1 where none are given."""
         return 1 if len(self.bandwidths) == 0 else self.bandwidths[node % len(self.bandwidths)]
+
+
+def check_limits(
+    period: i64, patience: i64, keep: i64, buffer: i64, window: i64, join_window: i64, deepest: i64
+) -> None:
+    """Complain about times and sizes that leave nothing to work with."""
+    for name, value in (("period", period), ("patience", patience), ("keep", keep), ("deepest", deepest)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
+    if buffer < keep:
+        raise UsageError(f"a buffer of {buffer} cannot keep {keep} publications; choose at least {keep}")
+    if not 0 <= window <= buffer:
+        raise UsageError(
+            f"a window of {window} lets publishers be further ahead than a buffer of {buffer} holds; choose a "
+            f"window from 0 to {buffer}"
+        )
+    if join_window < 0:
+        raise UsageError(f"join_window is a number of ticks and cannot be negative, not {join_window}")
 
 
 def check_structures(view: HyParViewOptions, parents: i64, trees: i64, reuse_depth: i64) -> None:

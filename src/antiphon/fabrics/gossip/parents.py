@@ -2,7 +2,7 @@
 
 The thesis implements two strategies (section 4.2.5) and names three more that it leaves to later work (section 4.5):
 
-* ``first-come``: whoever delivered first stays; nobody is exchanged.
+* ``first-come``: the neighbour that delivered first stays; none is exchanged.
 * ``delay``: the neighbour with the shortest round trip, measured on the periodic messages.
 * ``age``: the neighbour that has been up for longest, and is therefore the most likely to stay (gerontocratic).
 * ``load``: the neighbour that sends to the fewest others.
@@ -40,7 +40,7 @@ def strategy_number(name: str) -> i64:
 
 @final
 class Link:
-    """What a node knows about one neighbour."""
+    """Measurements of one neighbour, from its periodic messages."""
 
     def __init__(self) -> None:
         self.round_trip: i64 = -1

@@ -1,8 +1,8 @@
 """Peer sampling: which other nodes a node knows, and what a protocol above may ask about them.
 
 Nobody knows everybody in a large system. A peer sampling service keeps a small **view** of others at each node, such
-that all views together form a graph that holds together when nodes fail (thesis, section 2.2.2). What stands above
-asks for neighbours or for a sample, and is told when a neighbour comes or goes.
+that all views together form a graph that holds together when nodes fail (thesis, section 2.2.2). The
+protocol above asks for neighbours or for a sample, and is told when a neighbour comes or goes.
 
 One service is one module: :mod:`~antiphon.fabrics.gossip.hyparview` (links that last, both ends know of them),
 :mod:`~antiphon.fabrics.gossip.cyclon` and :mod:`~antiphon_lab.protocols.gossip.newscast` (views that are exchanged all
@@ -32,7 +32,7 @@ class SamplingMessage(Message):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Neighbourhood:
-    """Whoever wants to be told about neighbours."""
+    """Listens for neighbours that come and go; this one ignores them."""
 
     def neighbour_up(self, peer: i64) -> None:
         """A node has become a neighbour."""
@@ -71,7 +71,7 @@ class Connections:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PeerSampling:
-    """What every peer sampling service can do. One instance serves one topic at one node."""
+    """The interface of every peer sampling service. One instance serves one topic at one node."""
 
     def __init__(self, environment: Environment, topic: i64, connections: Connections, listener: Neighbourhood) -> None:
         self.environment: Final[Environment] = environment
@@ -94,7 +94,7 @@ class PeerSampling:
         raise NotImplementedError
 
     def elder(self) -> i64:
-        """A neighbour of whom a newcomer may ask what is past: a random one, unless it is known who came before."""
+        """A neighbour that a newcomer may ask what is past: a random one, unless it is known which came before."""
         return draw_without(self.random, self.neighbours(), NO_NODE)
 
     def join(self, contact: i64) -> None:
@@ -102,10 +102,10 @@ class PeerSampling:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Say goodbye to those who would miss this node."""
+        """Say goodbye to all that would miss this node."""
 
     def part_again(self) -> bool:
-        """Say goodbye again to those who have not answered; true if there are any."""
+        """Say goodbye again to all that have not answered; true if there are any."""
         return False
 
     def tick(self) -> None:
@@ -122,7 +122,7 @@ class PeerSampling:
         """A node has sent something that only neighbours send; if it is none here, the two disagree."""
 
     def wanted(self, peer: i64) -> None:
-        """What stands above has a reason to make a node a neighbour, such as that it knows more than all others."""
+        """The protocol above wants a node for a neighbour, for example because it knows more than all others."""
 
 
 def draw_without(random: RandomStream, nodes: list[i64], excluded: i64) -> i64:

@@ -1,10 +1,10 @@
-"""Whether a node reaches most of those whom it knows; while it does not, total order waits there.
+"""Finds out whether a node reaches most of the nodes that it knows; while it does not, total order waits there.
 
 Parts of a network that order without each other cannot agree later: what one part has published is too late for the
-other (:mod:`antiphon.fabrics.gossip.epto_order`). So a node that finds itself with the fewer of its neighbours, or with
+other (:mod:`antiphon.fabrics.gossip.epto.order`). So a node that finds itself with the fewer of its neighbours, or with
 half of them, gives no stamps and delivers nothing in total order for a while. When the parts are together again it gets
 what it lacks first, and goes on after that. A cut that is shorter than ``longest`` makes no holes, but for what was
-under way when it began. After ``longest`` a node goes on with whom it reaches: nobody waits for ever.
+under way when it began. After ``longest`` a node goes on with those that it reaches: none waits for ever.
 
 A neighbour is *reached* when it has confirmed what this node sent not long ago: periodic messages say which of them
 came last from the other end. So links that carry one direction only are found out too. Neighbours whose links broke
@@ -18,7 +18,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.parents import Link
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.stream import Stream
+from antiphon.kernel.process import Environment
 
 PROBE_PERIODS: Final = 3
 """After so many periods without a confirmation a neighbour is asked for one."""
@@ -32,14 +36,13 @@ GRACE_PERIODS: Final = 8
 LONGEST_GRACE_PERIODS: Final = 40
 """So many at most, though something is still missing: perhaps nobody has it."""
 
-
 SURVEYED: Final = 16
 """So many nodes that are no neighbours are asked when a neighbour is missing."""
 
 
 @final
 class Reach:
-    """Whom one node reaches in one topic. Times are those of its own clock; ``longest`` is in ticks."""
+    """The nodes that one node reaches in one topic. Times are those of its own clock; ``longest`` is in ticks."""
 
     def __init__(self, period: i64, longest: i64) -> None:
         self._period: Final[i64] = period
@@ -58,7 +61,7 @@ class Reach:
         # Since when most are missing, and since when they are not any more; -1 for never.
         self._apart_since: i64 = -1
         self._together_since: i64 = -1
-        self._looks: i64 = 0
+        self._polls: i64 = 0
         self.must_wait: bool = False
 
     def woke(self, now: i64) -> None:
@@ -96,9 +99,9 @@ class Reach:
         if sent_at > self._confirmed.get(peer, sent_at):
             self._confirmed[peer] = sent_at
 
-    def look(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
-        """A period has passed: see who is missing. The answer lists those who should be asked for a sign of life."""
-        self._looks += 1
+    def poll(self, now: i64, links: dict[i64, Link], is_behind: bool) -> list[i64]:
+        """A period has passed: see which nodes are missing. The answer lists those to ask for a sign of life."""
+        self._polls += 1
         missing: i64 = 0
         doubtful: list[i64] = []
         for peer, link in links.items():
@@ -119,7 +122,7 @@ class Reach:
         """How many are reached, and how many missing, of those that were neighbours or were surveyed."""
         reached: i64 = 0
         missing: i64 = 0
-        asks = self._looks % PROBE_PERIODS == 0
+        asks = self._polls % PROBE_PERIODS == 0
         for peer, lost_at in list(self._lost.items()):
             if now - lost_at > self._longest:
                 del self._lost[peer]
@@ -139,7 +142,7 @@ class Reach:
         return reached, missing
 
     def survey(self, peers: list[i64], now: i64) -> list[i64]:
-        """Other nodes are to show on which side this one is: those of them who are to be asked."""
+        """Other nodes are to show on which side this one is; the answer lists those to ask."""
         self._survey_at = now
         self.wants_survey = False
         others = [*self._known, *[peer for peer in peers if peer not in self._known]]
@@ -166,3 +169,47 @@ class Reach:
                 self._together_since = -1
         grace = LONGEST_GRACE_PERIODS * self._period if self._together_since >= 0 else 0
         self.must_wait = self._apart_since >= 0 and now - self._apart_since <= self._longest + grace
+
+
+@final
+class PartitionGuard:
+    """Lets total order wait on one topic while this node is apart from most others, and until it has what it missed."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        reach: Reach,
+        overlay: PeerSampling,
+        links: dict[i64, Link],
+        streams: dict[i64, Stream],
+        delivery: Delivery,
+        longest_wait: i64,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._reach: Final[Reach] = reach
+        self._overlay: Final[PeerSampling] = overlay
+        self._links: Final[dict[i64, Link]] = links
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._delivery: Final[Delivery] = delivery
+        self._may_wait: Final[bool] = longest_wait > 0 and delivery.has_total_order()
+
+    def link_lost(self, peer: i64) -> None:
+        """The link to a neighbour has broken."""
+        if self._may_wait:
+            self._reach.link_lost(peer, self._environment.now(), self._overlay.sample(SURVEYED))
+
+    def period_passed(self) -> None:
+        """See which nodes are reached, ask the doubtful ones, and let total order wait or go on."""
+        if not self._may_wait:
+            return
+        is_behind = False
+        if self._reach.must_wait:
+            for stream in self._streams.values():
+                is_behind = is_behind or stream.is_missing()
+        now = self._environment.now()
+        doubtful = self._reach.poll(now, self._links, is_behind)
+        if self._delivery.may_probe():
+            if self._reach.wants_survey:
+                doubtful.extend(self._reach.survey(self._overlay.sample(SURVEYED), now))
+            self._delivery.probe(doubtful)
+        self._delivery.hold(self._reach.must_wait)

@@ -1,4 +1,4 @@
-"""What a node has of one source: which numbers it received, and those publications that others may still ask for.
+"""The publications of one source at one node: which numbers it received, and those that it keeps for others.
 
 A publication is kept while a neighbour is not known to have it, and the last ``keep`` in any case, for neighbours to
 come. A node that has lost a neighbour keeps all: the other side of a partition may lack it. There is a hard bound
@@ -30,7 +30,7 @@ MOST_FETCHED: Final = 64
 class Missed(Ordered):
     """Stands in the order for a publication that is passed over, so that what comes after it is not held for ever.
 
-    What follows it also follows what it depends on, where that is known.
+    Its followers also follow what it depends on, where that is known.
     """
 
     def __init__(self, source: i64, sequence: i64, topic: i64, dependencies: vec[i64] = NO_DEPENDENCIES) -> None:
@@ -39,7 +39,7 @@ class Missed(Ordered):
 
 @final
 class Asked:
-    """What the application asked for before the node was part of the overlay: a publication, or to come or go."""
+    """A request of the application that waits until the node is part of the topic: to publish, to come or to go."""
 
     def __init__(self, sequence: i64, timestamp: i64, payload: bytes | None, order: i64) -> None:
         self.sequence: Final[i64] = sequence
@@ -79,7 +79,7 @@ class Stream:
         self.floors: Final[dict[i64, i64]] = {}
         self.floor: i64 = 0
         self.gone_at: Final[dict[i64, i64]] = {}
-        # Who has become a neighbour since anything of what is missing has come.
+        # New neighbours since the last time that something of what is missing has come.
         self._hoped_for: Final[set[i64]] = set()
         # Up to this number all neighbours had everything at some time.
         self._settled: i64 = 0
@@ -113,7 +113,7 @@ class Stream:
     def hope(self, peer: i64) -> None:
         """A new neighbour may have what is missing, though all before it said that it is gone; each is asked once.
 
-        ``NO_NODE`` stands for those who were cut off until now.
+        ``NO_NODE`` stands for all nodes that were cut off until now.
         """
         if self.stuck_for > 0 and peer not in self._hoped_for:
             self._hoped_for.add(peer)
@@ -182,7 +182,7 @@ class Stream:
         return found
 
     def kept_after(self, after: i64) -> list[Ordered]:
-        """What is kept of the numbers that follow one, as many as are sent at a time."""
+        """The kept publications that follow a number, as many as are sent at a time."""
         found: list[Ordered] = []
         number = after + 1
         last = min(self.heard, after + MOST_FETCHED)
@@ -201,7 +201,7 @@ class Stream:
         """
         following = self.complete + 1
         lowest = self.heard
-        # Who is alone has nobody to ask.
+        # A node that is alone has nobody to ask.
         has_asked = len(contacts) == 0 and len(neighbours) == 0
         for peer in neighbours:
             if self.has.get(peer, 0) >= following:
@@ -274,7 +274,7 @@ class Stream:
 
 
 def stream_of(streams: dict[i64, Stream], source: i64) -> Stream:
-    """What is had of a source, from the moment it is first asked for."""
+    """The stream of a source, which begins when it is first asked for."""
     found = streams.get(source)
     if found is None:
         found = Stream(source)

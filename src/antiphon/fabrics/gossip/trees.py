@@ -1,18 +1,18 @@
-"""The structures that emerge at one node: who its parents are, whom it sends to, and how that is repaired.
+"""The structures that emerge at one node: its parents, the neighbours that it sends to, and how both are repaired.
 
-BRISA (thesis, section 4.2). The first publication floods the overlay. Whoever gets it twice has a link too many, and
-tells one of the two senders to stop; when the flood is over every node has ``parents`` active links towards it and
+BRISA (thesis, section 4.2). The first publication floods the overlay. A node that gets it twice has a link too many,
+and tells one of the two senders to stop; when the flood is over every node has ``parents`` active links towards it and
 what is left is a tree, or a graph without cycles. Links that are not used stay known, and are used again when a parent
 fails.
 
 A cycle is avoided by what travels with the data: in trees the path from the root, in graphs the depth. A node adopts
-nobody whose path it is on, or who is deeper than itself. Which of several senders is kept is the strategy's affair
+no node whose path it is on, or that is deeper than itself. Which of several senders is kept is the strategy's affair
 (:mod:`antiphon.fabrics.gossip.parents`).
 
 **Repair.** *Soft*: a neighbour that is known to be no descendant becomes the parent; one message. *Hard*: there is
 none; the node forgets its place and asks all neighbours. A child that its own parent asks has lost its place too.
 
-What the published rules leave open, and how each is closed (:class:`antiphon.fabrics.gossip.options.Rules`):
+The published rules leave races open. Here is how each is closed (:class:`antiphon.fabrics.gossip.options.Rules`):
 
 * Two nodes adopt each other, or each a descendant of the other, because what they know of each other's paths is out of
   date. No data goes through a closed cycle, so the check on data never sees it. Here a new parent answers with its
@@ -25,92 +25,37 @@ What the published rules leave open, and how each is closed (:class:`antiphon.fa
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.messages import (
     NOWHERE,
-    TREE_BITS,
     Activate,
     Data,
     Deactivate,
     Moved,
     Position,
+    Report,
     structure_key,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.parents import FIRST_COME, Link
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.structure import Repairs, Structure
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 
 MOST_HARD_REPAIRS: Final = 6
 """So often a node asks all its neighbours for a place while nothing new comes; each wait is twice as long as the last.
 
-Whoever asks takes the place of its children away, and they ask in turn. While data flows places are soon known again;
-where none does, such a wave could go round for ever.
+A node that asks takes the place of its children away, and they ask in turn. While data flows places are soon known
+again; where none does, such a wave could go round for ever.
 """
 
 STALL_PERIODS: Final = 2
 """So many periods others may be ahead while the parents are silent."""
-
-
-@final
-class Structure:
-    """What one node knows about one tree or graph."""
-
-    def __init__(self, key: i64, me: i64, neighbours: list[i64]) -> None:
-        self.key: Final[i64] = key
-        self.root: Final[i64] = key >> TREE_BITS
-        self.is_root: Final[bool] = self.root == me
-        self.position: Position = Position(vec[i64]([me]), 0) if self.is_root else NOWHERE
-        # The parent's position that the own one was made from.
-        self.base: Position = NOWHERE
-        self.parents: Final[list[i64]] = []
-        self.targets: Final[list[i64]] = list(neighbours)
-        self.known: Final[dict[i64, Position]] = {}
-        # Periods since others were seen to be ahead, without a word of the parents; -1 if they were not.
-        self.behind_for: i64 = -1
-        self.orphaned_at: i64 = -1
-        # Whether it was not enough to know the neighbours since then.
-        self.is_lost: bool = False
-        # Hard repairs since something new came through, and before which time there is to be no other.
-        self.hard_repairs: i64 = 0
-        self.next_hard_repair: i64 = 0
-        # Periods since anything came through.
-        self.quiet: i64 = 0
-
-
-@final
-class Repairs:
-    """What became of parents, counted over all structures of a node; times in ticks."""
-
-    def __init__(self) -> None:
-        self.parents_lost: i64 = 0
-        self.orphaned: i64 = 0
-        self.soft: i64 = 0
-        self.hard: i64 = 0
-        self.topped_up: i64 = 0
-        self.taken_back: i64 = 0
-        self.stalls: i64 = 0
-        self.recovered: i64 = 0
-        self.recovery_ticks: i64 = 0
-        self.longest_recovery: i64 = 0
-        # Of these, those in which all neighbours had to be asked.
-        self.recovered_hard: i64 = 0
-        self.hard_recovery_ticks: i64 = 0
-
-    def note(self, ticks: i64, is_hard: bool) -> None:
-        """A node that had no parent gets something from a new one."""
-        self.recovered += 1
-        self.recovery_ticks += ticks
-        if ticks > self.longest_recovery:
-            self.longest_recovery = ticks
-        if is_hard:
-            self.recovered_hard += 1
-            self.hard_recovery_ticks += ticks
 
 
 class Trees:
@@ -129,7 +74,7 @@ class Trees:
         self._topic: Final[i64] = topic
         self._options: Final[BrisaOptions] = options
         self._neighbours: Final[list[i64]] = neighbours
-        # What this node has of each source; said to new parents.
+        # The publications of each source at this node; new parents are told how far it is.
         self._streams: Final[dict[i64, Stream]] = streams
         self.links: Final[dict[i64, Link]] = {}
         self.structures: Final[dict[i64, Structure]] = {}
@@ -162,6 +107,14 @@ class Trees:
                     keys = append(keys, structure.key)
                     positions.append(structure.position)
         return keys, positions
+
+    def reported(self, sender: i64, report: Report) -> None:
+        """A neighbour says where it is in all structures that are in use."""
+        if self._options.rules.watches_positions:
+            position: i64 = 0
+            while position < len(report.keys):
+                self.moved(sender, report.keys[position], report.positions[int(position)])
+                position += 1
 
     # Data.
 
@@ -200,7 +153,7 @@ class Trees:
             self._parent_moved(structure, sender, data.position)
         elif sender in self.links:
             structure.known[sender] = data.position
-            # What comes up a tree comes from a child, which is no candidate.
+            # A publication that goes up a tree comes from a child, which is no candidate.
             if is_new and not data.is_upward:
                 self.seen_ahead(structure)
                 if len(structure.parents) == 0 and self._is_eligible(structure, sender):
@@ -242,7 +195,7 @@ class Trees:
         """Whether adopting a node would, as far as is known, make no cycle.
 
         Of two nodes of equal depth that adopt each other at the same time both would go down for ever. While the first
-        flood passes, when that is likely, the identifiers decide; later, when there is time, who asks first.
+        flood passes, when that is likely, the identifiers decide; later, when there is time, the first to ask wins.
         """
         if structure.is_root:
             return False
@@ -336,7 +289,7 @@ class Trees:
             for target in structure.targets:
                 self._environment.send(target, moved)
 
-    # What neighbours say.
+    # Messages of neighbours.
 
     def deactivated(self, sender: i64, key: i64) -> None:
         """A neighbour wants nothing more of a structure."""
@@ -433,7 +386,7 @@ class Trees:
             structure.behind_for = 0
 
     def tick(self) -> None:
-        """A period has passed: whoever waits for silent parents waits no longer."""
+        """A period has passed: replace parents that are silent for too long."""
         for structure in self.structures.values():
             structure.quiet += 1
             if structure.behind_for >= 0:
@@ -488,7 +441,7 @@ class Trees:
         self._activate(structure, best)
 
     def _lose_place(self, structure: Structure) -> None:
-        """Hard repair: nobody is known who could be a parent."""
+        """Hard repair: no neighbour is known to be fit as a parent."""
         for parent in structure.parents:
             structure.known.pop(parent, None)
         structure.parents.clear()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.fabrics.gossip.group import KEEP_ALL_PERIODS
+from antiphon.fabrics.gossip.recovery import KEEP_ALL_PERIODS
 from antiphon.kernel.message import CAUSAL, ORDER_NAMES
 from antiphon.simulator.scenario.incarnations import (
     changes_lives,

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for, full_or_partial
-from antiphon.fabrics.gossip.brisa import Brisa
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process

@@ -1,6 +1,6 @@
 """How likely an event of EpTO reaches everybody, played through apart from the protocol.
 
-In the theory (:mod:`antiphon.fabrics.gossip.epto_spread`) all nodes have their rounds at the same moment, and whoever
+In the theory (:mod:`antiphon.fabrics.gossip.epto.analysis`) all nodes have their rounds at the same moment, and whoever
 knows an event relays it until ``ttl`` rounds have passed. In truth rounds are at random moments of a period, and a copy
 that comes shortly before its receiver's round is relayed at once. Each relay counts one more, and the larger of two
 counts is kept, so on a chain of such chances the count runs ahead of the rounds that have passed. If nodes stopped when

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon.fabrics.gossip.epto import Epto
-from antiphon.fabrics.gossip.epto_options import LEAST_AGREEMENT, EptoOptions, check_period
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, LogicalClock
+from antiphon.fabrics.gossip.epto.options import LEAST_AGREEMENT, EptoOptions, check_period
+from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
+from antiphon.fabrics.gossip.epto.process import Epto
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
 from antiphon.kernel.process import Environment, Process

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.cube.topic import DEFAULT_BUNDLE, DEFAULT_WINDOW
-from antiphon.fabrics.gossip.epto_options import LEAST_AGREEMENT
+from antiphon.fabrics.gossip.epto.options import LEAST_AGREEMENT
 
 Flag = Annotated[bool, Meta(description="true or false", examples=[True])]
 NodeNumber = Annotated[int, Meta(ge=0, lt=1 << 22, description="the number of a node, from 0 up", examples=[5])]

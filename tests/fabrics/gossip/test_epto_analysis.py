@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
-from antiphon.fabrics.gossip.epto_options import check_period
-from antiphon.fabrics.gossip.epto_spread import Spread, published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.adaptation import DelayEstimate, SizeEstimate
+from antiphon.fabrics.gossip.epto.analysis import Spread, published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.options import check_period
 from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
 from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
 from antiphon.kernel import RandomStream, UsageError

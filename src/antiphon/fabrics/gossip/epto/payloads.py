@@ -1,12 +1,12 @@
 """Payloads that travel once, where balls only name events.
 
 A ball of the thesis carries whole events, and every node sends every event about ``fanout * ttl`` times. Here a ball
-carries names, stamps and numbers of relays. The publisher's first ball has the payload with it. Whoever hears of an
-event by its name asks whoever named it. That node may not have the payload yet; it remembers who asked, and hands it on
-when it comes. Each has asked the one that it heard from first, so the questions form a tree with the publisher at its
-root, and every node gets the payload once. If it does not come, because a message was lost or a node failed, the
-publisher is asked, and then, in turn with it, nodes at random. When ``patience`` rounds after it could have been
-delivered it has still not come, the event is given up and becomes a hole.
+carries names, stamps and numbers of relays. The publisher's first ball has the payload with it. A node that hears of an
+event by its name asks the sender of the ball. That node may not have the payload yet; it remembers the asker, and hands
+the payload on when it comes. Each has asked the one that it heard from first, so the questions form a tree with the
+publisher at its root, and every node gets the payload once. If it does not come, because a message was lost or a node
+failed, the publisher is asked, and then, in turn with it, nodes at random. When ``patience`` rounds after it could have
+been delivered it has still not come, the event is given up and becomes a hole.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_messages import Payloads, Stamped, Wanted, payload_bytes_of
-from antiphon.fabrics.gossip.epto_options import EptoOptions
+from antiphon.fabrics.gossip.epto.messages import Payloads, Stamped, Wanted, payload_bytes_of
+from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.message import SOURCE_MASK, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
@@ -29,7 +29,7 @@ ROUNDS_TO_ANSWER: Final[i64] = 3
 
 @final
 class Missing:
-    """A payload that is asked for: when next, and how often it was; ``named_by`` is who has told of the event."""
+    """A payload that is asked for: when next, and how often it was; ``named_by`` is the node that named the event."""
 
     def __init__(self, name: i64, again_at: i64) -> None:
         self.name: Final[i64] = name
@@ -65,7 +65,7 @@ class PayloadStore:
         return False
 
     def has(self, publication: Stamped) -> None:
-        """A payload is here now; those who have asked for it get it."""
+        """A payload is here now; all nodes that asked for it get it."""
         if not self._digests:
             return
         name = publication_key(publication.source, publication.sequence)
@@ -104,7 +104,7 @@ class PayloadStore:
             askers.append(asker)
 
     def give(self, node: i64, publications: list[Stamped]) -> None:
-        """Send payloads to somebody who asked for them."""
+        """Send payloads to a node that asked for them."""
         if len(publications) > 0:
             self.count_sent(publications, 1)
             self._environment.send(node, Payloads(self._me, self._topic, publications))

@@ -1,10 +1,10 @@
 """Total order on one topic of the gossip fabric: EpTO beside the structures that carry publications.
 
 A total publication travels as all others of its topic do, through BRISA's structures, once, and is recovered as they
-are (:mod:`antiphon.fabrics.gossip.group`). Beside that EpTO orders: balls carry the names, stamps and ages of total
-publications, to nodes drawn from what the overlay of the topic knows. What has come both ways and is stable leaves in
-the order of its key. So agreement has two chances: a publication that no ball brings in time may still come through a
-structure before its turn, and the other way round.
+are (:mod:`antiphon.fabrics.gossip.recovery`). Beside that EpTO orders: balls carry the names, stamps and ages of total
+publications, to nodes drawn from what the overlay of the topic knows. A publication that has come both ways and is
+stable leaves in the order of its key. So agreement has two chances: a publication that no ball brings in time may still
+come through a structure before its turn, and the other way round.
 
 **Between total and weaker orders.** A total publication names what its publisher had delivered, as a causal one does,
 and waits for it and for its publisher's earlier ones; those that follow in total order wait with it. What its publisher
@@ -21,8 +21,8 @@ another because of what was delivered, directly or through others, its key is th
 which they do in the end: it takes its place in the order of the topic, after what it depends on, and the application is
 told there instead of getting it. So what follows it still comes after all that it followed.
 
-**Newcomers** count as past what a neighbour has delivered, and are told its time. Who comes back to a topic goes on
-after what it had delivered itself.
+**Newcomers** count as past what a neighbour has delivered, and are told its time. A node that comes back to a
+topic goes on after what it had delivered itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_dissemination import Dissemination, Listener
-from antiphon.fabrics.gossip.epto_messages import Ball, Probe, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
-from antiphon.fabrics.gossip.epto_payloads import Missing, PayloadStore
-from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
+from antiphon.fabrics.gossip.epto.dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KeyOrdering, KnownEvent, LogicalClock
+from antiphon.fabrics.gossip.epto.payloads import Missing, PayloadStore
+from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.messages import Fetch
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling, draw_some
 from antiphon.fabrics.gossip.stream import Asked, Stream
@@ -83,7 +83,7 @@ class TotalOptions:
 
 @final
 class Memory:
-    """What a node that leaves a topic remembers: the clock, and what it delivered last in total order."""
+    """The memory of a node that leaves a topic: the clock, and its last delivery in total order."""
 
     def __init__(self, clock: Clock, last: KnownEvent | None) -> None:
         self.clock: Final[Clock] = clock
@@ -128,7 +128,7 @@ class Relayed(Environment):
 
 @final
 class CarriedPayloads(PayloadStore):
-    """Payloads that come through structures; if one does not, who named it is asked, and then anybody."""
+    """Payloads that come through trees; if one does not, the node that named it is asked, and then any node."""
 
     def __init__(self, environment: Environment, topic: i64, options: EptoOptions, streams: dict[i64, Stream]) -> None:
         super().__init__(environment, topic, options)
@@ -140,7 +140,7 @@ class CarriedPayloads(PayloadStore):
         return found if isinstance(found, Stamped) else None
 
     def is_past(self, name: i64) -> bool:
-        # What has come and is not known has left, or came too late.
+        # A publication that has come and is not known has left, or came too late.
         stream = self._streams.get(name & SOURCE_MASK)
         return stream is not None and stream.is_here(name >> SOURCE_BITS)
 
@@ -162,7 +162,7 @@ class CarriedPayloads(PayloadStore):
 
 @final
 class KnownPeers(PeerSampling):
-    """Samples of all whom the overlay of a topic knows: neighbours and others alike."""
+    """Samples of all nodes that the overlay of a topic knows: neighbours and others alike."""
 
     def __init__(self, overlay: PeerSampling) -> None:
         super().__init__(overlay.environment, overlay.topic, overlay.connections, overlay.listener)
@@ -207,7 +207,7 @@ class TopicTotals:
         self.own: i64 = 0
 
     def memory(self) -> Memory:
-        """What is needed if this node comes back to the topic."""
+        """Everything that total order needs if this node comes back to the topic."""
         return Memory(self._clock, self._ordering.last())
 
     def reading(self) -> i64:
@@ -218,7 +218,7 @@ class TopicTotals:
         """A neighbour has said the time."""
         self._clock.begin_after(stamp)
 
-    # What comes in.
+    # Publications and messages that come in.
 
     def publish(self, asked: Asked, payload: bytes, dependencies: vec[i64]) -> Stamped:
         """An own publication begins: it gets its stamp, and is in the next ball."""
@@ -235,22 +235,23 @@ class TopicTotals:
         self.balls.arrived(publication)
         self.rounds.wake()
 
-    def receive(self, sender: i64, message: Message) -> None:
-        """A message of EpTO."""
-        if isinstance(message, Ball):
-            self._clock.saw(message.latest)
-            self.balls.take(sender, message)
-            self.rounds.wake()
-        elif isinstance(message, Probe):
-            self.rounds.probed(sender, message)
+    def on_ball(self, sender: i64, ball: Ball) -> None:
+        """A ball has come."""
+        self._clock.saw(ball.latest)
+        self.balls.take(sender, ball)
+        self.rounds.wake()
+
+    def on_probe(self, sender: i64, probe: Probe) -> None:
+        """Somebody measures, or answers."""
+        self.rounds.probed(sender, probe)
 
     def round_passed(self) -> None:
         """The timer of rounds has run out."""
         self.balls.run_round(self._peers)
         self.rounds.adapt(self._peers)
-        self.rounds.go_on(self.is_idle())
+        self.rounds.schedule_next(self.is_idle())
 
-    # What goes out.
+    # Publications that go out.
 
     def refused(self) -> list[i64]:
         """The names of what will not be let go, or was before; told once."""
@@ -259,7 +260,7 @@ class TopicTotals:
             self._relayed.refused = []
         return found
 
-    def came(self, name: i64) -> Stamped | None:
+    def payload(self, name: i64) -> Stamped | None:
         """A publication, if structures have brought it and it is kept."""
         return self.balls.payloads.lookup(name)
 
@@ -272,7 +273,7 @@ class TopicTotals:
         return self._relayed.released[0] if len(self._relayed.released) > 0 else None
 
     def delivered(self) -> None:
-        """What was next has been delivered."""
+        """The next publication has been delivered."""
         publication = self._relayed.released.popleft()
         self._relayed.names.remove(publication_key(publication.source, publication.sequence))
         if publication.source == self._me:
@@ -287,5 +288,5 @@ class TopicTotals:
         return self._ordering.count() + len(self._relayed.released)
 
     def outlook(self) -> list[Outlook]:
-        """What is known and not delivered, and how likely it is to be stable."""
+        """The waiting publications, and how likely each is to be stable."""
         return self.rounds.outlook()

@@ -1,11 +1,11 @@
 """The ordering component of EpTO: events wait until they are old enough, and leave in the order of their keys.
 
 Thesis of M. Matos, section 5.2.4, Algorithm 5. The **key** of an event is (stamp, source, sequence): no two events have
-the same, and all nodes compare them alike. What is known and not delivered waits in a heap by key. Age is counted in
-rounds: an event whose age was ``a`` in round ``r`` was **born** in round ``r - a``, so nothing has to be touched to let
-all of them age, and the larger of two ages is the smaller of two births. In a round events leave while the one with the
-smallest key is older than the limit. That is the published rule, by which an event leaves if it is old enough and has a
-smaller key than everything that is not.
+the same, and all nodes compare them alike. Known events wait in a heap by key until they are delivered. Age is counted
+in rounds: an event whose age was ``a`` in round ``r`` was **born** in round ``r - a``, so nothing has to be touched to
+let all of them age, and the larger of two ages is the smaller of two births. In a round events leave while the one with
+the smallest key is older than the limit. That is the published rule, by which an event leaves if it is old enough and
+has a smaller key than everything that is not.
 
 **Why order is never broken.** Keys leave in ascending order at every node, and what comes with a key that is not above
 the last that left is refused. So any two nodes deliver what they both deliver in the order of the keys, whatever the
@@ -26,7 +26,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_messages import Stamped
+from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 from antiphon.kernel.process import Environment
@@ -50,7 +50,7 @@ class KnownEvent:
         self.place: i64 = 0
 
     def source(self) -> i64:
-        """Who published it."""
+        """The node that published it."""
         return self.name & SOURCE_MASK
 
     def sequence(self) -> i64:
@@ -77,7 +77,7 @@ class Clock:
         """An event with this stamp has been heard of."""
 
     def reading(self) -> i64:
-        """What a newcomer must not fall behind."""
+        """The stamp that a newcomer must not fall behind."""
         return 0
 
     def begin_after(self, stamp: i64) -> None:
@@ -135,7 +135,7 @@ class LogicalClock(Clock):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Ordering:
-    """What every ordering component does: take events that balls bring, and say which may be delivered.
+    """The interface of ordering components: take events that balls bring, and say which may be delivered.
 
     ``is_founder`` if the node is there from the start, so that it may expect every source's numbers from 1 on;
     ``is_alone`` if all publications of the topic are events.
@@ -159,7 +159,7 @@ class Ordering:
         raise NotImplementedError
 
     def waiting(self) -> list[KnownEvent]:
-        """What waits, in order."""
+        """The waiting events, in order."""
         raise NotImplementedError
 
     def count(self) -> i64:
@@ -167,7 +167,7 @@ class Ordering:
         raise NotImplementedError
 
     def next(self) -> KnownEvent | None:
-        """What keeps all others back, if there is something: the event that is to be delivered next."""
+        """The event that is to be delivered next and keeps all others back, if there is one."""
         raise NotImplementedError
 
     def give_up(self, event: KnownEvent) -> None:
@@ -228,7 +228,7 @@ class KeyOrdering(Ordering):
         self._last: KnownEvent | None = None
 
     def last(self) -> KnownEvent | None:
-        """What left last, if anything did."""
+        """The event that left last, if any did."""
         return self._last
 
     def start_after(self, last: KnownEvent) -> None:
@@ -311,5 +311,5 @@ class KeyOrdering(Ordering):
 
 
 def sorted_by_key(events: list[KnownEvent]) -> list[KnownEvent]:
-    """Events by key; for those who look, not for those who deliver."""
+    """Events by key; for observers, too slow for delivery."""
     return sorted(events, key=lambda event: (int(event.stamp), int(event.source()), int(event.sequence())))

@@ -1,12 +1,12 @@
 """Where publications of a topic leave for the application of one node, each in its order.
 
-What has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for its turn
-(:mod:`antiphon.fabrics.gossip.epto_topic`): those whose turn has come stand in one line, and only the first of the line
-is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later one
-overtakes it.
+A publication that has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for
+its turn (:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the first of
+the line is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later
+one overtakes it.
 
-What will never come takes its place as :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too: the
-application is told of it there.
+A publication that will never come is replaced by a :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too:
+the application is told of it there.
 """
 
 from __future__ import annotations
@@ -16,21 +16,37 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_messages import Stamped
-from antiphon.fabrics.gossip.epto_topic import TOPICS, Memory, TopicTotals
+from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
+from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order, Ordered, merged_frontiers
 
 
 @final
-class Deliveries:
-    """What one node delivers on one topic. Nothing is delivered to an application that is not subscribed."""
+class Departure:
+    """The memory of a node that leaves a topic: what is past there, and what its next publication must name.
+
+    ``total`` is the memory of total order, if there was something to order.
+    """
+
+    def __init__(self, past: vec[i64], barrier: vec[i64], total: Memory | None) -> None:
+        self.past: Final[vec[i64]] = past
+        self.barrier: Final[vec[i64]] = barrier
+        self.total: Final[Memory | None] = total
+
+
+@final
+class Delivery:
+    """Delivers publications of one topic at one node, each in its order.
+
+    Nothing is delivered to an application that is not subscribed.
+    """
 
     def __init__(
         self,
@@ -50,15 +66,17 @@ class Deliveries:
         self.totals: TopicTotals | None = None
         self._memory: Memory | None = None
         self.is_member: bool = False
+        # Whether this node knows what counts as past, so that it can tell what it lacks.
+        self.is_synchronised: bool = False
         # Whether total order waits, because this node reaches too few others.
         self.is_held: bool = False
         # Publications that were passed over: nobody has kept them, or they came after their turn.
         self.lost: i64 = 0
-        # What has been first in the line for some periods.
+        # The publication that has been first in the line for some periods.
         self._first: Stamped | None = None
         self._first_for: i64 = 0
 
-    # What the application publishes.
+    # Publications of the application.
 
     def may_begin(self, asked: Asked) -> bool:
         """Whether what the application asks for may happen now; after a total publication all else waits for it."""
@@ -88,7 +106,7 @@ class Deliveries:
         dependencies = self.order.stamp(asked.sequence, asked.order)
         return Ordered(self._me, asked.sequence, asked.timestamp, payload, dependencies, self._topic, asked.order)
 
-    # What comes.
+    # Publications and messages that come.
 
     def arrived(self, publication: Ordered) -> None:
         """A publication has come, or will never come: deliver what may be delivered now."""
@@ -98,11 +116,16 @@ class Deliveries:
         else:
             self._hand_out(self.order.arrived(publication))
 
-    def receive(self, sender: i64, message: Message) -> None:
-        """A message of EpTO."""
+    def on_ball(self, sender: i64, ball: Ball) -> None:
+        """A ball of EpTO has come."""
         if self.has_total_order():
-            self._ordered().receive(sender, message)
+            self._ordered().on_ball(sender, ball)
             self._settle()
+
+    def on_probe(self, sender: i64, probe: Probe) -> None:
+        """Somebody measures, asks for a sign of life, or answers."""
+        if self.has_total_order():
+            self._ordered().on_probe(sender, probe)
 
     def round_passed(self) -> None:
         """The timer of rounds has run out."""
@@ -148,8 +171,8 @@ class Deliveries:
         totals, order = self._ordered(), self.order
         assert isinstance(order, MixedOrder), "where there is total order there are others"
         for name in totals.refused():
-            # What has not come cannot take its place: it is passed over when structures bring it, or know it is gone.
-            late = totals.came(name)
+            # One that has not come cannot take its place: it is passed over when trees bring it, or it is gone.
+            late = totals.payload(name)
             if late is not None and not order.counts(name) and not totals.is_released(name):
                 missed = Missed(late.source, late.sequence, self._topic, late.dependencies)
                 self._hand_out(order.arrived(missed))
@@ -179,7 +202,7 @@ class Deliveries:
             self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
 
     def _lacked_by(self, publication: Ordered, order: MixedOrder) -> list[i64]:
-        """What a publication waits for: earlier ones of its source, and those that it names with all before them."""
+        """All a publication waits for: earlier ones of its source, and those that it names with all before them."""
         found: list[i64] = []
         reached: dict[i64, i64] = {publication.source: publication.sequence - 1}
         for key in publication.dependencies:
@@ -194,11 +217,16 @@ class Deliveries:
 
     # Coming and going.
 
-    def start_from(self, past: vec[i64], barrier: vec[i64], memory: Memory | None) -> None:
+    def start_from(self, departure: Departure) -> None:
         """Go on after an earlier membership: what was past then is past now."""
-        self.count_as_past(past)
-        self.order.adopt_barrier(barrier)
-        self._memory = memory
+        self.count_as_past(departure.past)
+        self.order.adopt_barrier(departure.barrier)
+        self._memory = departure.total
+
+    def departure(self) -> Departure:
+        """Everything that this node needs if it comes back."""
+        total = self._memory if self.totals is None else self.totals.memory()
+        return Departure(self.order.frontier(), self.order.barrier(), total)
 
     def count_as_past(self, frontier: vec[i64]) -> None:
         """Nothing of this will be delivered, or waited for."""
@@ -209,12 +237,8 @@ class Deliveries:
             else:
                 stream_of(self._streams, ~key & SOURCE_MASK).skip(~key >> SOURCE_BITS)
 
-    def memory(self) -> Memory | None:
-        """What is needed of total order if this node comes back."""
-        return self._memory if self.totals is None else self.totals.memory()
-
     def welcome(self) -> Welcome:
-        """What a newcomer must know: what is past here, and the time of total order, 0 if there is none."""
+        """Tells a newcomer what is past here, and the time of total order, 0 if there is none."""
         time: i64 = 0 if self.totals is None else self.totals.reading()
         return Welcome(self._me, self._topic, self.order.frontier(), time)
 
@@ -223,6 +247,7 @@ class Deliveries:
         if stamp > 0 and self.has_total_order():
             self._ordered().begin_after(stamp)
         self.count_as_past(frontier)
+        self.is_synchronised = True
 
     def is_idle(self) -> bool:
         """Whether total order has nothing to do; other publications wait for nothing that this node could do."""

@@ -6,9 +6,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_order import KeyOrdering, Ordering
+from antiphon.fabrics.gossip.epto.analysis import MOST_ROUNDS, Spread, published_fanout, published_ttl
+from antiphon.fabrics.gossip.epto.order import KeyOrdering, Ordering
 from antiphon.fabrics.gossip.epto_published import INVERTED, LATER, NOT_EARLIER, StampOrdering
-from antiphon.fabrics.gossip.epto_spread import MOST_ROUNDS, Spread, published_fanout, published_ttl
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 
@@ -40,7 +40,7 @@ class EptoOptions:
     others, ``patience`` for how many rounds a node waits for a payload when the event could be
     delivered, and after how many rounds in which nothing happens it falls silent. ``adapts``: period, fanout and ttl
     follow from measured delays and an estimated size; no period is shorter than ``least_period``. ``carried``: payloads
-    come another way, together with publications that are no events (:mod:`antiphon.fabrics.gossip.epto_topic`).
+    come another way, together with publications that are no events (:mod:`antiphon.fabrics.gossip.epto.topic`).
     """
 
     def __init__(

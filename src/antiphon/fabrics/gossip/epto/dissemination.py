@@ -1,10 +1,11 @@
 """The dissemination component of EpTO: balls of events, relayed until everybody has them.
 
-Thesis of M. Matos, section 5.2.4, Algorithm 4. What a node knows of has a slot: its name, stamp and payload, and how
-often it had been relayed when it came last. An event is relayed in as many rounds as it was short of ``ttl`` relays
-when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry of a
-ball is known, and no news: looking it up is what a simulation spends its time on. So what is looked at for every entry
-and in every round lies in flat arrays by slot, and events themselves are touched only when something happens to them.
+Thesis of M. Matos, section 5.2.4, Algorithm 4. Every event that a node knows has a slot: its name, stamp and payload,
+and how often it had been relayed when it came last. An event is relayed in as many rounds as it was short of ``ttl``
+relays when it came first. A ball is built from the slots that are to be relayed, and read into them. Nearly every entry
+of a ball is known, and no news: looking it up is what a simulation spends its time on. So what is looked at for every
+entry and in every round lies in flat arrays by slot, and events themselves are touched only when something happens to
+them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_messages import Ball, Stamped, Wanted
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import DONE, KnownEvent, Ordering
-from antiphon.fabrics.gossip.epto_payloads import PayloadStore
+from antiphon.fabrics.gossip.epto.messages import Ball, Stamped, Wanted
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import DONE, KnownEvent, Ordering
+from antiphon.fabrics.gossip.epto.payloads import PayloadStore
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import publication_key
@@ -33,12 +34,12 @@ UNBORN: Final[i64] = 1 << 60
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Listener:
-    """Whoever wants to be told of events before they are delivered."""
+    """Listens for events before they are delivered; this one ignores them."""
 
     def heard(self, publication: Stamped) -> None:
         """An event has come; it may take long until it is delivered.
 
-        What has been forgotten since it was delivered may come again.
+        An event that has been forgotten since its delivery may come again.
         """
 
 
@@ -71,7 +72,7 @@ class Dissemination:
         self.round: i64 = 0
         # Whether nothing is delivered for now, however old it is.
         self.is_held: bool = False
-        # What this node knows of, by slot; a slot is free again when its event is done and in no ball.
+        # The known events, by slot; a slot is free again when its event is done and in no ball.
         self._slot_of: Final[IntegerMap] = IntegerMap()
         self._known: Final[list[KnownEvent | None]] = []
         self._publications: Final[list[Stamped | None]] = []
@@ -135,7 +136,7 @@ class Dissemination:
         """Whether an entry that is not known here, or not any more, need not be looked at."""
         if hops >= self.ttl and self.ordering.is_past(name, stamp):
             return True
-        # What was delivered here has been relayed often enough; as published it is relayed whenever it comes.
+        # A delivered event has been relayed often enough; as published it is relayed whenever it comes.
         if self._carried:
             return self.payloads.is_past(name)
         return self._persists and self.ordering.has_left(name, stamp)
@@ -201,7 +202,7 @@ class Dissemination:
         assert event is not None, "a slot in use has an event"
         if event.publication is None:
             self.payloads.given_up(event.name)
-        # Who came back without its memory may have given the name of an old event to a new one.
+        # A publisher that came back without its memory may have given the name of an old event to a new one.
         if self._slot_of.get(event.name, -1) == slot:
             self._slot_of.remove(event.name)
         self._known[slot] = None

@@ -1,4 +1,4 @@
-"""Contacts that change, topics that they open when they are asked, pulses, and publishers that are slowed."""
+"""Seeds that change, topics that they open when they are asked, pulses, and publishers that are slowed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.contacts import PULSE_PATIENCE, Contacts, Pulses
-from antiphon.fabrics.gossip.group import ALONE, HOPELESS
 from antiphon.fabrics.gossip.hyparview import Connected, Join
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Gone, Hello, Report, Welcome
+from antiphon.fabrics.gossip.recovery import ALONE, HOPELESS
+from antiphon.fabrics.gossip.seeds import PULSE_PATIENCE, Pulses, Seeds
 from antiphon.kernel import Message
 from antiphon.kernel.process import NO_NODE
 from tests.support import Notebook
@@ -144,7 +144,7 @@ def pairs(*numbers: int) -> vec[i64]:
 
 
 def test_a_pulse_that_comes_over_neighbours_ends_the_doubt() -> None:
-    pulses = Pulses(7, Contacts(7, [0, 1]))
+    pulses = Pulses(7, Seeds(7, [0, 1]))
     pulses.doubt()
     pulses.promise(1, pairs(0, 90, 1, 100))
     seen = [(pulses.heard(pairs(1, number)), pulses.is_in_doubt, pulses.is_waiting()) for number in (99, 100, 100)]
@@ -153,7 +153,7 @@ def test_a_pulse_that_comes_over_neighbours_ends_the_doubt() -> None:
 
 
 def test_what_was_promised_before_another_neighbour_went_proves_nothing() -> None:
-    pulses = Pulses(7, Contacts(7, [0]))
+    pulses = Pulses(7, Seeds(7, [0]))
     pulses.doubt()
     pulses.promise(0, pairs(0, 100))
     pulses.doubt()
@@ -162,7 +162,7 @@ def test_what_was_promised_before_another_neighbour_went_proves_nothing() -> Non
 
 
 def test_a_pulse_that_does_not_come_names_the_contact_to_enter_through() -> None:
-    pulses = Pulses(7, Contacts(7, [0]))
+    pulses = Pulses(7, Seeds(7, [0]))
     pulses.doubt()
     pulses.promise(0, pairs(0, 100))
     missed = [pulses.missed(PATIENCE) for _ in range(PULSE_PATIENCE * PATIENCE + 1)]
@@ -171,7 +171,7 @@ def test_a_pulse_that_does_not_come_names_the_contact_to_enter_through() -> None
 
 
 def test_one_pulse_serves_all_who_ask_within_half_the_patience() -> None:
-    pulses = Pulses(0, Contacts(0, [0, 1]))
+    pulses = Pulses(0, Seeds(0, [0, 1]))
     assert pulses.asked(7, 1000, 400)
     assert not pulses.asked(8, 1399, 400)
     assert pulses.asked(8, 1400, 400)
@@ -179,7 +179,7 @@ def test_one_pulse_serves_all_who_ask_within_half_the_patience() -> None:
 
 
 def test_a_contact_that_is_asked_doubts_itself_unless_a_contact_asks_or_it_is_the_first() -> None:
-    first, second = Pulses(0, Contacts(0, [0, 1])), Pulses(1, Contacts(1, [0, 1]))
+    first, second = Pulses(0, Seeds(0, [0, 1])), Pulses(1, Seeds(1, [0, 1]))
     first.asked(7, 1000, 400)
     second.asked(0, 1000, 400)
     assert not first.is_in_doubt and not second.is_in_doubt

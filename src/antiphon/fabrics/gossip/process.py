@@ -2,12 +2,13 @@
 
 Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.hyparview`); publications
 travel along trees, or graphs with several parents, that are what is left of a flood when every copy too many has told
-its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). What links lose is fetched from neighbours
-(:mod:`antiphon.fabrics.gossip.group`).
+its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). A publication that a link loses is fetched from a neighbour
+(:mod:`antiphon.fabrics.gossip.recovery`). :class:`~antiphon.fabrics.gossip.topic.Group` puts these parts together for
+one topic; the process below serves the application and the host.
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
 trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
-(:mod:`antiphon.fabrics.gossip.epto_topic`); links may lose messages, and every node that stays gets everything; the
+(:mod:`antiphon.fabrics.gossip.epto.topic`); links may lose messages, and every node that stays gets everything; the
 races that the published rules leave open are closed (:class:`antiphon.fabrics.gossip.options.Rules`).
 
 With ``floods`` no link is ever deactivated: the flooding that the thesis compares with (figure 4.3).
@@ -17,20 +18,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.contacts import Contacts
-from antiphon.fabrics.gossip.epto_rounds import Outlook
-from antiphon.fabrics.gossip.epto_topic import Memory, topic_of_rounds
-from antiphon.fabrics.gossip.group import Group
+from antiphon.fabrics.gossip.delivery import Departure
+from antiphon.fabrics.gossip.epto.rounds import Outlook
+from antiphon.fabrics.gossip.epto.topic import topic_of_rounds
 from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Fetch
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
-from antiphon.fabrics.gossip.serving import serve_after_leaving
+from antiphon.fabrics.gossip.retransmit import serve_after_leaving
+from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Asked
-from antiphon.fabrics.gossip.trees import Repairs
+from antiphon.fabrics.gossip.structure import Repairs
+from antiphon.fabrics.gossip.topic import Group
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED, Message
 from antiphon.kernel.process import UNBOUNDED, Environment, Process, order_name
@@ -45,15 +46,13 @@ class Brisa(Process):
         self.options: Final[BrisaOptions] = options
         self.connections: Final = Connections(environment)
         self._groups: Final[dict[i64, Group]] = {}
-        # Of topics that this node has left: its last number, what was past, and what its next publication must name.
+        # By topic the last number of this node, and what it remembers of topics that it has left.
         self._published: Final[dict[i64, i64]] = {}
-        self._past: Final[dict[i64, vec[i64]]] = {}
-        self._barriers: Final[dict[i64, vec[i64]]] = {}
-        self._memories: Final[dict[i64, Memory | None]] = {}
-        self.contacts: Final = Contacts(self.me, options.contacts)
-        self._held: Final[list[i64]] = []
+        self._left: Final[dict[i64, Departure]] = {}
         # Overlays of topics that this node has left, while somebody may not know that.
         self._parting: Final[dict[i64, PeerSampling]] = {}
+        self.seeds: Final = Seeds(self.me, options.contacts)
+        self._held: Final[list[i64]] = []
 
     # Before the start.
 
@@ -65,48 +64,48 @@ class Brisa(Process):
 
     def begin_as_member(self, topic: i64) -> None:
         """Be subscribed to a topic from the start."""
-        self._open(topic).queue.append(Asked(0, 0, None, UNSPECIFIED))
+        self._open(topic).application.queue.append(Asked(0, 0, None, UNSPECIFIED))
 
     def start(self) -> None:
         window = self.options.join_window
-        self._hold_contacts()
+        self._hold_seeds()
         for group in self._groups.values():
-            group.begin(0 if self.contacts.includes_me else self.environment.random().below(window + 1))
+            group.begin(0 if self.seeds.includes_me else self.environment.random().below(window + 1))
 
     def contacts_are(self, contacts: list[i64]) -> None:
-        """Where nodes come and go: these are the contacts from now on, by seniority."""
-        before = list(self.contacts.others)
-        self.contacts.become(contacts)
-        self._hold_contacts()
-        found = [contact for contact in self.contacts.others if contact not in before]
+        """Where nodes come and go: these are the seeds from now on, by seniority."""
+        before = list(self.seeds.others)
+        self.seeds.become(contacts)
+        self._hold_seeds()
+        found = [seed for seed in self.seeds.others if seed not in before]
         if len(found) > 0:
             for group in self._groups.values():
-                group.contact_found()
-                if self.contacts.is_first():
+                group.seed_found()
+                if self.seeds.is_first():
                     group.invite(found)
 
     def _found(self, group: Group) -> None:
-        """Begin a topic; all contacts are to take part in it, since each of them may be the first one day."""
+        """Begin a topic; all seeds are to take part in it, since each of them may be the first one day."""
         group.found()
-        group.invite(self.contacts.others)
+        group.invite(self.seeds.others)
 
-    def _hold_contacts(self) -> None:
-        """Contacts watch each other."""
-        wanted = list(self.contacts.others) if self.contacts.includes_me else []
-        for contact in wanted:
-            if contact not in self._held:
-                self._held.append(contact)
-                self.connections.hold(contact)
-        for contact in list(self._held):
-            if contact not in wanted:
-                self._held.remove(contact)
-                self.connections.release(contact)
+    def _hold_seeds(self) -> None:
+        """Seeds watch each other."""
+        wanted = list(self.seeds.others) if self.seeds.includes_me else []
+        for seed in wanted:
+            if seed not in self._held:
+                self._held.append(seed)
+                self.connections.hold(seed)
+        for seed in list(self._held):
+            if seed not in wanted:
+                self._held.remove(seed)
+                self.connections.release(seed)
 
-    # What the application does.
+    # Calls of the application.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         group = self._groups.get(topic)
-        if group is None or not self._is_wanted(group):
+        if group is None or not group.application.is_wanted():
             raise UsageError(f"node {self.me} is not subscribed to topic {topic}; subscribe before publishing on it")
         if not self.options.mixed:
             self.check_only_order(order, self.options.strength)
@@ -127,71 +126,66 @@ class Brisa(Process):
 
     def subscribe(self, topic: i64) -> None:
         group = self._groups.get(topic)
-        if group is not None and self._is_wanted(group):
+        if group is not None and group.application.is_wanted():
             raise UsageError(f"node {self.me} is subscribed to topic {topic} already; unsubscribe first")
         if group is None:
             group = self._open(topic)
-            if self.contacts.is_first():
-                # Whoever asks for a topic asks this node in the end: nobody has yet.
+            if self.seeds.is_first():
+                # Every node that looks for a topic asks this one in the end: none has yet.
                 self._found(group)
             group.begin(0)
         group.ask(Asked(0, 0, None, UNSPECIFIED))
 
     def room(self, topic: i64) -> i64:
         group = self._groups.get(topic)
-        return UNBOUNDED if group is None else group.room()
+        return UNBOUNDED if group is None else group.application.room()
 
     def unsubscribe(self, topic: i64) -> None:
         group = self._groups.get(topic)
-        if group is None or not self._is_wanted(group):
+        if group is None or not group.application.is_wanted():
             raise UsageError(f"node {self.me} is not subscribed to topic {topic} and cannot unsubscribe")
         group.ask(Asked(0, 0, None, UNSPECIFIED))
-
-    def _is_wanted(self, group: Group) -> bool:
-        """Whether the application is subscribed, or will be when all that it asked for has happened."""
-        wanted = group.deliveries.is_member
-        for asked in group.queue:
-            if asked.payload is None:
-                wanted = not wanted
-        return wanted
 
     def _open(self, topic: i64) -> Group:
         group = self._groups.get(topic)
         if group is None:
             group = self.new_group(topic)
             self._groups[topic] = group
-            if topic in self._past:
-                past, barrier = self._past.pop(topic), self._barriers.pop(topic)
-                group.deliveries.start_from(past, barrier, self._memories.pop(topic, None))
+            departure = self._left.pop(topic, None)
+            if departure is not None:
+                group.delivery.start_from(departure)
         return group
 
     def new_group(self, topic: i64) -> Group:
         """A topic that this node begins to take part in."""
         now = self.environment.now()
-        return Group(self.environment, topic, self.options, self.connections, self.contacts, now)
+        return Group(self.environment, topic, self.options, self.connections, self.seeds, now)
 
-    # What the host does.
+    # Calls of the host.
 
     def receive(self, sender: i64, message: Message) -> None:
         group = self._groups.get(message.topic)
-        if group is None and message.topic in self._parting and isinstance(message, Parted):
-            self._parting[message.topic].receive(sender, message)
-        if group is None and isinstance(message, (Beat, Data)):
+        if group is not None:
+            group.receive(sender, message)
+        elif self.seeds.includes_me and isinstance(message, (Join, Comparison)):
+            self._take_part(message.topic).receive(sender, message)
+        elif isinstance(message, (Beat, Data)):
             # It takes this node for a neighbour, and did not hear that it has left or is a new life.
             self.mistaken_for_neighbour(sender, message.topic)
-        if group is None:
-            if isinstance(message, Fetch):
-                serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
-            if not self.contacts.includes_me or not isinstance(message, (Join, Comparison)):
-                return
-            # A topic of which this contact had not heard: it becomes part of it.
-            group = self._open(message.topic)
-            if self.contacts.is_first():
-                self._found(group)
-            else:
-                group.sampling.join(self.contacts.first)
-            group.begin(0)
-        group.receive(sender, message)
+        elif isinstance(message, Fetch):
+            serve_after_leaving(self.environment, sender, message, self._published.get(message.topic, 0))
+        elif isinstance(message, Parted) and message.topic in self._parting:
+            self._parting[message.topic].receive(sender, message)
+
+    def _take_part(self, topic: i64) -> Group:
+        """Become part of a topic of which this seed had not heard."""
+        group = self._open(topic)
+        if self.seeds.is_first():
+            self._found(group)
+        else:
+            group.sampling.join(self.seeds.first)
+        group.begin(0)
+        return group
 
     def mistaken_for_neighbour(self, sender: i64, topic: i64) -> None:
         """Tell somebody that this node takes no part in a topic."""
@@ -211,15 +205,13 @@ class Brisa(Process):
             return
         group.tick()
         if group.is_gone:
-            self._past[name] = group.order.frontier()
-            self._barriers[name] = group.order.barrier()
-            self._memories[name] = group.deliveries.memory()
+            self._left[name] = group.delivery.departure()
             del self._groups[name]
             self._parting[name] = group.sampling
             self.environment.set_timer(self.options.period, ~name)
 
     def _part_again(self, topic: i64) -> None:
-        """Tell those who were neighbours in a topic that this node has left it, until all have answered."""
+        """Tell former neighbours in a topic that this node has left it, until all have answered."""
         sampling = self._parting.pop(topic, None)
         if sampling is not None and topic not in self._groups and sampling.part_again():
             self._parting[topic] = sampling
@@ -248,7 +240,7 @@ class Brisa(Process):
     def unfinished(self) -> i64:
         return sum(group.unfinished() for group in self._groups.values())
 
-    # What measurements ask.
+    # Questions of measurements.
 
     def groups(self) -> list[Group]:
         """The topics that this node takes part in."""
@@ -263,13 +255,13 @@ class Brisa(Process):
         return self._groups[topic]
 
     def outlook(self, topic: i64) -> list[Outlook]:
-        """What is known on a topic in total order and not delivered, and how likely it is to be stable."""
+        """The total publications of a topic that wait for delivery, and how likely each is to be stable."""
         group = self._groups.get(topic)
-        totals = None if group is None else group.deliveries.totals
+        totals = None if group is None else group.delivery.totals
         return [] if totals is None else totals.outlook()
 
     def repairs(self) -> list[Repairs]:
-        """What became of parents, for each topic that this node takes part in."""
+        """Counts of lost and found parents, for each topic that this node takes part in."""
         return [group.trees.repairs for group in self._groups.values()]
 
     def orders(self) -> list[Order]:

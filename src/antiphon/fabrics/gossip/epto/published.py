@@ -19,7 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_order import DONE, NEW, WAITING, KnownEvent, Ordering, sorted_by_key
+from antiphon.fabrics.gossip.epto.order import DONE, NEW, WAITING, KnownEvent, Ordering, sorted_by_key
 from antiphon.kernel.process import Environment
 
 INVERTED: Final[i64] = 0

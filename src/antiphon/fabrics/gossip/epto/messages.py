@@ -14,7 +14,7 @@ NAME_BYTES: Final[i64] = 6
 STAMP_BYTES: Final[i64] = 8
 HOPS_BYTES: Final[i64] = 2
 ENTRY_BYTES: Final[i64] = NAME_BYTES + STAMP_BYTES + HOPS_BYTES
-"""What one entry of a ball takes besides its payload: an identifier of 48 bits as in the thesis, time and hops."""
+"""The size of one entry of a ball besides its payload: an identifier of 48 bits as in the thesis, time and hops."""
 
 
 @final
@@ -61,7 +61,7 @@ class Carrier(Message):
 @final
 @mypyc_attr(acyclic=True)
 class Ball(Carrier):
-    """What one node relays in one round: by position the name, stamp and number of relays of each publication.
+    """All that one node relays in one round: by position the name, stamp and number of relays of each publication.
 
     ``whole`` if ``publications`` holds one for each entry, in the same places. Otherwise it holds those whose payload
     travels with this ball; of the others the receiver learns that they exist. ``latest`` is the largest stamp.

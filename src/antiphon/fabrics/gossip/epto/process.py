@@ -1,15 +1,15 @@
 """EpTO: total order by gossip, with probabilistic agreement.
 
 Thesis of M. Matos, chapter 5. Every period a node puts all events that it has to relay into one **ball** and sends it
-to a few others, drawn by peer sampling (Algorithm 4, :mod:`antiphon.fabrics.gossip.epto_dissemination`; balls and bins
+to a few others, drawn by peer sampling (Algorithm 4, :mod:`antiphon.fabrics.gossip.epto.dissemination`; balls and bins
 after Koldehofe, 2002). Each relay makes an event older. After ``ttl`` relays it has reached everybody with high
 probability: it is stable, and may be delivered in the order of keys (Algorithm 5,
-:mod:`antiphon.fabrics.gossip.epto_order`). Nobody waits for anybody, nobody leads, and nothing is acknowledged.
+:mod:`antiphon.fabrics.gossip.epto.order`). Nobody waits for anybody, nobody leads, and nothing is acknowledged.
 
 What is promised (section 5.2.2). Whatever happens: each event is delivered at most once and only if it was published;
-who publishes and stays up delivers its own events; any two nodes deliver what both deliver in the same order. With a
-probability that the options decide (:mod:`antiphon.fabrics.gossip.epto_spread`): everybody delivers everything. What a
-node cannot deliver any more is a hole, and is reported as lost where it would have come.
+a publisher that stays up delivers its own events; any two nodes deliver what both deliver in the same order. With a
+probability that the options decide (:mod:`antiphon.fabrics.gossip.epto.analysis`): everybody delivers everything. What
+a node cannot deliver any more is a hole, and is reported as lost where it would have come.
 
 Where this departs from the thesis:
 
@@ -17,12 +17,12 @@ Where this departs from the thesis:
 * A copy with ``ttl`` relays behind it is not relayed again, but goes to the ordering component. In Algorithm 4 (line
   13) it is thrown away, and the last relay is for nothing.
 * Stamps are above the last delivered one, so a clock that is behind does not make a node refuse its own event.
-* Events persist in balls (:class:`~antiphon.fabrics.gossip.epto_options.EptoOptions`); who comes later than the others
-  and has a logical clock asks for the time before its first event begins.
-* Balls may carry names instead of payloads (:mod:`antiphon.fabrics.gossip.epto_payloads`); period, fanout and ttl may
-  follow from measurements (:mod:`antiphon.fabrics.gossip.epto_adaptation`).
+* Events persist in balls (:class:`~antiphon.fabrics.gossip.epto.options.EptoOptions`); a newcomer
+  with a logical clock asks for the time before its first event begins.
+* Balls may carry names instead of payloads (:mod:`antiphon.fabrics.gossip.epto.payloads`); period, fanout and ttl may
+  follow from measurements (:mod:`antiphon.fabrics.gossip.epto.adaptation`).
 * A node to which nothing happens for a while stops its rounds, until something does
-  (:mod:`antiphon.fabrics.gossip.epto_rounds`).
+  (:mod:`antiphon.fabrics.gossip.epto.rounds`).
 
 A round is, in this order: what was asked for meanwhile is in the ball; all relays are counted; the ball is sent; events
 are ordered and delivered.
@@ -34,12 +34,12 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.epto_dissemination import Dissemination, Listener
-from antiphon.fabrics.gossip.epto_messages import Ball, Greeting, Newcomer, Payloads, Probe, Stamped, Wanted
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_order import Clock
-from antiphon.fabrics.gossip.epto_payloads import PayloadStore
-from antiphon.fabrics.gossip.epto_rounds import Outlook, Rounds
+from antiphon.fabrics.gossip.epto.dissemination import Dissemination, Listener
+from antiphon.fabrics.gossip.epto.messages import Ball, Greeting, Newcomer, Payloads, Probe, Stamped, Wanted
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.order import Clock
+from antiphon.fabrics.gossip.epto.payloads import PayloadStore
+from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling, SamplingMessage
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process
@@ -78,7 +78,7 @@ class Epto(Process):
         )
         self.rounds: Final[Rounds] = Rounds(environment, topic, options, ROUND, self.balls)
         self._published: i64 = 0
-        # Who does not know the time yet keeps what it is asked to publish.
+        # A newcomer that does not know the time yet keeps what it is asked to publish.
         self._is_late: bool = options.is_logical and not is_founder
         self._queue: Final[list[Stamped]] = []
 
@@ -95,7 +95,7 @@ class Epto(Process):
         if self._is_late:
             self.wake()
 
-    # What the application does.
+    # Calls of the application.
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         self.check_only_order(order, TOTAL)
@@ -109,7 +109,7 @@ class Epto(Process):
         return event.sequence
 
     def outlook(self) -> list[Outlook]:
-        """What is known and not delivered, in order, with probabilities by which an application may go ahead."""
+        """The waiting events, in order, with probabilities by which an application may go ahead."""
         return self.rounds.outlook()
 
     def _broadcast(self, asked: Stamped) -> None:
@@ -119,7 +119,7 @@ class Epto(Process):
             Stamped(self.me, asked.sequence, asked.timestamp, asked.payload, self._topic, stamp, NO_DEPENDENCIES)
         )
 
-    # What the host does.
+    # Calls of the host.
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Ball):
@@ -152,7 +152,7 @@ class Epto(Process):
             self._ask_the_time()
         self.balls.run_round(sampling)
         self.rounds.adapt(sampling)
-        self.rounds.go_on(self.is_idle())
+        self.rounds.schedule_next(self.is_idle())
 
     def peer_lost(self, peer: i64) -> None:
         self._peers().lost(peer)

@@ -1,9 +1,9 @@
 """The rounds of EpTO at one node: when they are, what is measured in them, and what follows from it.
 
 A node to which nothing happens for a while stops its rounds, until something does. Period, fanout and ttl are those of
-the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto_adaptation`). What
+the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto.adaptation`). What
 was measured also says how far what waits has spread, and how likely nothing comes before it
-(:mod:`antiphon.fabrics.gossip.epto_spread`).
+(:mod:`antiphon.fabrics.gossip.epto.analysis`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_adaptation import DelayEstimate, SizeEstimate
-from antiphon.fabrics.gossip.epto_dissemination import Dissemination
-from antiphon.fabrics.gossip.epto_messages import Probe, Stamped
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_spread import published_fanout
+from antiphon.fabrics.gossip.epto.adaptation import DelayEstimate, SizeEstimate
+from antiphon.fabrics.gossip.epto.analysis import published_fanout
+from antiphon.fabrics.gossip.epto.dissemination import Dissemination
+from antiphon.fabrics.gossip.epto.messages import Probe, Stamped
+from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.kernel.process import Environment
 
@@ -66,7 +66,7 @@ class Rounds:
             self.is_awake = True
             self._environment.set_timer(self._environment.random().below(self.period), self._timer)
 
-    def go_on(self, is_idle: bool) -> None:
+    def schedule_next(self, is_idle: bool) -> None:
         """A round is over: the next follows, unless nothing has happened for long."""
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
         if self._idle_rounds >= self._options.patience:
@@ -119,9 +119,9 @@ class Rounds:
             balls.ttl = self._options.ttl_for(nodes, balls.fanout)
 
     def outlook(self) -> list[Outlook]:
-        """What is known and not delivered, in order, with probabilities by which an application may go ahead.
+        """The waiting events, in order, with probabilities by which an application may go ahead.
 
-        Whoever uses an event early takes it back, or lives with it, if another comes before it.
+        An application that uses an event early takes it back, or lives with it, if another comes before it.
         """
         found: list[Outlook] = []
         pace = float(self.period) / float(self.period + self.delay.median)
@@ -129,7 +129,7 @@ class Rounds:
         for event in self._balls.ordering.waiting():
             publication = event.publication
             if publication is not None:
-                # What came another way than in a ball begins to age with the next round.
+                # A publication that came another way than in a ball begins to age with the next round.
                 age = max(0, self._balls.round - event.born)
                 rounds = float(age) * pace
                 begun = self.heard_per_round / pace

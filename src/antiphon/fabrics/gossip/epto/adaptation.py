@@ -1,4 +1,4 @@
-"""What EpTO can measure instead of being told: how long messages take, and how many nodes there are.
+"""Measures what EpTO would have to be told: how long messages take, and how many nodes there are.
 
 **Delay.** A probe goes to one sampled node per round and comes back; half of the time is taken for one way. The median
 is followed step by step: up when a sample is above it, down when below, by a small part of it. No list is kept.
@@ -7,8 +7,8 @@ is followed step by step: up when a sample is above it, down when below, by a sm
 smallest of each, which travel with the probes (Baquero, Almeida and Menezes, 2009). The smallest of ``n`` such numbers
 is exponential with mean ``1 / n``. So ``(DRAWS - 1) / sum(smallest)`` is an unbiased estimate of ``n``, with a relative
 standard deviation of ``1 / sqrt(DRAWS - 2)``, 13 % for 64 draws. Both sides of a probe keep the smaller of each, so
-after about ``log2 n`` rounds all have the same. Who leaves would count for ever; therefore numbers are drawn anew in
-each **epoch**, which lasts some rounds and begins at a node when it ends here or has begun anywhere else.
+after about ``log2 n`` rounds all have the same. A node that leaves would count for ever; therefore numbers are drawn
+anew in each **epoch**, which lasts some rounds and begins at a node when it ends here or has begun anywhere else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.epto_spread import ceiling, published_ttl
+from antiphon.fabrics.gossip.epto.analysis import ceiling, published_ttl
 from antiphon.kernel.randomness import RandomStream
 
 DRAWS: Final = 64
@@ -74,7 +74,7 @@ class SizeEstimate:
         return 3 * published_ttl(self.nodes) + 10
 
     def _begin(self, epoch: i64) -> None:
-        # Whoever is called into a new epoch before the numbers have come to it has nothing to estimate from.
+        # A node that a new epoch reaches before the numbers have come has nothing to estimate from.
         if 2 * self.rounds >= self.epoch_rounds():
             self.nodes = self.current()
         self.epoch = epoch

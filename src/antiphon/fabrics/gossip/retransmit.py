@@ -1,9 +1,9 @@
-"""Answers to who lacks something: publications from the buffer, or else from the log, and what is gone.
+"""Sends publications again to nodes that lack them, from the buffer or from the log, and says which are gone.
 
-Buffers keep some publications of each source for neighbours that are late. Who was cut off for longer asks for what is
-in nobody's buffer any more; a node that has a log sends it from there. A node that has not kept it asks its neighbours
-for it in turn (:class:`Searches`). What only nodes without a log had is gone, and a node that asks for it is told
-(:mod:`antiphon.fabrics.gossip.group`, *Loss*).
+Buffers keep some publications of each source for neighbours that are late. A node that was cut off for longer asks
+for publications that are in no buffer any more; a node that has a log sends them from there. A node that has not kept
+them asks its neighbours in turn (:class:`Searches`). A publication that no log holds may be gone; the asker is told so
+(:mod:`antiphon.fabrics.gossip.recovery`, *Loss*).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
-from antiphon.fabrics.gossip.stream import Stream
+from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Resent
+from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered
@@ -67,11 +67,11 @@ def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, publ
 
 @final
 class Searches:
-    """What this node has not kept and asks its neighbours for, on behalf of nodes that lack it.
+    """Asks neighbours for publications that this node has not kept, on behalf of nodes that lack them.
 
     A node lacks something, and all its neighbours had it and forgot it; somebody else holds it, in its log or because
     it has lost a neighbour. The first do not ask any more, so nothing would lead from one to the other. A node asks for
-    a number once in ``lifetime`` ticks, whoever wants it, and remembers a limited number of questions.
+    a number once in ``lifetime`` ticks for all that want it, and remembers a limited number of questions.
     """
 
     def __init__(self, environment: Environment, topic: i64, lifetime: i64) -> None:
@@ -82,7 +82,7 @@ class Searches:
         self._begun: i64 = 0
 
     def begin(self, asker: i64, source: i64, numbers: vec[i64], hops: i64, neighbours: list[i64]) -> None:
-        """Ask all neighbours for numbers that were here, and remember who wants them."""
+        """Ask all neighbours for numbers that were here, and remember the asker."""
         now = self._environment.now()
         if now - self._begun > self._lifetime:
             self._begun = now
@@ -108,6 +108,39 @@ class Searches:
             if askers is not None:
                 for asker in askers:
                     self._environment.send(asker, Resent(publication))
+
+
+@final
+class Retransmission:
+    """Sends publications of one topic again, to nodes that ask for them and to new children."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        neighbours: list[i64],
+        streams: dict[i64, Stream],
+        search_lifetime: i64,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._neighbours: Final[list[i64]] = neighbours
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._searches: Final = Searches(environment, topic, search_lifetime)
+
+    def on_fetch(self, sender: i64, fetch: Fetch) -> None:
+        """Somebody lacks publications: send what is here, and look for what is not."""
+        forgotten = serve(self._environment, stream_of(self._streams, fetch.source), sender, fetch)
+        if fetch.hops > 0 and len(forgotten) > 0:
+            self._searches.begin(sender, fetch.source, forgotten, fetch.hops, self._neighbours)
+
+    def on_activate(self, sender: i64, message: Activate) -> None:
+        """A new child has all of the root up to a number: send what follows."""
+        for publication in stream_of(self._streams, message.source).kept_after(message.last):
+            self._environment.send(sender, Resent(publication))
+
+    def found(self, publication: Ordered) -> None:
+        """A publication has come again that others may have asked this node to look for."""
+        self._searches.found(publication)
 
 
 def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Ordered | None:

@@ -1,0 +1,275 @@
+"""How a node gets what it lacks, how long it keeps what others may lack, and when it passes over what is gone.
+
+The trees carry publications; they may fail to, because links lose messages or a repair takes a while. Reliability does
+not depend on them. Every period a node tells its neighbours, for each source, up to which number it has everything. A
+node that is behind a neighbour for more than a period asks it for what is missing, and hands on what it gets. So what
+any node of a connected overlay has, all will have.
+
+**Loss.** A publication may be gone everywhere: kept by nobody any more when one that lacks it comes to ask. A node that
+is stuck asks the source, the seeds and others too, and those that have forgotten it ask their neighbours
+(:mod:`antiphon.fabrics.gossip.retransmit`). If it is stuck for ``HOPELESS`` times the patience, twice as long if the
+source does not answer, and all neighbours that had the publication say that it is gone, and so does its source or a
+seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered.
+So that this is rare, a node that has lost a neighbour forgets nothing that its buffer holds, and a node that doubts
+that it is connected with a seed waits ``ALONE`` times longer: behind a cut somebody may hold it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.gossip.application import Application
+from antiphon.fabrics.gossip.messages import TREE_BITS, Fetch, Gone, Report
+from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.quiescence import Quiescence
+from antiphon.fabrics.gossip.retransmit import SEARCH_HOPS
+from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
+from antiphon.fabrics.gossip.stream import Stream, stream_of
+from antiphon.fabrics.gossip.trees import Trees
+from antiphon.kernel.process import NO_NODE, UNBOUNDED, Environment
+
+GAP_PATIENCE: Final = 2
+"""So many publications come after one that is missing before it is asked for; it may just have been overtaken."""
+
+HOPELESS: Final = 4
+"""So many times the patience a node waits before it passes over a publication that no node that it asked has kept."""
+
+ALONE: Final = 20
+"""So many times longer it waits if there is nobody to ask: it may be cut off, and the others have what it lacks."""
+
+KEEP_ALL_PERIODS: Final = 600
+"""For so many periods after a link has broken nothing is forgotten that fits into the buffer."""
+
+FETCH_AFTER: Final = 1
+"""So many periods something is missing before it is asked for; it may just be late."""
+
+
+@final
+class Recovery:
+    """Asks for the publications of one topic that one node lacks, and decides how long it keeps others."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topic: i64,
+        options: BrisaOptions,
+        overlay: PeerSampling,
+        seeds: Seeds,
+        pulses: Pulses,
+        streams: dict[i64, Stream],
+        trees: Trees,
+        application: Application,
+        quiescence: Quiescence,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topic: Final[i64] = topic
+        self._options: Final[BrisaOptions] = options
+        self._overlay: Final[PeerSampling] = overlay
+        self._neighbours: Final[list[i64]] = overlay.neighbours()
+        self._seeds: Final[Seeds] = seeds
+        self._pulses: Final[Pulses] = pulses
+        self._streams: Final[dict[i64, Stream]] = streams
+        self._trees: Final[Trees] = trees
+        self._application: Final[Application] = application
+        self._quiescence: Final[Quiescence] = quiescence
+        # Periods for which everything is kept, since a link has broken.
+        self._keep_all_for: i64 = 0
+        # Publications that went from here though a neighbour may have lacked them.
+        self.overflow: i64 = 0
+
+    # Reports and gaps.
+
+    def learn(self, sender: i64, report: Report, fetch_after: i64) -> bool:
+        """See what somebody else has; ask for what is missing for long enough. True if something is missing."""
+        is_behind = False
+        numbers = report.numbers
+        trees = self._trees
+        position: i64 = 0
+        while position < len(numbers):
+            stream = stream_of(self._streams, numbers[position])
+            number = numbers[position + 1]
+            position += 2
+            stream.peer_has(sender, number)
+            if position <= 2 * len(report.floors) and sender in trees.links:
+                stream.floors[sender] = report.floors[position // 2 - 1]
+            if number <= stream.complete:
+                if number < stream.complete and stream.quiet > self._options.patience:
+                    # It lacks something that was not spoken of for long; say again that it is here.
+                    stream.quiet = 0
+                    self._quiescence.wake()
+                continue
+            is_behind = True
+            if stream.hear(number):
+                self._quiescence.wake()
+            if stream.gone_at.get(sender, 0) > stream.complete:
+                # It cannot help, and shows nothing about the parents.
+                continue
+            key = stream.source << TREE_BITS
+            if self._options.trees == 1 and key in trees.structures:
+                trees.seen_ahead(trees.structures[key])
+            if stream.missing_for >= fetch_after and stream.fetches < MOST_ATTEMPTS:
+                self._fetch(sender, stream, number)
+        return is_behind
+
+    def notice_gap(self, sender: i64, stream: Stream) -> None:
+        """Something came after what is missing. When that happens again, what is missing is not just late."""
+        stream.came_beyond += 1
+        if stream.came_beyond >= GAP_PATIENCE and self._options.rules.recovers:
+            stream.came_beyond = 0
+            self._fetch(sender, stream, stream.heard)
+
+    def on_gone(self, sender: i64, message: Gone) -> None:
+        """Somebody that was asked has not kept what is missing."""
+        stream_of(self._streams, message.source).peer_lost_it(sender, message.sequence)
+
+    def _fetch(self, sender: i64, stream: Stream, last: i64) -> None:
+        """Ask somebody for what it has and this node lacks, unless it has said that it is gone."""
+        if stream.gone_at.get(sender, 0) <= stream.complete:
+            self._ask(sender, stream, last, 0)
+
+    def _ask(self, peer: i64, stream: Stream, last: i64, hops: i64) -> None:
+        """Ask somebody for what is missing up to a number."""
+        missing = stream.missing(last)
+        if len(missing) > 0:
+            # Others that say the same in this period need not be asked.
+            stream.missing_for = 0
+            stream.fetches += 1
+            self._environment.send(peer, Fetch(stream.source, self._topic, missing, hops))
+
+    # Neighbours come and go.
+
+    def neighbour_up(self, peer: i64) -> None:
+        """A new neighbour may have what is missing."""
+        for stream in self._streams.values():
+            stream.hope(peer)
+
+    def neighbour_down(self, peer: i64) -> None:
+        """A neighbour has gone, and may come back for what it lacks."""
+        patience = self._options.patience
+        for stream in self._streams.values():
+            if stream.has.pop(peer, 0) < stream.complete and stream.quiet <= patience:
+                # Nobody else need have it.
+                self._keep_all_for = max(self._keep_all_for, 2 * HOPELESS * patience)
+            stream.floors.pop(peer, None)
+
+    def link_lost(self) -> None:
+        """A link is broken. If the network is, the other side will ask for what is published meanwhile."""
+        self._keep_all_for = KEEP_ALL_PERIODS
+
+    def reconnected(self) -> None:
+        """A doubt is over, perhaps because a cut is: what was missing all the time is asked for once more."""
+        for stream in self._streams.values():
+            if stream.stuck_for > 2 * self._options.patience:
+                stream.hope(NO_NODE)
+
+    # The periodic part.
+
+    def period_passed(self) -> None:
+        """Look further for what is still missing, pass over what is gone, and forget what all neighbours have."""
+        patience = self._options.patience
+        keep = self._options.keep
+        if self._keep_all_for > 0 or self._pulses.is_in_doubt:
+            keep = self._options.buffer
+            self._keep_all_for -= 1
+        for stream in self._streams.values():
+            if stream.quiet > patience:
+                continue
+            stream.quiet += 1
+            if stream.is_missing():
+                stream.missing_for += 1
+                stream.stuck_for += 1
+                if stream.stuck_for > patience and self._options.rules.recovers:
+                    self._search_further(stream)
+                if self._is_hopeful(stream):
+                    stream.quiet = 0
+                    self._quiescence.quiet = 0
+            elif self._options.window > 0 and stream.floor < stream.complete:
+                # Somebody waits to hear that this node is ready for more.
+                stream.quiet = 0
+                self._quiescence.quiet = 0
+            self.overflow += stream.collect(self._neighbours, keep, self._options.buffer)
+
+    def _is_hopeful(self, stream: Stream) -> bool:
+        """Whether what is missing may still come, so that this node must not fall silent."""
+        patience = self._options.patience
+        if stream.missing_for > patience and stream.stuck_for > self._longest_stuck(stream) + patience:
+            return False
+        return stream.fetches < MOST_ATTEMPTS or self._is_alone() or self._pulses.is_in_doubt
+
+    def _search_further(self, stream: Stream) -> None:
+        """Nobody nearby has what is missing: the source, a seed or anybody may, or somebody beside them.
+
+        If it is gone there too, pass it over.
+        """
+        if stream.stuck_for > self._longest_stuck(stream):
+            gone = stream.gone_up_to(self._neighbours, self._seeds.others, self._seeds.includes_me)
+            for missed in stream.pass_over(gone, self._topic):
+                self._application.take(missed)
+        if stream.missing_for > FETCH_AFTER and stream.is_missing() and stream.fetches < MOST_ATTEMPTS:
+            asked = self._to_ask_further(stream)
+            stream.asked_further += 1
+            if asked not in (NO_NODE, self._me):
+                self._ask(asked, stream, stream.heard, SEARCH_HOPS)
+
+    def _to_ask_further(self, stream: Stream) -> i64:
+        """The source, and in turn a seed, a neighbour and any node; each of them asks around for what it lost.
+
+        The source had everything, and its word is worth most: it is asked every other time.
+        """
+        turn = stream.asked_further // 6
+        seeds = self._seeds.others
+        if stream.asked_further % 2 == 0:
+            return stream.source
+        if stream.asked_further % 6 == 1 and len(seeds) > 0:
+            return seeds[(self._me + turn) % len(seeds)]
+        if stream.asked_further % 6 == 3 and len(self._neighbours) > 0:
+            return self._neighbours[turn % len(self._neighbours)]
+        sampled = self._overlay.sample(1)
+        return sampled[0] if len(sampled) > 0 else stream.source
+
+    def hopeless_after(self) -> i64:
+        """So many periods something is missing before it may be passed over; a lonely node can only wait."""
+        return (ALONE if self._is_alone() else 1) * HOPELESS * self._options.patience
+
+    def _longest_stuck(self, stream: Stream) -> i64:
+        """So many periods something is missing before it may be passed over: more while its source has said nothing.
+
+        A node that doubts that it is connected with a seed waits for as long as others keep everything: those on the
+        other side of a cut may have what all on this side have forgotten, its source included.
+        """
+        if self._is_alone():
+            return self.hopeless_after()
+        if self._pulses.is_in_doubt:
+            return ALONE * self.hopeless_after()
+        has_spoken = stream.gone_at.get(stream.source, 0) > stream.complete
+        return self.hopeless_after() * (1 if has_spoken else 2)
+
+    def _is_alone(self) -> bool:
+        """Whether there is nobody else, as far as this node knows."""
+        return len(self._neighbours) == 0 and len(self._seeds.others) == 0
+
+    # Questions of others.
+
+    def first_unsettled(self) -> i64:
+        """The first own publication that may be lost with this node: not all neighbours have said that they have it."""
+        own = self._streams.get(self._me)
+        if self._is_alone():
+            return UNBOUNDED
+        return 1 if own is None else own.settle(self._neighbours) + 1
+
+    def unfinished(self) -> i64:
+        """How many sources something is missing of, and how many neighbours lack something that slows this node."""
+        waiting: i64 = 0
+        own = self._streams.get(self._me)
+        if own is not None and self._options.window > 0:
+            for peer in self._neighbours:
+                if own.has.get(peer, own.complete) < own.complete:
+                    waiting += 1
+        for stream in self._streams.values():
+            if stream.is_missing():
+                waiting += 1
+        return waiting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.simulator.explore.systems import SMALL_SYSTEMS, explore_lasting
 from antiphon.simulator.explore.crashes import Failure
+from antiphon.simulator.explore.systems import SMALL_SYSTEMS, explore_lasting
 
 SYSTEMS = {system.name: system for system in SMALL_SYSTEMS}
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.fabrics.tree.quorum import Council
-from antiphon.fabrics.tree.messages import Joined, Lost, Stable
-from antiphon.fabrics.tree.topology import Overlay
-from antiphon.fabrics.tree.topic import Lock, Topic
-from antiphon.kernel.message import Keyed, Message, Publication, publication_key
-from antiphon.simulator.scenario.protocols import tree as tree_protocol
 from antiphon.torture.campaign import run_seeds
-from antiphon.torture.schedules import tree as tree_schedules
 from antiphon.torture.schedules.tree import draw_tree_schedule
+from tests.teeth.bugs import Bug
+from tests.teeth.hunting import hunt
 
 SEEDS = 120
 

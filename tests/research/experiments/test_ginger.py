@@ -17,7 +17,7 @@ from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger import cost as ginger_cost
 from antiphon_lab.experiments.ginger import latency as ginger_latency
 from antiphon_lab.experiments.ginger.bank_service import BankRun
-from antiphon_lab.experiments.ginger.cost import CostCase, PlainBroker, WeighingBroker, size_of
+from antiphon_lab.experiments.ginger.cost import CostCase, WeighingBroker, plain_broker, size_of
 from antiphon_lab.experiments.ginger.latency import FAULTS_AND_LATENCY, KEY_COUNTS, KEYS_AND_LATENCY, Latencies, case_of
 from antiphon_lab.experiments.ginger.model import (
     AS_PUBLISHED,

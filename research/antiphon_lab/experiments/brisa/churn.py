@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from antiphon.fabrics.gossip.trees import Repairs
+from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon_lab.experiments.brisa.model import (
     CLUSTER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from antiphon.fabrics.gossip.brisa import Brisa
 from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.kernel.process import Environment
 from antiphon_lab.protocols.gossip.plumtree import Plumtree, PlumtreeOptions
 from antiphon_lab.protocols.gossip.simple_gossip import SimpleGossip, SimpleGossipOptions

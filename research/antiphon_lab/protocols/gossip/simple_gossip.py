@@ -26,6 +26,8 @@ from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
@@ -33,7 +35,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
-from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
+from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 
 FEWEST_ROUNDS: Final = 20
 """So many periods of anti-entropy at least pass without news before a node falls silent. The chance that nobody has

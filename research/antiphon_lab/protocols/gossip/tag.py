@@ -20,13 +20,17 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
-from antiphon.fabrics.gossip.trees import Repairs, Trees
+from antiphon.fabrics.gossip.structure import Repairs
+from antiphon.fabrics.gossip.topic import Group
+from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
-from antiphon_lab.protocols.gossip.pulling import Pull, PullingGroup
+from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
 from antiphon_lab.protocols.gossip.tag_list import TagList
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.tree.broker import keys_of
+from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, TOTAL, UNSPECIFIED, Keyed, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process, order_name

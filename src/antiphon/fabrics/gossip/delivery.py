@@ -1,9 +1,9 @@
 """Where publications of a topic leave for the application of one node, each in its order.
 
 A publication that has come waits in the order of the topic (:mod:`antiphon.orders`). A total publication also waits for
-its turn (:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the first of
-the line is handed to the order of the topic. So what comes before it in any sense is delivered before it, and no later
-one overtakes it.
+its turn (:mod:`antiphon.fabrics.gossip.epto.topic`): those whose turn has come stand in one line, and only the
+first of the line is handed to the order of the topic. So what comes before it in any sense is delivered before it, and
+no later one overtakes it.
 
 A publication that will never come is replaced by a :class:`~antiphon.fabrics.gossip.stream.Missed`, in its order too:
 the application is told of it there.

@@ -8,8 +8,8 @@ one topic; the process below serves the application and the host.
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
 trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
-(:mod:`antiphon.fabrics.gossip.epto.topic`); links may lose messages, and every node that stays gets everything; the
-races that the published rules leave open are closed (:class:`antiphon.fabrics.gossip.options.Rules`).
+(:mod:`antiphon.fabrics.gossip.epto.topic`); links may lose messages, and every node that stays gets everything;
+the races that the published rules leave open are closed (:class:`antiphon.fabrics.gossip.options.Rules`).
 
 With ``floods`` no link is ever deactivated: the flooding that the thesis compares with (figure 4.3).
 """

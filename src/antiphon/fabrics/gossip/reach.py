@@ -1,10 +1,10 @@
 """Finds out whether a node reaches most of the nodes that it knows; while it does not, total order waits there.
 
 Parts of a network that order without each other cannot agree later: what one part has published is too late for the
-other (:mod:`antiphon.fabrics.gossip.epto.order`). So a node that finds itself with the fewer of its neighbours, or with
-half of them, gives no stamps and delivers nothing in total order for a while. When the parts are together again it gets
-what it lacks first, and goes on after that. A cut that is shorter than ``longest`` makes no holes, but for what was
-under way when it began. After ``longest`` a node goes on with those that it reaches: none waits for ever.
+other (:mod:`antiphon.fabrics.gossip.epto.order`). So a node that finds itself with the fewer of its neighbours,
+or with half of them, gives no stamps and delivers nothing in total order for a while. When the parts are together again
+it gets what it lacks first, and goes on after that. A cut that is shorter than ``longest`` makes no holes, but for what
+was under way when it began. After ``longest`` a node goes on with those that it reaches: none waits for ever.
 
 A neighbour is *reached* when it has confirmed what this node sent not long ago: periodic messages say which of them
 came last from the other end. So links that carry one direction only are found out too. Neighbours whose links broke

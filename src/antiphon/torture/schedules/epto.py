@@ -7,8 +7,8 @@ that differ in their order, or a node that stays and does not deliver its own.
 
 One schedule in four is **calm**: nothing fails but single messages, and fanout and ttl are so small that agreement is
 a matter of luck. For these the theory says how likely each publication is to reach everybody
-(:mod:`antiphon.fabrics.gossip.epto.analysis`), and so does a game without the protocol, in which rounds are not in step
-(:mod:`antiphon.torture.schedules.epto_expectation`); the campaign compares.
+(:mod:`antiphon.fabrics.gossip.epto.analysis`), and so does a game without the protocol, in which rounds are not
+in step (:mod:`antiphon.torture.schedules.epto_expectation`); the campaign compares.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """How likely an event of EpTO reaches everybody, played through apart from the protocol.
 
-In the theory (:mod:`antiphon.fabrics.gossip.epto.analysis`) all nodes have their rounds at the same moment, and whoever
-knows an event relays it until ``ttl`` rounds have passed. In truth rounds are at random moments of a period, and a copy
-that comes shortly before its receiver's round is relayed at once. Each relay counts one more, and the larger of two
-counts is kept, so on a chain of such chances the count runs ahead of the rounds that have passed. If nodes stopped when
-the count has come to ``ttl`` (``by_count``), fewer rounds would spread the event than the theory has; where fanout and
-ttl are just enough that costs agreement. Here and in the protocol a node relays in as many rounds as the event was
-short of ``ttl`` when it came first. That copy may be a quick one too, so something of the difference is left.
+In the theory (:mod:`antiphon.fabrics.gossip.epto.analysis`) all nodes have their rounds at the same moment, and
+whoever knows an event relays it until ``ttl`` rounds have passed. In truth rounds are at random moments of a period,
+and a copy that comes shortly before its receiver's round is relayed at once. Each relay counts one more, and the larger
+of two counts is kept, so on a chain of such chances the count runs ahead of the rounds that have passed. If nodes
+stopped when the count has come to ``ttl`` (``by_count``), fewer rounds would spread the event than the theory has;
+where fanout and ttl are just enough that costs agreement. Here and in the protocol a node relays in as many rounds as
+the event was short of ``ttl`` when it came first. That copy may be a quick one too, so something of the difference is
+left.
 
 One event is played, round by round, in the order of time. Nothing of this knows the protocol's code.
 """

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.analysis import MOST_ROUNDS, Spread, published_fanout, published_ttl
 from antiphon.fabrics.gossip.epto.order import KeyOrdering, Ordering
-from antiphon.fabrics.gossip.epto_published import INVERTED, LATER, NOT_EARLIER, StampOrdering
+from antiphon.fabrics.gossip.epto.published import INVERTED, LATER, NOT_EARLIER, StampOrdering
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 
@@ -18,7 +18,7 @@ CLOCKS: Final = (GLOBAL, LOGICAL)
 KEYS, STRICT = "keys", "strict"
 ORDERINGS: Final = (KEYS, STRICT, "printed-ties", "printed-barrier", "printed-comparison")
 """Whole keys; stamps alone, compared strictly in both places; and three readings of the printed algorithm, which break
-total order (:mod:`antiphon.fabrics.gossip.epto_published`)."""
+total order (:mod:`antiphon.fabrics.gossip.epto.published`)."""
 
 LEAST_AGREEMENT: Final = 0.999
 """How likely it must be that an event reaches everybody for a configuration to be accepted."""

@@ -11,7 +11,7 @@ has a smaller key than everything that is not.
 the last that left is refused. So any two nodes deliver what they both deliver in the order of the keys, whatever the
 clocks, the network or the ages do. This needs the whole key in both places: where events leave, and where they are
 accepted. The published algorithm compares stamps alone, and in line 9 the wrong way around
-(:mod:`antiphon.fabrics.gossip.epto_published`).
+(:mod:`antiphon.fabrics.gossip.epto.published`).
 
 **Holes.** What is refused will never be delivered here. Numbers of one source have ascending keys, so when one leaves
 and an earlier number of its source has not left, that one never will: it is reported as lost at that moment, in the

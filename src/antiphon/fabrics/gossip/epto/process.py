@@ -1,15 +1,15 @@
 """EpTO: total order by gossip, with probabilistic agreement.
 
 Thesis of M. Matos, chapter 5. Every period a node puts all events that it has to relay into one **ball** and sends it
-to a few others, drawn by peer sampling (Algorithm 4, :mod:`antiphon.fabrics.gossip.epto.dissemination`; balls and bins
-after Koldehofe, 2002). Each relay makes an event older. After ``ttl`` relays it has reached everybody with high
-probability: it is stable, and may be delivered in the order of keys (Algorithm 5,
+to a few others, drawn by peer sampling (Algorithm 4, :mod:`antiphon.fabrics.gossip.epto.dissemination`; balls
+and bins after Koldehofe, 2002). Each relay makes an event older. After ``ttl`` relays it has reached everybody with
+high probability: it is stable, and may be delivered in the order of keys (Algorithm 5,
 :mod:`antiphon.fabrics.gossip.epto.order`). Nobody waits for anybody, nobody leads, and nothing is acknowledged.
 
 What is promised (section 5.2.2). Whatever happens: each event is delivered at most once and only if it was published;
 a publisher that stays up delivers its own events; any two nodes deliver what both deliver in the same order. With a
-probability that the options decide (:mod:`antiphon.fabrics.gossip.epto.analysis`): everybody delivers everything. What
-a node cannot deliver any more is a hole, and is reported as lost where it would have come.
+probability that the options decide (:mod:`antiphon.fabrics.gossip.epto.analysis`): everybody delivers
+everything. What a node cannot deliver any more is a hole, and is reported as lost where it would have come.
 
 Where this departs from the thesis:
 
@@ -19,7 +19,8 @@ Where this departs from the thesis:
 * Stamps are above the last delivered one, so a clock that is behind does not make a node refuse its own event.
 * Events persist in balls (:class:`~antiphon.fabrics.gossip.epto.options.EptoOptions`); a newcomer
   with a logical clock asks for the time before its first event begins.
-* Balls may carry names instead of payloads (:mod:`antiphon.fabrics.gossip.epto.payloads`); period, fanout and ttl may
+* Balls may carry names instead of payloads (:mod:`antiphon.fabrics.gossip.epto.payloads`); period, fanout and
+ttl may
   follow from measurements (:mod:`antiphon.fabrics.gossip.epto.adaptation`).
 * A node to which nothing happens for a while stops its rounds, until something does
   (:mod:`antiphon.fabrics.gossip.epto.rounds`).

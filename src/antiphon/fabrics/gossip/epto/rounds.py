@@ -1,9 +1,9 @@
 """The rounds of EpTO at one node: when they are, what is measured in them, and what follows from it.
 
 A node to which nothing happens for a while stops its rounds, until something does. Period, fanout and ttl are those of
-the options, or follow from measured delays and an estimated size (:mod:`antiphon.fabrics.gossip.epto.adaptation`). What
-was measured also says how far what waits has spread, and how likely nothing comes before it
-(:mod:`antiphon.fabrics.gossip.epto.analysis`).
+the options, or follow from measured delays and an estimated size
+(:mod:`antiphon.fabrics.gossip.epto.adaptation`). What was measured also says how far what waits has spread, and
+how likely nothing comes before it (:mod:`antiphon.fabrics.gossip.epto.analysis`).
 """
 
 from __future__ import annotations

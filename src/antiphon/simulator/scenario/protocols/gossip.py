@@ -7,11 +7,11 @@ from typing import Any
 
 from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.fabrics.cube.topology import full_or_partial
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.gossip.epto_options import EptoOptions
-from antiphon.fabrics.gossip.epto_topic import TotalOptions
+from antiphon.fabrics.gossip.epto.options import EptoOptions
+from antiphon.fabrics.gossip.epto.topic import TotalOptions
 from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
+from antiphon.fabrics.gossip.process import Brisa
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol as Shape
 
-from antiphon.fabrics.gossip.brisa import Brisa
-from antiphon.fabrics.tree.overlay import wrong_parents
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.tree.topology import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.plugins import PROTOCOLS as PLUGGED

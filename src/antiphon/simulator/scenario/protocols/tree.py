@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import NOBODY, Council
 from antiphon.fabrics.tree.topology import Overlay, overlay_of_newcomer, regular_parents
-from antiphon.fabrics.tree.topic import TreeOptions
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order
 from antiphon.simulator.scenario.protocols.options import Flag

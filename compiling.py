@@ -31,6 +31,8 @@ PRODUCT = (
     "simulator/engine/events.py",
     "simulator/engine/links.py",
     "simulator/engine/node.py",
+    "simulator/engine/reachability.py",
+    "simulator/engine/transmission.py",
     "simulator/network/*.py",
     "live/batch.py",
     "live/outbox.py",

@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of the decoder: ``python benchmarks/fuzz_decoder.py -runs=1000000``.
 
 Needs atheris (``pip install atheris``), which is no dependency of anything else. It begins with the frames of recorded
-connections of all three fabrics (:mod:`antiphon.torture.hostile.attacks`) and follows whatever reaches new lines of the
+connections of all three fabrics (:mod:`antiphon.torture.hostile.inputs`) and follows whatever reaches new lines of the
 live host. Half of the changes are libFuzzer's, which know bytes; the other half replace values inside of frames. The
 decoder may refuse with :class:`ProtocolError` and nothing else, and what it takes must come back the same when it is
 encoded and decoded again. Arguments are those of libFuzzer; a crash is written to a file that can be given again.
@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
     from antiphon.live.columns import check_payload, decode_columns
     from antiphon.live.controls import PEER_CONTROLS
     from antiphon.live.wire import FABRIC_KINDS, Codec
-    from antiphon.torture.hostile.attacks import Mutator, Recordings, record
+    from antiphon.torture.hostile.inputs import Mutator, Recordings, record
 
 FABRICS = tuple(FABRIC_KINDS)
 CODECS = [Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[fabric], check_payload) for fabric in FABRICS]

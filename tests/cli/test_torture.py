@@ -16,7 +16,7 @@ import pytest
 from antiphon.cli import main as command
 from antiphon.cli import torture_simulated as torture
 from antiphon.simulator.scenario.scenario import Scenario
-from antiphon.torture import campaign, shrinking
+from antiphon.torture import campaign, course, processes, shrinking
 from antiphon.torture.campaign import KINDS, Outcome
 from antiphon.torture.results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
 from tests.torture.broken import LosesRefusals, break_vcube_ps
@@ -163,7 +163,7 @@ def test_processes_that_share_the_work_find_the_same(antiphon: Antiphon) -> None
 
 
 def test_all_cores_are_used_unless_told_otherwise() -> None:
-    assert 1 <= torture.cores() <= (os.cpu_count() or 1)
+    assert 1 <= processes.cores() <= (os.cpu_count() or 1)
 
 
 # Nothing is lost.
@@ -298,7 +298,7 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)
     assert (code, found["fresh"]) == (0, True)
-    assert torture.LEAST_FRESH <= found["first_seed"] < torture.MOST_FRESH
+    assert course.LEAST_FRESH <= found["first_seed"] < course.MOST_FRESH
     assert f"torture: fresh seeds from {found['first_seed']} on\n" in complained
     again = json.loads(antiphon(*arguments, "--json")[1])
     assert again["first_seed"] != found["first_seed"]
@@ -312,8 +312,8 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
 
 
 def test_seeds_that_were_run_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(first_seed=torture.LEAST_FRESH + 100, seeds=50, fabric="tree")
+    plan = Plan(first_seed=course.LEAST_FRESH + 100, seeds=50, fabric="tree")
     Journal(tmp_path, plan)
     drawn = iter([140, 95, 51, 200])
     monkeypatch.setattr("secrets.randbelow", lambda _: next(drawn))
-    assert torture.fresh_seed(tmp_path / RESULTS, 10) == torture.LEAST_FRESH + 51
+    assert course.fresh_seed(tmp_path / RESULTS, 10) == course.LEAST_FRESH + 51

@@ -143,10 +143,10 @@ def torture(
 
 def seed_of(seed: int | None, fresh: bool) -> int:
     """The seed of a live campaign."""
-    from antiphon.cli.torture_simulated import fresh_seed
-
     if not fresh:
         return 1 if seed is None else seed
     if seed is not None:
         raise UsageError("--fresh draws the seed; leave out --seed, or --fresh")
+    from antiphon.torture.course import fresh_seed
+
     return fresh_seed(Path(), 1)

@@ -7,17 +7,8 @@ fail for itself only.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import secrets
-import signal
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +21,13 @@ from antiphon.cli.interrupts import requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.torture.campaign import Outcome, Sharing, Tally
-    from antiphon.torture.results import Failed, Journal, Plan
+    from antiphon.torture.campaign import Outcome, Tally
+    from antiphon.torture.course import Course
+    from antiphon.torture.results import Journal, Plan
 
 MAXIMUM_SHRUNK = 3
 """Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
 
-LEAST_FRESH, MOST_FRESH = 10**9, 10**15
-"""Fresh seeds are drawn between these: far above those that people choose, and so many that none is drawn twice."""
-
-SECONDS_BETWEEN_LOOKS = 1.0
 GRACE_SECONDS = 0.3
 
 INTERRUPTED_CODE = 130
@@ -62,17 +50,6 @@ class Asked:
     as_json: bool
 
 
-@dataclass
-class Course:
-    """How far a campaign has come, and how it ended."""
-
-    tally: Tally
-    how: str
-    before: int = 0
-    """Seeds that an earlier command has run."""
-    complaints: list[str] = field(default_factory=list)
-
-
 def torture_simulated(asked: Asked) -> None:
     """Run a campaign, and report, also if somebody asks it to stop."""
     with requests_to_stop():
@@ -83,6 +60,8 @@ def run_and_report(asked: Asked) -> None:
     """Run a campaign, and report."""
     from antiphon.pipeline.campaigns import product_digest
     from antiphon.torture.campaign import check_campaign
+    from antiphon.torture.course import add_uncounted
+    from antiphon.torture.processes import cores
     from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
 
     check_campaign(asked.fabric, asked.order)
@@ -121,6 +100,7 @@ def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
     """The plan with a first seed that nobody has run; with Spark that of the same campaign if it was cut off."""
     import msgspec
 
+    from antiphon.torture.course import fresh_seed
     from antiphon.torture.results import unfinished
 
     cut_off = unfinished(results, like) if resumes else None
@@ -130,23 +110,14 @@ def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
     return plan
 
 
-def fresh_seed(results: Path, seeds: int) -> int:
-    """A first seed far away from all that people choose, of seeds that are in no campaign of a file of results."""
-    from antiphon.torture.results import seeds_run
-
-    known = seeds_run(results)
-    while True:
-        first = LEAST_FRESH + secrets.randbelow(MOST_FRESH - LEAST_FRESH)
-        if not any(first < other.stop and other.start < first + seeds for other in known):
-            return first
-
-
 # How they are run.
 
 
 def run_by_processes(journal: Journal, jobs: int) -> Course:
     """Run a campaign in the processes of this machine, until its end or until something ends it."""
     from antiphon.torture.campaign import Tally, run_campaign, tasks
+    from antiphon.torture.course import Course, note_progress
+    from antiphon.torture.processes import sharing
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     course = Course(Tally(), STOPPED)
@@ -179,66 +150,6 @@ def run_by_spark(journal: Journal, asked: Asked) -> Course:
     from antiphon.cli.torture_spark import tally_by_spark
 
     return tally_by_spark(journal, asked.out, asked.master, asked.jobs)
-
-
-def note_progress(journal: Journal, tally: Tally) -> None:
-    """Write down how far it has come."""
-    fabrics = {name: (count.seeds, count.failed) for name, count in tally.fabrics.items()}
-    journal.progress(tally.seeds, len(tally.failing), fabrics)
-
-
-@contextmanager
-def sharing(jobs: int) -> Iterator[Sharing]:
-    """Let some processes share the work; one is this one."""
-    if jobs == 1:
-        yield map
-        return
-    before = set(multiprocessing.active_children())
-    # Started afresh and not forked: a progress bar has a thread, which a fork would cut in half.
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=begin_worker)
-
-    def share(run: Callable[[range], Tally], portions: list[range]) -> Iterator[Tally]:
-        futures = deque(pool.submit(run, portion) for portion in portions)
-        while futures:
-            yield futures.popleft().result()
-
-    try:
-        yield share
-    except BaseException:
-        # Whoever wants to stop does not wait for what was begun.
-        for worker in set(multiprocessing.active_children()) - before:
-            worker.terminate()
-        raise
-    finally:
-        pool.shutdown()
-
-
-def begin_worker() -> None:
-    """Leave it to the process that shares out the work to answer keys and signals, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def end_with_parent(parent: int) -> None:
-    """End this process when the one that started it is gone, however that went: nobody wants its work any more."""
-    while os.getppid() == parent:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    os._exit(1)
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def add_uncounted(tally: Tally, failures: list[Failed]) -> None:
-    """Add schedules that failed in portions which were not finished; the rest of such a portion is not counted."""
-    from antiphon.torture.campaign import Outcome
-
-    known = {outcome.seed for outcome in tally.failing}
-    for one in failures:
-        if one.seed not in known:
-            tally.failing.append(Outcome(seed=one.seed, fabric=one.fabric, violations=one.violations, about=one.about))
 
 
 # Making failures small.

@@ -12,8 +12,8 @@ from antiphon.cli.jobs import run_with_progress
 
 if TYPE_CHECKING:
     from antiphon.cli.output import Steps
-    from antiphon.cli.torture_simulated import Course
     from antiphon.pipeline.campaigns import CampaignJob
+    from antiphon.torture.course import Course
     from antiphon.torture.results import Journal
 
 PLACE = "torture-campaign"
@@ -22,11 +22,11 @@ PLACE = "torture-campaign"
 
 def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int | None) -> Course:
     """Run a campaign on Spark; what came of it, and how many of its seeds were run before."""
-    from antiphon.cli.torture_simulated import Course, note_progress
     from antiphon.pipeline.attempts import directory_held
     from antiphon.pipeline.campaigns import campaign_job
     from antiphon.pipeline.jobs import run_job
     from antiphon.pipeline.session import SessionOptions
+    from antiphon.torture.course import Course, note_progress
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     place = out / PLACE

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import NETWORK_STREAM
 from antiphon.simulator.engine.node import NODE_STREAM
+from antiphon.simulator.engine.transmission import NETWORK_STREAM
 from antiphon.simulator.scenario.run import LINK_STREAM
 from antiphon.simulator.scenario.scenario import OnceWorkload, PublishTable, RateWorkload, Scenario
 from antiphon.simulator.scenario.subscriptions import MEMBER_STREAM, draw_nodes

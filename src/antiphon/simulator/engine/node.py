@@ -1,19 +1,19 @@
-"""One node of a simulated system: the environment that its process sees, and what the engine knows about it."""
+"""One node of a simulated system: the environment that its process sees, and what it needs of the engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.kernel.message import Message, Publication
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.engine.calendar import Calendar
 from antiphon.simulator.engine.events import Life, Timer
-from antiphon.trace.recorder import LOST, SUBSCRIBED, UNSUBSCRIBED
-
-if TYPE_CHECKING:
-    from antiphon.simulator.engine.engine import Engine
+from antiphon.simulator.engine.links import Links
+from antiphon.simulator.network.network import Network
+from antiphon.trace.recorder import LOST, SUBSCRIBED, UNSUBSCRIBED, Recorder
 
 UP: Final[i64] = 0
 PAUSED: Final[i64] = 1
@@ -25,13 +25,123 @@ NODE_STREAM: Final = 2
 """Which of the streams of random numbers of a run are those of nodes."""
 
 
+class NodeHost:
+    """What a node needs of the engine that drives it: the calendar, the network, the trace, the disks and counters."""
+
+    def __init__(self, seed: int, network: Network, recorder: Recorder | None, can_fail: bool) -> None:
+        self.seed: Final[int] = seed
+        self.network: Final[Network] = network
+        self.calendar: Final[Calendar] = Calendar()
+        self.links: Final[Links] = Links()
+        self.nodes: Final[list[Node]] = []
+        self.recorder: Final[Recorder | None] = recorder
+        self.traces_copies: Final[bool] = recorder is not None and recorder.wants_copies
+        self.can_fail: Final[bool] = can_fail
+        self.simple: Final[bool] = network.is_simple() and not self.traces_copies and not can_fail
+        self.charges_control: Final[bool] = network.charge_control
+        self.transmission: Final[i64] = network.transmission
+        self.hop_ticks: Final[i64] = network.transmission + network.delay.constant() + network.processing
+        # Whether somebody looks at each delivery: a trace, or an application.
+        self.watches_deliveries: bool = recorder is not None
+        self.sent: i64 = 0
+        # Those that went through an output server, and how long they waited there before their transmission began.
+        self.charged: i64 = 0
+        self.queue_ticks: i64 = 0
+        self.dropped: i64 = 0
+        self.deliveries: i64 = 0
+        self.own_deliveries: i64 = 0
+        # From the application's call to the start of a publication, added up over those that have started.
+        self.start_ticks: i64 = 0
+        # Copies that nobody wanted where they arrived.
+        self.unwanted: i64 = 0
+        # Deliveries that a process has given up, and said so.
+        self.lost: i64 = 0
+        self.latency_sum: i64 = 0
+        self.latency_maximum: i64 = 0
+        self.timers_set: i64 = 0
+
+    def transmit(self, node: Node, destination: i64, message: Message) -> None:
+        """Send a copy the general way: output server, trace, loss, delay, duplication."""
+        raise NotImplementedError
+
+    def watch(self, node: Node, peer: i64) -> None:
+        """Let a node hear of what happens to a peer."""
+        raise NotImplementedError
+
+    def watch_delivery(self, node: i64, publication: Publication, latency: i64) -> None:
+        """Write down a delivery and tell the application of it, where there is a trace or an application."""
+        raise NotImplementedError
+
+    def subscribed(self, node: i64, topic: i64) -> None:
+        """A subscription has taken effect."""
+        raise NotImplementedError
+
+    def unsubscribed(self, node: i64, topic: i64) -> None:
+        """A subscription has ended."""
+        raise NotImplementedError
+
+    def read_back(self, node: i64, topic: i64) -> LogReader | None:
+        """Read what the log of a node holds of a topic; as ``Environment.read_back``."""
+        raise NotImplementedError
+
+    def was_logged(self, node: i64, topic: i64, source: i64, sequence: i64) -> bool:
+        """Whether the log of a node has ever held a publication; as ``Environment.was_logged``."""
+        raise NotImplementedError
+
+    def recalled(self, node: i64, topic: i64, source: i64, sequence: i64) -> Message | None:
+        """A publication from the log of a node; as ``Environment.recalled``."""
+        raise NotImplementedError
+
+    def past(self, node: i64, topic: i64) -> list[int] | None:
+        """What an earlier life of a node delivered on a topic; as ``Environment.past``."""
+        raise NotImplementedError
+
+    def journal(self, node: i64) -> list[Message] | None:
+        """What earlier lives of a node have written down; as ``Environment.journal``."""
+        raise NotImplementedError
+
+    def write(self, node: i64, record: Message) -> None:
+        """A node writes something down; as ``Environment.write``."""
+        raise NotImplementedError
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        """A node writes all anew; as ``Environment.rewrite``."""
+        raise NotImplementedError
+
+    def sync_journal(self, node: i64) -> bool:
+        """Whether what a node has written is on disk; as ``Environment.sync``."""
+        raise NotImplementedError
+
+    # What is written into the trace, if there is one.
+
+    def record(self, event: i64, node: i64, peer: i64, message: Message, value: i64) -> None:
+        """Write a row about a message."""
+        if self.recorder is not None:
+            self.recorder.record_message(self.calendar.now, event, node, peer, message, value)
+
+    def record_publication(self, event: i64, node: i64, topic: i64, source: i64, sequence: i64) -> None:
+        """Write a row about a publication that is not there."""
+        if self.recorder is not None:
+            self.recorder.record_run(self.calendar.now, event, node, source, sequence, 1, topic, 0, UNSPECIFIED)
+
+    def record_topic(self, event: i64, node: i64, topic: i64) -> None:
+        """Write a row about a subscription."""
+        if self.recorder is not None:
+            self.recorder.record_topic(self.calendar.now, event, node, topic)
+
+    def record_epoch(self, node: i64, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
+        """Write rows about an epoch that orders."""
+        if self.recorder is not None:
+            self.recorder.record_epoch(self.calendar.now, node, epoch, members, councils)
+
+
 @final
 class Node(Environment):
     """One node; it outlives the processes that run there."""
 
-    def __init__(self, engine: Engine, identifier: i64) -> None:
+    def __init__(self, engine: NodeHost, identifier: i64) -> None:
         super().__init__(identifier)
-        self._engine: Final[Engine] = engine
+        self._engine: Final[NodeHost] = engine
         self.process: Process | None = None
         self.state: i64 = ABSENT
         # How often a process was built here.
@@ -91,53 +201,39 @@ class Node(Environment):
         engine.record_publication(LOST, self.identifier, topic, source, sequence)
 
     def read_back(self, topic: i64) -> LogReader | None:
-        application = self._engine.application
-        return None if application is None else application.read_back(self.identifier, topic)
+        return self._engine.read_back(self.identifier, topic)
 
     def was_logged(self, topic: i64, source: i64, sequence: i64) -> bool:
-        application = self._engine.application
-        return application is None or application.was_logged(self.identifier, topic, source, sequence)
+        return self._engine.was_logged(self.identifier, topic, source, sequence)
 
     def recalled(self, topic: i64, source: i64, sequence: i64) -> Message | None:
-        application = self._engine.application
-        return None if application is None else application.recalled(self.identifier, topic, source, sequence)
+        return self._engine.recalled(self.identifier, topic, source, sequence)
 
     def past(self, topic: i64) -> list[int] | None:
-        application = self._engine.application
-        return None if application is None else application.past(self.identifier, topic)
+        return self._engine.past(self.identifier, topic)
 
     def journal(self) -> list[Message] | None:
-        application = self._engine.application
-        return None if application is None else application.journal(self.identifier)
+        return self._engine.journal(self.identifier)
 
     def write(self, record: Message) -> None:
-        application = self._engine.application
-        if application is not None:
-            application.write(self.identifier, record)
+        self._engine.write(self.identifier, record)
 
     def rewrite(self, records: list[Message]) -> None:
-        application = self._engine.application
-        if application is not None:
-            application.rewrite(self.identifier, records)
+        self._engine.rewrite(self.identifier, records)
 
     def sync(self) -> bool:
-        application = self._engine.application
-        return application is None or application.sync_journal(self._engine, self.identifier)
+        return self._engine.sync_journal(self.identifier)
 
     def unwanted(self, message: Message) -> None:
         self._engine.unwanted += 1
 
     def subscribed(self, topic: i64) -> None:
-        engine = self._engine
-        engine.record_topic(SUBSCRIBED, self.identifier, topic)
-        if engine.application is not None:
-            engine.application.subscribed(engine, self.identifier, topic)
+        self._engine.record_topic(SUBSCRIBED, self.identifier, topic)
+        self._engine.subscribed(self.identifier, topic)
 
     def unsubscribed(self, topic: i64) -> None:
-        engine = self._engine
-        engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
-        if engine.application is not None:
-            engine.application.unsubscribed(engine, self.identifier, topic)
+        self._engine.record_topic(UNSUBSCRIBED, self.identifier, topic)
+        self._engine.unsubscribed(self.identifier, topic)
 
     def ordering_epoch(self, epoch: i64, members: list[int], councils: list[list[int]]) -> None:
         self._engine.record_epoch(self.identifier, epoch, members, councils)

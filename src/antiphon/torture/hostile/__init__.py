@@ -1,9 +1,9 @@
-"""Hostile campaigns: strangers that hold a valid connection, or none, and send what no honest peer would.
+"""Hostile campaigns: strangers that connect to nodes and send what no honest peer would.
 
-``attacks`` has one coroutine per attack on a port of a node. ``campaign`` starts a cluster, lets attackers at it while
-clients publish and subscribe, and measures what these notice.
+``inputs`` records real connections and makes changed copies of them without end. ``campaign`` starts a cluster, sends
+these inputs to its nodes while honest clients publish and subscribe, and finds what the clients notice.
 
 It imports live nodes and clients, their links and their wire format.
 
-Start reading at ``attacks.py``.
+Start reading at ``inputs.py``.
 """

@@ -15,7 +15,7 @@ from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.columns import check_payload
 from antiphon.live.controls import PEER_CONTROLS
 from antiphon.live.wire import FABRIC_KINDS, Codec
-from antiphon.torture.hostile.attacks import Mutator, Recordings, cut, framed, record, record_tls
+from antiphon.torture.hostile.inputs import Mutator, Recordings, cut, framed, record, record_tls
 
 HELLO, PUBLISH, SUBSCRIBE = 100, 150, 152
 

@@ -1,0 +1,311 @@
+"""A live cluster under attack by changed recordings, while honest clients go on.
+
+Two nodes in processes of their own take what strangers and clients send, and a third one does with TLS. Whoever attacks
+opens many connections at a time and sends one input over each: :mod:`antiphon.torture.hostile.inputs` makes them.
+Meanwhile honest clients publish at both nodes and must get everything, once and in order. The memory of the processes
+is looked at all the time: what attackers have left behind must not grow with their number.
+
+Nobody attacks as a node that was let in. Without TLS anybody is, by design, and with it only who has a certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import antiphon
+from antiphon.kernel.errors import AntiphonError
+from antiphon.live.client import Client
+from antiphon.live.links import split_address
+from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.live.subscription import Subscription
+from antiphon.torture.hostile.inputs import Mutator, record, record_tls
+
+CONNECTIONS = 200
+"""How many attackers are connected at a time."""
+
+
+LINGER_SECONDS = 1.0
+"""How long an attacker waits for the node to cut it off before it goes by itself."""
+
+
+OPEN_SECONDS = 20.0
+"""A node that does not let an attacker connect for so long does not live any more."""
+
+
+TLS_SHARE = 8
+"""Every so many inputs one goes to the node with TLS."""
+
+
+PAUSE_SECONDS = 0.02
+
+
+PATIENCE_SECONDS = 30.0
+"""What an honest client has not got by then it never will."""
+
+
+LOOK_SECONDS = 0.25
+
+
+WARM_SHARE = 0.1
+"""When so much is done, nodes have all that they need; from then on their memory is compared."""
+
+
+GROWTH_MEGABYTES = 64.0
+
+
+TOPICS = 2000
+"""How many topics attackers may leave behind (``maximum_topics``)."""
+
+
+NODE_FLAGS = ["--log-level", "error", "--maximum-topics", str(TOPICS)]
+
+
+@dataclass
+class Findings:
+    """What happened."""
+
+    inputs: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    published: int = 0
+    received: int = 0
+    longest_seconds: float = 0.0
+    megabytes_warm: float = 0.0
+    megabytes_highest: float = 0.0
+    megabytes_at_end: float = 0.0
+    refused_connections: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+class Steps(Protocol):
+    """Shows how many inputs have been sent."""
+
+    def reach(self, done: int, about: str) -> None:
+        """Say how far it has come, and what else there is to say."""
+
+
+Progress = Callable[[], AbstractContextManager[Steps]]
+"""Begins to show progress when the attack begins."""
+
+Tell = Callable[[int, str], None]
+"""Takes a line that a node has said, with the number of its process."""
+
+
+class Attack(asyncio.Protocol):
+    """One input over one connection."""
+
+    def __init__(self, data: bytes, done: asyncio.Future[str]) -> None:
+        self._data = data
+        self._done = done
+        self._answer = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(self._data)
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._finish, "stayed")
+
+    def data_received(self, data: bytes) -> None:
+        self._answer = data[:16]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # A refusal is an array with the number 101, or, with TLS, an alert.
+        is_told = self._answer[4:6] in (b"\x93\x65", b"\x92\x65") or self._answer[:1] == b"\x15"
+        self._finish("refused" if is_told else "cut off")
+
+    def _finish(self, outcome: str) -> None:
+        if not self._done.done():
+            self._done.set_result(outcome)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Honest:
+    """A client that publishes numbers at one node and one that must get them at another."""
+
+    def __init__(self, topic: str, publisher: Client, subscriber: Client, findings: Findings) -> None:
+        self._topic = topic
+        self._publisher = publisher
+        self._subscriber = subscriber
+        self._findings = findings
+        self._sent_at: dict[int, float] = {}
+        self._next = 0
+        self._awaited = 0
+        self._is_over = False
+        self._subscription: Subscription | None = None
+
+    async def begin(self) -> Honest:
+        """Subscribe."""
+        self._subscription = await self._subscriber.subscribe(self._topic).ready()
+        return self
+
+    async def publish(self) -> None:
+        """Publish until it is over."""
+        while not self._is_over:
+            self._sent_at[self._next] = time.perf_counter()
+            await self._publisher.publish(self._topic, str(self._next).encode())
+            self._next += 1
+            self._findings.published += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def receive(self) -> None:
+        """Check what comes."""
+        assert self._subscription is not None, "it has begun"
+        async for message in self._subscription:
+            if message.value != str(self._awaited).encode():
+                self._findings.violations.append(
+                    f"{self._topic}: {message.value!r} came in the place of {self._awaited}"
+                )
+            seconds = time.perf_counter() - self._sent_at.pop(self._awaited, time.perf_counter())
+            self._findings.longest_seconds = max(self._findings.longest_seconds, seconds)
+            self._findings.received += 1
+            self._awaited += 1
+
+    async def end(self) -> None:
+        """Publish no more, and wait for the rest."""
+        self._is_over = True
+        until = time.perf_counter() + PATIENCE_SECONDS
+        while self._awaited < self._next and time.perf_counter() < until:
+            await asyncio.sleep(PAUSE_SECONDS)
+        if self._awaited < self._next:
+            self._findings.violations.append(f"{self._topic}: {self._next - self._awaited} messages never came")
+
+
+class Campaign:
+    """From the first recording to the last word of the honest clients."""
+
+    def __init__(self, fabric: str, inputs: int, seed: int, directory: Path, tell: Tell, progress: Progress) -> None:
+        self.findings = Findings()
+        self._tell = tell
+        self._progress = progress
+        self._fabric = fabric
+        self._inputs = inputs
+        self._seed = seed
+        self._directory = directory
+        self._members: list[Member] = []
+        self._begun = 0
+
+    async def run(self) -> None:
+        """All of it."""
+        plain = Mutator(await record(self._fabric), self._seed)
+        recorded, settings = await record_tls(self._directory / "certificates")
+        secure = Mutator(recorded, self._seed)
+        flags = [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]
+        clusters = [
+            ProcessCluster(self._plan(2, NODE_FLAGS), self._tell, self._died),
+            ProcessCluster(self._plan(1, [*NODE_FLAGS, *flags]), self._tell, self._died),
+        ]
+        try:
+            for cluster in clusters:
+                await cluster.start()
+                self._members += cluster.members
+            await self._attack(plain, secure, settings)
+        finally:
+            for cluster in clusters:
+                await cluster.stop()
+
+    def _plan(self, nodes: int, flags: list[str]) -> Plan:
+        if self._fabric != "tree":
+            return Plan(nodes, settings=flags, fabric=self._fabric)
+        port = any_ports(nodes)
+        tree = write_tree(self._directory / f"tree-{port}.toml", nodes, port)
+        return Plan(nodes, port, settings=flags, tree=tree, fabric="tree")
+
+    def _died(self, member: Member) -> None:
+        self.findings.violations.append(f"process {member.index} ended with exit code {member.process.returncode}")
+
+    async def _attack(self, plain: Mutator, secure: Mutator, settings: dict[str, Any]) -> None:
+        target, second, guarded = (member.address for member in self._members)
+        files = self._directory / "certificates"
+        tls = {"authority": settings["tls_authority"], "certificate": f"{files}/recorded.pem"}
+        tls["key"] = f"{files}/recorded.key"
+        here = await antiphon.connect(target, reconnect_seconds=0.0)
+        there = await antiphon.connect(second, reconnect_seconds=0.0)
+        safe = await antiphon.connect(guarded, reconnect_seconds=0.0, tls=tls)
+        pairs = (("honest-in", there, here), ("honest-out", here, there), ("honest-tls", safe, safe))
+        honest = [await Honest(topic, publisher, other, self.findings).begin() for topic, publisher, other in pairs]
+        work = [asyncio.ensure_future(one.receive()) for one in honest]
+        work += [asyncio.ensure_future(one.publish()) for one in honest]
+        work.append(asyncio.ensure_future(self._look()))
+        with self._progress() as steps:
+            attackers = [self._attacker(plain, secure, target, guarded, steps) for _ in range(CONNECTIONS)]
+            await asyncio.gather(*attackers)
+        for one in honest:
+            await one.end()
+        await self._judge([here, there, safe])
+        for task in work:
+            task.cancel()
+        for ended in await asyncio.gather(*work, return_exceptions=True):
+            if isinstance(ended, AntiphonError):
+                self.findings.violations.append(f"an honest client failed: {ended}")
+        for client in (here, there, safe):
+            await client.abandon()
+
+    async def _attacker(self, plain: Mutator, secure: Mutator, target: str, guarded: str, steps: Steps) -> None:
+        """Send one input after the other."""
+        while self._begun < self._inputs and not self.findings.violations:
+            self._begun += 1
+            is_secure = self._begun % TLS_SHARE == 0
+            kind, data = (secure if is_secure else plain).input()
+            outcome = await attack(guarded if is_secure else target, data)
+            self.findings.kinds[kind] += 1
+            self.findings.outcomes[outcome] += 1
+            self.findings.inputs += 1
+            if outcome == "not let in":
+                self.findings.violations.append("a node does not accept connections any more")
+            if self.findings.inputs % 100 == 0:
+                steps.reach(self.findings.inputs, f"{self.findings.received:,} honest messages received")
+
+    async def _look(self) -> None:
+        """Watch the memory of the processes."""
+        while True:
+            megabytes = max(resident_megabytes(member) for member in self._members)
+            findings = self.findings
+            if findings.inputs >= self._inputs * WARM_SHARE:
+                findings.megabytes_warm = findings.megabytes_warm or megabytes
+                findings.megabytes_highest = max(findings.megabytes_highest, megabytes)
+            findings.megabytes_at_end = megabytes
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _judge(self, clients: list[Client]) -> None:
+        findings = self.findings
+        growth = findings.megabytes_highest - findings.megabytes_warm
+        if growth > GROWTH_MEGABYTES:
+            findings.violations.append(f"a node has taken {growth:.0f} MB more than when a tenth was done")
+        for client in clients:
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    status = await client.status()
+            except (AntiphonError, TimeoutError) as error:
+                findings.violations.append(f"a node does not say how it is: {error}")
+                continue
+            findings.refused_connections += status["refused_connections"]
+            findings.violations += status["troubles"]
+
+
+async def attack(address: str, data: bytes) -> str:
+    """Send an input; what became of it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[str] = loop.create_future()
+    try:
+        async with asyncio.timeout(OPEN_SECONDS):
+            await loop.create_connection(lambda: Attack(data, done), *split_address(address))
+    except (OSError, TimeoutError):
+        return "not let in"
+    return await done
+
+
+def resident_megabytes(member: Member) -> float:
+    """How much memory a process has."""
+    try:
+        with open(f"/proc/{member.process.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096 / 1e6
+    except (OSError, IndexError):
+        return 0.0

@@ -18,7 +18,7 @@ from antiphon.live.status import NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 120
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -119,7 +119,29 @@ def test_the_settings_file_in_the_documentation_is_one() -> None:
         assert settings_from(tomllib.loads(block), "operations.md").durability == "disk"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that a renderer gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), f"{name_of(page)} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors_of(file), f"{name_of(page)} links to {target}#{anchor}, which has no such heading"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=name_of)
+def test_the_index_of_proofs_names_every_page(page: Path) -> None:
+    index = ROOT / "docs" / "proofs" / "README.md"
+    assert page == index or f"]({page.name})" in index.read_text(encoding="utf-8")

@@ -145,3 +145,28 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_the_index_of_proofs_names_every_page(page: Path) -> None:
     index = ROOT / "docs" / "proofs" / "README.md"
     assert page == index or f"]({page.name})" in index.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_and_modules_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:tests|examples|benchmarks)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"{name_of(page)} names {path}, which does not exist"
+    for module in re.findall(r"\b(antiphon(?:\.\w+){2,}|antiphon_lab(?:\.\w+)+)", text):
+        assert is_in_a_module(module), f"{name_of(page)} names {module}, which is not a module, nor something in one"
+
+
+def sources_of(name: str) -> str | None:
+    """The source text of a module or package, by its dotted name."""
+    for home in (ROOT / "src", ROOT / "research"):
+        place = home.joinpath(*name.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.exists():
+                return file.read_text(encoding="utf-8")
+    return None
+
+
+def is_in_a_module(name: str) -> bool:
+    """Whether a dotted name is a module or package, or a word in the source of one."""
+    module, _, last = name.rpartition(".")
+    return sources_of(name) is not None or re.search(rf"\b{last}\b", sources_of(module) or "") is not None

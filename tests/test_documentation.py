@@ -18,7 +18,7 @@ from antiphon.live.status import NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 120
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -119,7 +119,54 @@ def test_the_settings_file_in_the_documentation_is_one() -> None:
         assert settings_from(tomllib.loads(block), "operations.md").durability == "disk"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that a renderer gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), f"{name_of(page)} links to {target}, which does not exist"
+        if anchor:
+            assert anchor in anchors_of(file), f"{name_of(page)} links to {target}#{anchor}, which has no such heading"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=name_of)
+def test_the_index_of_proofs_names_every_page(page: Path) -> None:
+    index = ROOT / "docs" / "proofs" / "README.md"
+    assert page == index or f"]({page.name})" in index.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_and_modules_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:tests|examples|benchmarks)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), f"{name_of(page)} names {path}, which does not exist"
+    for module in re.findall(r"\b(antiphon(?:\.\w+){2,}|antiphon_lab(?:\.\w+)+)", text):
+        assert is_in_a_module(module), f"{name_of(page)} names {module}, which is not a module, nor something in one"
+
+
+def sources_of(name: str) -> str | None:
+    """The source text of a module or package, by its dotted name."""
+    for home in (ROOT / "src", ROOT / "research"):
+        place = home.joinpath(*name.split("."))
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.exists():
+                return file.read_text(encoding="utf-8")
+    return None
+
+
+def is_in_a_module(name: str) -> bool:
+    """Whether a dotted name is a module or package, or a word in the source of one."""
+    module, _, last = name.rpartition(".")
+    return sources_of(name) is not None or re.search(rf"\b{last}\b", sources_of(module) or "") is not None

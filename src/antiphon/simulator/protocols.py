@@ -19,11 +19,12 @@ from antiphon.fabrics.cube.bundling import TimerBundling
 from antiphon.fabrics.cube.directory import Directory
 from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.fabrics.cube.packets import PacketBroadcast, PacketFormat
+from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.published_delivery import PublishedDelivery
-from antiphon.fabrics.cube.rerouting import FaultOptions
 from antiphon.fabrics.cube.riding import RidingAggregation
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon.fabrics.cube.topic import ORDERS as VCUBE_PS_ORDERS
+from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.topology import Cube, PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
@@ -234,7 +235,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
         for node in members:
             topics_of.setdefault(node, []).append(topic)
 
-    def build(environment: Environment) -> VCubePs:
+    def build(environment: Environment) -> CubeProcess:
         process = (
             VCubePs(environment, setting.cube, options)
             if form is None
@@ -252,7 +253,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
 
 def orders_of_vcube_ps(process: Process) -> list[Order]:
     """The order of each topic that a node has ever heard of."""
-    assert isinstance(process, VCubePs), "asked about VCube-PS"
+    assert isinstance(process, CubeProcess), "asked about VCube-PS"
     return [topic.order for topic in process.topics()]
 
 

@@ -23,14 +23,13 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.membership import append_all
-from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, member_entry
+from antiphon.fabrics.cube.ack_aggregation import NOT_OPEN, STILL_OPEN, Waves
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, append_all, member_entry
 from antiphon.fabrics.cube.published_delivery import NOTHING, PublishedDelivery
 from antiphon.fabrics.cube.published_messages import NO_ENTRIES, Ack, Pub, Sub, Uns, merged_entries
 from antiphon.fabrics.cube.published_view import PublishedView
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
-from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process

@@ -29,7 +29,7 @@ from tests.live.support import Child, child, cluster, exact_values, pieces_of, r
 def present(node: Node) -> set[int]:
     """With whom a node is together, as its process knows it."""
     assert isinstance(node.process, LastingVCubePs), "nodes of a cube last"
-    return {int(peer) for peer in node.process.present}
+    return {int(peer) for peer in node.process.presence.present}
 
 
 async def values_until(subscription: Subscription, is_enough: Callable[[list[bytes]], bool]) -> list[bytes]:

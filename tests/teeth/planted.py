@@ -34,19 +34,19 @@ def epto(name: str, module: str, old: str, new: str) -> Bug:
 CUBE = (
     cube(
         "a cluster that was refused is given to nobody else",
-        "vcube_ps",
-        "            count = self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))\n",
+        "dissemination",
+        "            count = self.send_to_cluster(topic, refusal.packet, cluster(self._me, sender))\n",
         "            count = 0\n",
     ),
     cube(
         "a subtree is acknowledged before it has the publication",
-        "vcube_ps",
+        "dissemination",
         "            topic.waves.open(publication_key(packet.source, packet.sequence), count, sender)\n        else:\n",
         "            pass\n        if True:\n",
     ),
     cube(
         "a wave that has ended lets no other begin",
-        "vcube_ps",
+        "dissemination",
         "            topic.in_flight -= 1\n",
         "            pass\n",
     ),
@@ -59,8 +59,8 @@ CUBE = (
     cube(
         "the first of what came early is forgotten",
         "membership",
-        "        for publication in early:\n            self.take(topic, publication)\n",
-        "        for publication in early[1:]:\n            self.take(topic, publication)\n",
+        "        for publication in early:\n            self._delivery.take(topic, publication)\n",
+        "        for publication in early[1:]:\n            self._delivery.take(topic, publication)\n",
     ),
     cube(
         "a newcomer counts nothing as past",
@@ -89,19 +89,19 @@ CUBE = (
     ),
     cube(
         "what is held back does not keep its wave open",
-        "vcube_ps_aggregation",
+        "aggregating_dissemination",
         "            missing = forwarded.copies + (1 if forwarded.blocked > 0 else 0)\n",
         "            missing = forwarded.copies\n",
     ),
     cube(
         "of several packets held back for one only the first goes on",
-        "vcube_ps_aggregation",
+        "aggregating_dissemination",
         "                for forwarded in queue:\n                    forwarded.look_at_rest()\n",
         "                for forwarded in queue[:1]:\n                    forwarded.look_at_rest()\n",
     ),
     cube(
         "a total publication does not wait for what others have published",
-        "totals",
+        "total_order",
         "        closing.entries = merged_frontiers(closing.entries, message.entries)\n",
         "        pass\n",
         "total",

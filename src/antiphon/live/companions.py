@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
-from antiphon.fabrics.cube.voting import Voting
+from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.live.brokers import RETRY_SECONDS, Brokers
@@ -114,7 +114,7 @@ class Companions(Brokers):
 
     def figures(self) -> dict[str, Any]:
         process = self._node.process
-        if not isinstance(process, Voting):
+        if not isinstance(process, LastingVCubePs):
             return {}
         return {
             "council": process.voters(),
@@ -124,7 +124,7 @@ class Companions(Brokers):
 
     def dismiss(self, brokers: Sequence[int]) -> str:
         process = self._node.process
-        if not isinstance(process, Voting):
+        if not isinstance(process, LastingVCubePs):
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from antiphon.fabrics.cube.lasting import LastingVCubePs
-from antiphon.fabrics.cube.rerouting import FaultOptions
-from antiphon.fabrics.cube.topic import Options
+from antiphon.fabrics.cube.process import CubeProcess
+from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
-from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
@@ -73,14 +72,14 @@ def cube_options(settings: Settings) -> Options:
     return Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
 
 
-def of_newcomer(process: VCubePs, members: list[int]) -> VCubePs:
+def of_newcomer(process: CubeProcess, members: list[int]) -> CubeProcess:
     """The process, which is told if others were there first."""
     if members:
         process.begin_as_newcomer()
     return process
 
 
-def new_cube(settings: Settings, environment: Environment, cube: PartialCube, options: Options) -> VCubePs:
+def new_cube(settings: Settings, environment: Environment, cube: PartialCube, options: Options) -> CubeProcess:
     """A process that hears of others when they are there; or one for nodes that do not fail, and hold things back."""
     if settings.aggregate:
         # What leaves in one turn for one peer is written at once, so no parcels are needed.

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.keeping import Possession
+from antiphon.fabrics.cube.retransmit_buffer import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.live.batch import Batch

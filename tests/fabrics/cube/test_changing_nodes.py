@@ -50,7 +50,7 @@ def test_a_process_told_of_a_newcomer_gives_it_a_part_of_the_cube() -> None:
     process.joined(5)
     process.subscribe(7)
     assert [destination for destination, _ in notebook.sent] == [1, 5]
-    assert process.cube.dimension == 3
+    assert process.nodes.cube.dimension == 3
 
 
 def test_nodes_that_are_told_do_not_change_the_cube_of_others() -> None:
@@ -59,7 +59,7 @@ def test_nodes_that_are_told_do_not_change_the_cube_of_others() -> None:
     process.joined(2)
     process.left(1)
     assert shared.members() == [0, 1]
-    assert process.cube.members() == [0, 2]
+    assert process.nodes.cube.members() == [0, 2]
 
 
 def test_a_node_that_has_left_is_in_no_view_any_more() -> None:

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.fabrics.cube import Cube, PacketFormat, Traffic, full_or_partial
-from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy
+from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Parcel
+from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs, Parcel
+from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
 from antiphon.simulator.engine.actions import Publish
@@ -171,10 +172,10 @@ class Run:
         self.members = members
         self.traffic = Traffic(nodes, keeps_journeys=True)
         self.trace = MemoryTrace("everything")
-        self.processes: list[VCubePs] = []
+        self.processes: list[CubeProcess] = []
 
         def build(environment: Environment) -> Process:
-            process: VCubePs = VCubePs(environment, cube, Options())
+            process: CubeProcess = VCubePs(environment, cube, Options())
             if aggregates:
                 process = AggregatingVCubePs(environment, cube, Options(), PacketFormat(), self.traffic)
             if environment.identifier in members:

@@ -159,7 +159,7 @@ def with_order(make: Callable[[int], Order], node_count: int, members: list[int]
 
     def changed(environment: Environment) -> VCubePs:
         process = build(environment)
-        process.find_topic(0).order = make(environment.identifier)
+        process.topic_table.find(0).order = make(environment.identifier)
         return process
 
     return changed

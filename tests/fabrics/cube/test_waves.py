@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
+from antiphon.fabrics.cube.ack_aggregation import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel import NO_NODE
 from tests.support import lists_up_to
 

@@ -27,7 +27,6 @@ from antiphon.fabrics.cube.membership import append_all
 from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, member_entry
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
-from antiphon.fabrics.cube.waves import NOT_OPEN, STILL_OPEN, Waves
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import CAUSAL, UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process

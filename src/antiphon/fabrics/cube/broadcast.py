@@ -22,9 +22,9 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.ack_aggregation import Waves
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
-from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import UNSPECIFIED, Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process

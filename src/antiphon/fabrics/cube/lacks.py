@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.keeping import Possession
+from antiphon.fabrics.cube.retransmit_buffer import Possession
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
 
 FRESH: Final[i64] = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from librt.vecs import vec
+from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.message import Message
@@ -53,6 +53,26 @@ class Several(Message):
 @mypyc_attr(acyclic=True)
 class Bundle(Several):
     """Publications of one source that follow each other."""
+
+
+@mypyc_attr(acyclic=True)
+class Parcel(Message):
+    """Messages to one neighbour that leave at the same moment: publications and bundles, or acknowledgements.
+
+    Each is handled as if it had come alone, except that what goes on to the same neighbour goes on together. A parcel
+    is named after its first part; all parts are about the same topic.
+    """
+
+    def __init__(self, parts: list[Message]) -> None:
+        first = parts[0]
+        super().__init__(first.source, first.sequence, first.topic)
+        self.parts: Final[list[Message]] = parts
+
+    def is_control(self) -> bool:
+        return self.parts[0].is_control()
+
+    def is_credit(self) -> bool:
+        return self.parts[0].is_credit()
 
 
 @mypyc_attr(acyclic=True)
@@ -209,3 +229,12 @@ COUNTER_MASK: Final = (1 << 38) - 1
 def member_entry(node: i64, counter: i64, is_active: bool) -> i64:
     """A member, the counter of its subscription and whether it is active, in one integer."""
     return (node << (COUNTER_BITS + 1)) | (counter << 1) | (1 if is_active else 0)
+
+
+def append_all(entries: vec[i64], more: vec[i64]) -> vec[i64]:
+    """Both lists, one after the other."""
+    if len(entries) == 0:
+        return more
+    for entry in more:
+        entries = append(entries, entry)
+    return entries

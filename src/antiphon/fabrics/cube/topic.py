@@ -7,17 +7,17 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.keeping import Keeping
+from antiphon.fabrics.cube.ack_aggregation import Waves
+from antiphon.fabrics.cube.retransmit_buffer import Keeping
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
-from antiphon.fabrics.cube.waves import Waves
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
-from antiphon.orders.total import TotalOrder
+from antiphon.orders.total import ALL_SHARE, TotalOrder
 
 OUTSIDE: Final[i64] = 0
 SUBSCRIBING: Final[i64] = 1
@@ -78,6 +78,38 @@ class Options:
         if self.order == "causal":
             return CausalBarriers(me)
         return Fifo(me) if self.order == "fifo" else Unordered(me)
+
+
+@final
+class FaultOptions:
+    """How a member helps others over faults; shared by all nodes of a system.
+
+    ``keep`` is how many publications of each source are kept for whoever lacks them: at least ``window`` and ``bundle``
+    together. ``compare_ticks`` is how often members compare what they have while something is wrong: several round
+    trips. After ``forget_ticks`` a member that is away is not expected back, and what others wait for and nobody has is
+    given up: longer than partitions last. Total order waits for ``exclude_ticks`` for who cannot be reached, and then,
+    where there is a majority, goes on without it: longer than it takes all to notice a crash.
+    """
+
+    def __init__(
+        self, keep: i64 = 256, compare_ticks: i64 = 1000, forget_ticks: i64 = 1_000_000, exclude_ticks: i64 = 2000
+    ) -> None:
+        if compare_ticks < 1 or forget_ticks < compare_ticks:
+            raise UsageError("members compare after at least one tick, and do not forget before they have compared")
+        self.keep: Final[i64] = keep
+        self.compare_ticks: Final[i64] = compare_ticks
+        self.forget_ticks: Final[i64] = forget_ticks
+        self.exclude_ticks: Final[i64] = exclude_ticks
+
+    def check(self, options: Options) -> None:
+        """Complain if a node that may fail cannot be run with these options."""
+        if not options.mixed or options.directory:
+            raise UsageError("where nodes may fail, orders are mixed and there is no directory; set the options so")
+        if self.keep < options.window + options.bundle:
+            raise UsageError(
+                f"{self.keep} publications are kept, fewer than may be under way; keep at least "
+                f"{options.window + options.bundle}, or choose a smaller window"
+            )
 
 
 @final
@@ -188,3 +220,71 @@ class Topic:
     def is_active(self) -> bool:
         """Whether this node has a complete view and can serve clusters."""
         return self.state >= SYNCHRONISING
+
+
+@final
+class TopicTable:
+    """The topics that one node has heard of, and the counter of its subscriptions, which is one for all of them."""
+
+    def __init__(self, me: i64, options: Options) -> None:
+        self._me: Final[i64] = me
+        self.options: Final[Options] = options
+        self._topics: dict[i64, Topic] = {}
+        # The topic that was asked for last: mostly the next message is about the same one.
+        self._recent: Topic | None = None
+        self.counter: i64 = 0
+
+    def find(self, name: i64) -> Topic:
+        """What this node knows about a topic, from now on if not before."""
+        recent = self._recent
+        if recent is not None and recent.name == name:
+            return recent
+        found = self._topics.get(name)
+        if found is None:
+            found = Topic(name, self.options.new_order(self._me))
+            self._topics[name] = found
+        self._recent = found
+        return found
+
+    def get(self, name: i64) -> Topic | None:
+        """What this node knows about a topic, if it has heard of it."""
+        return self._topics.get(name)
+
+    def all(self) -> list[Topic]:
+        """Each topic that this node has heard of, in that order."""
+        return list(self._topics.values())
+
+    def next_counter(self) -> i64:
+        """The number of a subscription or unsubscription that begins now."""
+        self.counter += 1
+        return self.counter
+
+    def unfinished(self) -> i64:
+        """What waits on all topics."""
+        count: i64 = 0
+        for topic in self._topics.values():
+            count += topic.unfinished()
+        return count
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        return f"{self.counter} {[topic.text() for _, topic in sorted(self._topics.items())]}"
+
+
+def is_closed(topic: Topic, keys: vec[i64]) -> bool:
+    """Whether nothing may begin on a topic about some keys."""
+    return total(topic).is_closed(keys if len(keys) > 0 else ALL_SHARE)
+
+
+def total(topic: Topic) -> TotalOrder:
+    """The order of a topic where publications may be total."""
+    order = topic.order
+    assert isinstance(order, TotalOrder), "with total order a topic has an order that serves it"
+    return order
+
+
+def mixed(topic: Topic) -> MixedOrder:
+    """The order of a topic where nodes may fail."""
+    order = topic.order
+    assert isinstance(order, MixedOrder), "where nodes may fail orders are mixed"
+    return order

@@ -1,4 +1,4 @@
-"""The messages by which nodes of a cube agree on total order (:mod:`antiphon.fabrics.cube.totals`).
+"""The messages by which nodes of a cube agree on total order (:mod:`antiphon.fabrics.cube.total_order`).
 
 ``source`` and ``sequence`` are those of the total publication that is to come, unless something else is said.
 """

@@ -20,9 +20,6 @@ algorithms lose publications and block subscribers when membership changes
 * Each publication may choose its own order (``mixed``), also total order about some keys (``total``).
 * With ``directory`` a newcomer asks the topic's home node for the members instead of flooding.
 
-Membership is in :mod:`antiphon.fabrics.cube.membership`, total order in :mod:`antiphon.fabrics.cube.totals`,
-publications are here.
-
 ``docs/architecture.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small systems.
 Links must not lose or duplicate; they may reorder. Nodes do not fail here: those that may are in
 :mod:`antiphon.fabrics.cube.lasting`.
@@ -30,226 +27,120 @@ Links must not lose or duplicate; they may reorder. Nodes do not fail here: thos
 
 from __future__ import annotations
 
-from librt.vecs import vec
+from typing import Final, final
+
 from mypy_extensions import i64
 
+from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.dissemination import WaveDissemination
+from antiphon.fabrics.cube.lock_manager import LockManager
+from antiphon.fabrics.cube.membership import Follower, Membership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
+    Answer,
+    Bequest,
     Bundle,
     LeafCopy,
+    Question,
     Refusal,
+    Register,
+    Registered,
+    Unregister,
     Unsubscribe,
 )
-from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic
-from antiphon.fabrics.cube.topology import cluster
-from antiphon.fabrics.cube.total_messages import KeyLock
-from antiphon.fabrics.cube.totals import Totals, is_closed
-from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message, publication_key
-from antiphon.kernel.process import NO_NODE, order_name
-from antiphon.orders.order import KeyedOrdered, Ordered
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.operations import Operations
+from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
+from antiphon.fabrics.cube.surveys import Surveys
+from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.total_messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
+from antiphon.fabrics.cube.total_order import WaveTotalOrder
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import Environment
+from antiphon.orders.order import Ordered
 
 __all__ = ["Options", "Topic", "VCubePs"]
 
 
-class VCubePs(Totals):
-    """One node of the topic system."""
+@final
+class VCubePs(CubeProcess):
+    """One node of the topic system, where nobody fails."""
 
-    # What the application does.
+    def __init__(self, environment: Environment, cube: Cube, options: Options) -> None:
+        topics = TopicTable(environment.identifier, options)
+        operations = Operations(environment, topics)
+        nodes = CubeNodes(environment, cube, topics)
+        delivery = Delivery(environment, operations)
+        self.dissemination: Final = WaveDissemination(environment, topics, nodes, operations, delivery)
+        self.lock_manager: Final = LockManager(environment, topics, nodes)
+        self.total_order: Final = WaveTotalOrder(
+            environment, topics, nodes, operations, self.dissemination, delivery, self.lock_manager
+        )
+        surveys = Surveys(environment, topics, nodes, self.total_order)
+        membership = Membership(
+            environment,
+            topics,
+            nodes,
+            operations,
+            self.dissemination,
+            delivery,
+            self.total_order,
+            surveys,
+            Follower(),
+        )
+        super().__init__(
+            environment,
+            topics,
+            operations,
+            nodes,
+            self.dissemination,
+            self.lock_manager,
+            self.total_order,
+            surveys,
+            membership,
+        )
 
-    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
-        return self._publish(NO_KEYS, payload, topic, order)
+    def begin_as_newcomer(self) -> None:
+        self.lock_manager.begin_as_newcomer()
 
-    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
-        if not self.options.total:
-            raise UsageError("keys are for total order, which is not to be had here; publish without naming any")
-        return self._publish(vec[i64](sorted(set(keys))), payload, topic, order)
+    # Nodes that come and go.
 
-    def _publish(self, keys: vec[i64], payload: bytes, topic: i64, order: i64) -> i64:
-        chosen = self._chosen_order(order)
-        state = self.find_topic(topic)
-        if not state.wants_membership:
-            raise UsageError(f"node {self.me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
-        state.published += 1
-        state.queue.append(Pending(state.published, self.environment.now(), payload, chosen, keys))
-        self.go_on(state)
-        return state.published
+    def joined(self, node: i64) -> None:
+        self.nodes.include(node)
+        self.lock_manager.joined(node)
 
-    def room(self, topic: i64) -> i64:
-        state = self.topic(topic)
-        if state is None or state.state != MEMBER:
-            return 0
-        return max(0, self.options.window - state.in_flight - len(state.queue))
+    def left(self, node: i64) -> None:
+        self.nodes.remove(node)
+        for topic in self.topics():
+            topic.view.forget(node)
+        self.lock_manager.left(node)
 
-    def _chosen_order(self, asked: i64) -> i64:
-        """The order of a publication: what was asked for, if that may be, or the default."""
-        if asked == UNSPECIFIED:
-            return self.options.strength
-        if not self.options.mixed:
-            self.check_only_order(asked, self.options.strength)
-        else:
-            strongest = TOTAL if self.options.total else CAUSAL
-            if not NONE <= asked <= strongest:
-                names = ", ".join(ORDER_NAMES[: strongest + 1])
-                raise UsageError(f"there is no order {order_name(asked)} here; choose one of {names}")
-        return asked
+    def leave(self) -> None:
+        self.nodes.leave()
+        self.lock_manager.resign()
 
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, (Ordered, Bundle)):
-            self.receive_packet(sender, message)
-        elif isinstance(message, Acknowledgement):
-            self.close_one(self.find_topic(message.topic), message)
-        elif isinstance(message, LeafCopy):
-            self.receive_leaf_copy(sender, message)
-        elif isinstance(message, Refusal):
-            self.receive_refusal(sender, message)
+        if isinstance(message, (Ordered, Bundle, Acknowledgement)):
+            self.dissemination.receive(sender, message)
+        elif isinstance(message, (Question, Answer)):
+            self.surveys.receive(sender, message)
+        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
+            self.membership.receive(sender, message)
+        elif isinstance(message, (KeyLock, Closed, Granted)) or carries_lock(message):
+            self.total_order.receive(sender, message)
+        elif isinstance(message, (LeafCopy, Refusal)):
+            self.dissemination.receive(sender, message)
+        elif isinstance(message, (ToKeeper, KeeperIs, Standing)):
+            self.lock_manager.receive(sender, message)
+        elif isinstance(message, Bequest):
+            self.nodes.receive_bequest(message)
         else:
-            super().receive(sender, message)
+            raise unknown(sender, message)
         if self.options.total:
-            self.go_on_opened()
+            self.operations.advance_opened()
 
-    def receive_packet(self, sender: i64, packet: Message) -> None:
-        """A publication or a bundle, with a cluster to serve."""
-        topic = self.find_topic(packet.topic)
-        if not topic.is_active():
-            self.environment.unwanted(packet)
-            self.environment.send(sender, Refusal(packet, topic.left_counter, False))
-            return
-        count = self.send_down(topic, packet, cluster(self.me, sender) - 1)
-        if count > 0:
-            topic.waves.open(publication_key(packet.source, packet.sequence), count, sender)
-        else:
-            self.environment.send(sender, Acknowledgement(packet.source, packet.sequence, packet.topic))
-        self.take(topic, packet)
-
-    def receive_leaf_copy(self, sender: i64, copy: LeafCopy) -> None:
-        packet = copy.packet
-        if isinstance(packet, KeyLock):
-            self.receive_lock_copy(sender, packet)
-            return
-        topic = self.find_topic(copy.topic)
-        if topic.state == OUTSIDE:
-            self.environment.unwanted(copy)
-            self.environment.send(sender, Refusal(copy.packet, topic.left_counter, True))
-            return
-        self.environment.send(sender, Acknowledgement(copy.source, copy.sequence, copy.topic))
-        self.take(topic, copy.packet)
-
-    def take(self, topic: Topic, packet: Message) -> None:
-        if topic.state != MEMBER:
-            topic.early.append(packet)
-        elif isinstance(packet, Ordered):
-            self.arrived(topic, packet)
-        elif isinstance(packet, Bundle):
-            for publication in packet.publications:
-                self.arrived(topic, publication)
-
-    def arrived(self, topic: Topic, publication: Ordered) -> None:
-        self.deliver_all(topic, topic.order.arrived(publication))
-
-    def deliver_all(self, topic: Topic, publications: list[Ordered]) -> None:
-        """Deliver what an order has released."""
-        totals: list[Ordered] = []
-        for released in publications:
-            self.deliver_one(topic, released)
-            if released.order == TOTAL:
-                totals.append(released)
-        if len(totals) > 0:
-            self.totals_delivered(topic, totals)
-
-    def deliver_one(self, topic: Topic, publication: Ordered) -> None:
-        """Deliver what an order has released."""
-        self.environment.deliver(publication)
-
-    def receive_refusal(self, sender: i64, refusal: Refusal) -> None:
-        """Forget a stale member; if it was to serve a cluster, somebody else must."""
-        topic = self.find_topic(refusal.topic)
-        topic.view.remove(sender, refusal.counter)
-        if isinstance(refusal.packet, KeyLock):
-            self.lock_refused(topic, sender, refusal)
-            return
-        if not refusal.was_leaf:
-            key = publication_key(refusal.source, refusal.sequence)
-            count = self.send_to_cluster(topic, refusal.packet, cluster(self.me, sender))
-            topic.waves.expect_more(key, count)
-        self.close_one(topic, refusal)
-
-    def close_one(self, topic: Topic, message: Message) -> None:
-        """One child has answered for a publication."""
-        parent = topic.waves.answered(publication_key(message.source, message.sequence))
-        if parent >= 0:
-            if not isinstance(message, Acknowledgement):
-                message = Acknowledgement(message.source, message.sequence, message.topic)
-            self.answer(parent, message)
-        elif parent == NO_NODE:
-            topic.in_flight -= 1
-            self.go_on(topic)
-        self.close_if_outside(topic)
-
-    def answer(self, parent: i64, message: Message) -> None:
-        """Tell a parent that the whole subtree has a publication."""
-        self.environment.send(parent, message)
-
-    # Sending down trees.
-
-    def send_down(self, topic: Topic, message: Message, height: i64) -> i64:
-        """Send to one member in each of this node's clusters up to ``height``; the answer is how many copies left."""
-        count: i64 = 0
-        largest_first = self.options.largest_first
-        s: i64 = 1
-        while s <= height:
-            count += self.send_to_cluster(topic, message, height + 1 - s if largest_first else s)
-            s += 1
-        return count
-
-    def send_to_cluster(self, topic: Topic, message: Message, s: i64) -> i64:
-        view = topic.view
-        child = view.first(self.me, s)
-        if child != NO_NODE:
-            self.environment.send(child, message)
-            return 1
-        if not view.has_passive():
-            return 0
-        passive = view.passive_in_cluster(self.me, s)
-        if not isinstance(message, Unsubscribe):
-            message = LeafCopy(message)
-        for newcomer in passive:
-            self.environment.send(newcomer, message)
-        return len(passive)
-
-    def started(self, packet: Message, copies: i64) -> None:
-        """An own packet has left in so many copies; for those who measure."""
-
-    def _stamped(self, topic: Topic, pending: Pending, payload: bytes) -> Ordered:
-        """A publication that begins now, with what it names."""
-        sequence, order = pending.sequence, pending.order
-        names = topic.order.stamp(sequence, order)
-        if len(pending.keys) == 0:
-            return Ordered(self.me, sequence, pending.timestamp, payload, names, topic.name, order)
-        return KeyedOrdered(self.me, sequence, pending.timestamp, payload, names, topic.name, order, pending.keys)
-
-    def start_publications(self, topic: Topic) -> None:
-        """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
-        started: list[Ordered] = []
-        while len(started) < self.options.bundle and len(started) < len(topic.queue):
-            pending = topic.queue[len(started)]
-            payload = pending.payload
-            if payload is None or pending.order == TOTAL or (self.options.total and is_closed(topic, pending.keys)):
-                break
-            publication = self._stamped(topic, pending, payload)
-            self.environment.deliver(publication)
-            started.append(publication)
-        del topic.queue[: len(started)]
-        topic.begun = started[-1].sequence
-        packet: Message = started[0] if len(started) == 1 else Bundle(started)
-        self.started(packet, self.send_own(topic, packet))
-
-    def send_own(self, topic: Topic, packet: Message) -> i64:
-        """Send an own packet down the own tree, and expect answers; how many copies left."""
-        count = self.send_down(topic, packet, self.cube.dimension)
-        if count > 0:
-            topic.in_flight += 1
-            topic.waves.open(publication_key(self.me, packet.sequence), count, NO_NODE)
-        return count
+    def state(self) -> str:
+        return f"{super().state()} {self.total_order.text()} {self.lock_manager.text()}"

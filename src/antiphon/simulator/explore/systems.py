@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from antiphon.fabrics.cube.lasting import LastingVCubePs
-from antiphon.fabrics.cube.rerouting import FaultOptions
-from antiphon.fabrics.cube.topic import Options
+from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment

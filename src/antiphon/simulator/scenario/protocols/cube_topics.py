@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.fabrics.cube.packets import PacketFormat
-from antiphon.fabrics.cube.rerouting import FaultOptions
+from antiphon.fabrics.cube.process import CubeProcess
+from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
@@ -37,7 +38,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
         for node in members:
             topics_of.setdefault(node, []).append(topic)
 
-    def build(environment: Environment) -> VCubePs:
+    def build(environment: Environment) -> CubeProcess:
         process = (
             VCubePs(environment, setting.cube, options)
             if form is None
@@ -55,7 +56,7 @@ def prepare_vcube_ps(setting: Setting) -> Builder:
 
 def orders_of_vcube_ps(process: Process) -> list[Order]:
     """The order of each topic that a node has ever heard of."""
-    assert isinstance(process, VCubePs), "asked about VCube-PS"
+    assert isinstance(process, CubeProcess), "asked about VCube-PS"
     return [topic.order for topic in process.topics()]
 
 

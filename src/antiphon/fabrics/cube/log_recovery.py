@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.keeping import Possession
+from antiphon.fabrics.cube.retransmit_buffer import Possession
 from antiphon.kernel.message import SOURCE_MASK, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered

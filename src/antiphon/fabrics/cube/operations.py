@@ -1,0 +1,137 @@
+"""The line of what the application asks for on each topic: publications, and changes of membership.
+
+Operations begin one after the other, each when the parts of the process allow it. Whatever may let the next one begin
+leads here (:class:`antiphon.fabrics.cube.agenda.Agenda`): a wave that has ended, a subscription that is effective, a
+lock that all have closed for.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.agenda import Agenda
+from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.surveys import Surveys
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic, TopicTable
+from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.errors import UsageError
+from antiphon.kernel.message import TOTAL
+from antiphon.kernel.process import Environment
+
+
+@final
+class Operations(Agenda):
+    """Queues what the application asks for, and begins it when it may begin."""
+
+    # Those that begin it. They are made after this, because they ask it to go on: see ``connect``.
+    _membership: Membership
+    _dissemination: Dissemination
+    _total_order: TotalOrder
+    _surveys: Surveys
+
+    def __init__(self, environment: Environment, topics: TopicTable) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topics: Final[TopicTable] = topics
+        self._options: Final[Options] = topics.options
+        # Topics that may go on, once all is used that has come in one message.
+        self._opened: dict[i64, Topic] = {}
+
+    def connect(
+        self, membership: Membership, dissemination: Dissemination, total_order: TotalOrder, surveys: Surveys
+    ) -> None:
+        """Learn which parts begin operations (before anything is asked for)."""
+        self._membership = membership
+        self._dissemination = dissemination
+        self._total_order = total_order
+        self._surveys = surveys
+
+    # What the application asks for.
+
+    def subscribe(self, topic: i64) -> None:
+        """Become a member of a topic when it is time."""
+        state = self._topics.find(topic)
+        if state.wants_membership:
+            raise UsageError(f"node {self._me} is subscribed to topic {topic} already; unsubscribe first to start anew")
+        state.wants_membership = True
+        self._ask_for(state, Pending(0, self._environment.now(), None))
+
+    def unsubscribe(self, topic: i64) -> None:
+        """Stop being a member of a topic when all that was asked for before has begun."""
+        state = self._topics.find(topic)
+        if not state.wants_membership:
+            raise UsageError(f"node {self._me} is not subscribed to topic {topic}; subscribe before unsubscribing")
+        state.wants_membership = False
+        self._ask_for(state, Pending(0, self._environment.now(), None))
+
+    def publish(self, keys: vec[i64], payload: bytes, topic: i64, order: i64) -> i64:
+        """Publish on a topic when it is time; the answer is the number of the publication."""
+        state = self._topics.find(topic)
+        if not state.wants_membership:
+            raise UsageError(f"node {self._me} is not subscribed to topic {topic}; only subscribers publish: subscribe")
+        state.published += 1
+        self._ask_for(state, Pending(state.published, self._environment.now(), payload, order, keys))
+        return state.published
+
+    def room(self, topic: i64) -> i64:
+        """How many publications on a topic would begin at once."""
+        state = self._topics.get(topic)
+        if state is None or state.state != MEMBER:
+            return 0
+        return max(0, self._options.window - state.in_flight - len(state.queue))
+
+    def _ask_for(self, topic: Topic, pending: Pending) -> None:
+        topic.queue.append(pending)
+        self.advance(topic)
+
+    # One thing after the other.
+
+    def advance(self, topic: Topic) -> None:
+        while len(topic.queue) > 0 and self._may_begin(topic, topic.queue[0]):
+            if topic.queue[0].payload is not None:
+                if topic.queue[0].order == TOTAL:
+                    self._total_order.start(topic)
+                else:
+                    self._dissemination.start_publications(topic)
+                continue
+            # It is taken out first: what begins here may end at once and lead back to this place.
+            del topic.queue[0]
+            if topic.state == OUTSIDE:
+                self._membership.start_subscribing(topic)
+            else:
+                self._membership.leave(topic)
+        if self._options.total:
+            self._total_order.claim_next(topic)
+
+    def _may_begin(self, topic: Topic, pending: Pending) -> bool:
+        if pending.payload is not None and pending.order == TOTAL:
+            return self._total_order.may_start(topic)
+        if self._options.total and not self._total_order.may_begin_weak(topic, pending):
+            return False
+        if pending.payload is not None:
+            return topic.state == MEMBER and topic.in_flight < self._options.window
+        # Open waves may still need the old view, which subscribing throws away.
+        return topic.state == MEMBER or (topic.state == OUTSIDE and not topic.has_open_waves())
+
+    def advance_later(self, topic: Topic) -> None:
+        self._opened[topic.name] = topic
+
+    def advance_opened(self) -> None:
+        while len(self._opened) > 0:
+            _, topic = self._opened.popitem()
+            self.advance(topic)
+
+    def totals_delivered(self, topic: Topic) -> None:
+        if topic.undelivered_totals == 0:
+            self._surveys.answer_delayed(topic)
+        self._opened[topic.name] = topic
+
+    def close_if_outside(self, topic: Topic) -> None:
+        if topic.state == OUTSIDE and not topic.has_open_waves():
+            topic.view = View(0)
+            self.advance(topic)

@@ -1,0 +1,66 @@
+"""Whom a node of a cube can reach, where nodes may fail.
+
+The host says who can be reached (``peer_found``) and who cannot any more (``peer_lost``). It may be wrong about
+crashes, but both ends of a link hear of it, and what was sent over it and has not arrived by then is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.topic import Topic
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.kernel.process import Environment
+
+
+@final
+class Presence:
+    """The nodes within reach of one node, and since when it has lost others."""
+
+    def __init__(self, environment: Environment, cube: Cube) -> None:
+        self._environment: Final[Environment] = environment
+        self.present: Final[dict[i64, bool]] = {node: True for node in cube.members() if node != environment.identifier}
+        self.lost_at: Final[dict[i64, i64]] = {}
+        # By topic that this node is about to join, who was found since it began to ask.
+        self._met: Final[dict[i64, dict[i64, bool]]] = {}
+
+    def watch_all(self) -> None:
+        """Ask the host to say when a node is lost."""
+        for node in self.present:
+            self._environment.watch(node)
+
+    def found(self, peer: i64) -> None:
+        """A node can be reached."""
+        self.present[peer] = True
+        self.lost_at.pop(peer, None)
+
+    def lost(self, peer: i64) -> None:
+        """A node cannot be reached any more."""
+        del self.present[peer]
+        self.lost_at[peer] = self._environment.now()
+
+    # Newcomers to a topic.
+
+    def begin_asking(self, topic: Topic) -> None:
+        """This node begins to ask who the members of a topic are."""
+        self._met.pop(topic.name, None)
+
+    def meet(self, topic: Topic, peer: i64) -> None:
+        """A node is found while this one asks who the members of a topic are."""
+        self._met.setdefault(topic.name, {})[peer] = True
+
+    def met(self, topic: Topic) -> list[i64]:
+        """Who can be reached and was found since this node began to ask who the members of a topic are."""
+        return [peer for peer in self._met.get(topic.name, {}) if peer in self.present]
+
+    def end_asking(self, topic: Topic) -> list[i64]:
+        """This node is a member; the answer is whom it has met meanwhile."""
+        met = self.met(topic)
+        self._met.pop(topic.name, None)
+        return met
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        return f"{sorted(self.present)} {[(name, sorted(nodes)) for name, nodes in sorted(self._met.items())]}"

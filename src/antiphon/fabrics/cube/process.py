@@ -1,0 +1,145 @@
+"""A process for topics on the cube: the parts that each has, and what the application does with it.
+
+Three protocols are put together from such parts: VCube-PS for nodes that do not fail
+(:mod:`antiphon.fabrics.cube.vcube_ps`), the same with aggregation (:mod:`antiphon.fabrics.cube.vcube_ps_aggregation`),
+and the one through crashes and partitions that live nodes run (:mod:`antiphon.fabrics.cube.lasting`). Each chooses its
+parts, and leads from each message to the part that handles it, in one place: its ``receive``.
+
+* ``topics``: what the node knows about each topic, which all parts read and write;
+* ``operations``: the line of what the application asks for;
+* ``nodes``: the cube;
+* ``membership`` and ``surveys``: subscriptions, and the questions that newcomers ask;
+* ``dissemination`` and ``delivery``: publications down trees, and in order to the application;
+* ``total_order`` and ``lock_manager``: locks of total publications, and the keeper who grants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.dissemination import Dissemination
+from antiphon.fabrics.cube.lock_manager import LockManager
+from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.messages import LeafCopy, Refusal
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.operations import Operations
+from antiphon.fabrics.cube.surveys import Surveys
+from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
+from antiphon.fabrics.cube.total_messages import KeyLock
+from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message
+from antiphon.kernel.process import Environment, Process, order_name
+
+
+class CubeProcess(Process):
+    """One node of a topic system on the cube."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: TopicTable,
+        operations: Operations,
+        nodes: CubeNodes,
+        dissemination: Dissemination,
+        lock_manager: LockManager,
+        total_order: TotalOrder,
+        surveys: Surveys,
+        membership: Membership,
+    ) -> None:
+        super().__init__(environment)
+        self.options: Final[Options] = topics.options
+        self.topic_table: Final[TopicTable] = topics
+        self.operations: Final[Operations] = operations
+        self.nodes: Final[CubeNodes] = nodes
+        self.surveys: Final[Surveys] = surveys
+        self.membership: Final[Membership] = membership
+        operations.connect(membership, dissemination, total_order, surveys)
+        lock_manager.connect(total_order)
+        surveys.connect(membership)
+
+    # Before the start.
+
+    def begin_as_member(self, topic: i64, view: View) -> None:
+        """Be a member from the start, knowing all other members: no messages are needed (before ``start``)."""
+        self.membership.begin_as_member(topic, view)
+
+    def begin_as_home(self, topic: i64, members: Sequence[int]) -> None:
+        """List the members from the start, if this node is the topic's home (at every node, before ``start``)."""
+        self.membership.begin_as_home(topic, members)
+
+    def begin_counting_at(self, counter: i64) -> None:
+        """Number subscriptions above those of a former life under the same identifier (before ``start``)."""
+        self.topic_table.counter = max(self.topic_table.counter, counter)
+
+    def begin_as_newcomer(self) -> None:
+        """Others were here first: the keeper among them says who it is (before ``start``)."""
+        raise NotImplementedError
+
+    # What the application does.
+
+    def subscribe(self, topic: i64) -> None:
+        self.operations.subscribe(topic)
+
+    def unsubscribe(self, topic: i64) -> None:
+        self.operations.unsubscribe(topic)
+
+    def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        return self.operations.publish(NO_KEYS, payload, topic, self._chosen_order(order))
+
+    def publish_about(self, keys: list[int], payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
+        if not self.options.total:
+            raise UsageError("keys are for total order, which is not to be had here; publish without naming any")
+        return self.operations.publish(vec[i64](sorted(set(keys))), payload, topic, self._chosen_order(order))
+
+    def room(self, topic: i64) -> i64:
+        return self.operations.room(topic)
+
+    def _chosen_order(self, asked: i64) -> i64:
+        """The order of a publication: what was asked for, if that may be, or the default."""
+        if asked == UNSPECIFIED:
+            return self.options.strength
+        if not self.options.mixed:
+            self.check_only_order(asked, self.options.strength)
+        else:
+            strongest = TOTAL if self.options.total else CAUSAL
+            if not NONE <= asked <= strongest:
+                names = ", ".join(ORDER_NAMES[: strongest + 1])
+                raise UsageError(f"there is no order {order_name(asked)} here; choose one of {names}")
+        return asked
+
+    # What there is to see.
+
+    def is_subscribed(self, topic: i64) -> bool:
+        """Whether the application's last word on this topic was to subscribe."""
+        known = self.topic_table.get(topic)
+        return known is not None and known.wants_membership
+
+    def topic(self, name: i64) -> Topic | None:
+        """What this node knows about a topic, for inspection."""
+        return self.topic_table.get(name)
+
+    def topics(self) -> list[Topic]:
+        """What this node knows about each topic that it has heard of, for inspection."""
+        return self.topic_table.all()
+
+    def unfinished(self) -> i64:
+        return self.topic_table.unfinished() + self.surveys.unfinished()
+
+    def state(self) -> str:
+        return f"{self.topic_table.text()} {self.surveys.text()} {self.membership.text()} {self.nodes.text()}"
+
+
+def carries_lock(message: Message) -> bool:
+    """Whether this is a lock for one member alone, or a lock that came back."""
+    return isinstance(message, (LeafCopy, Refusal)) and isinstance(message.packet, KeyLock)
+
+
+def unknown(sender: i64, message: Message) -> ProtocolError:
+    """What is raised about a message that no part handles."""
+    return ProtocolError(f"node {sender} sent a {type(message).__name__}, which VCube-PS does not know")

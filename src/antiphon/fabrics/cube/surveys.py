@@ -1,0 +1,202 @@
+"""Questions that newcomers ask on their way to become members, and the answers that come back.
+
+A survey goes down a tree of the cube and its answers come back up. Whom it asks is either everybody, or those whom the
+question names. ``docs/architecture.md`` argues that either is enough.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.messages import Answer, Question, Synchronise, append_all, member_entry
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.topic import OUTSIDE, SUBSCRIBING, Options, Topic, TopicTable
+from antiphon.fabrics.cube.topology import cluster
+from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+from antiphon.orders.order import merged_frontiers
+
+
+@final
+class Survey:
+    """A question on its way through this node: who is to be told, and what was gathered."""
+
+    def __init__(self, question: Question, parent: i64, missing: i64) -> None:
+        self.question: Final[Question] = question
+        self.parent: Final[i64] = parent
+        self.missing: i64 = missing
+        self.entries: vec[i64] = vec[i64]()
+        self.announced: vec[i64] = vec[i64]()
+
+
+class Asker:
+    """Uses what the surveys of this node have gathered."""
+
+    def surveyed(self, topic: Topic, survey: Survey) -> None:
+        """All have answered a question of this node."""
+        raise NotImplementedError
+
+
+class Surveys:
+    """The questions that pass through one node, its own and those of others."""
+
+    # It is made after this, because it asks questions: see ``connect``.
+    _asker: Asker
+
+    def __init__(self, environment: Environment, topics: TopicTable, nodes: CubeNodes, total_order: TotalOrder) -> None:
+        self.environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topics: Final[TopicTable] = topics
+        self._options: Final[Options] = topics.options
+        self._nodes: Final[CubeNodes] = nodes
+        self._total_order: Final[TotalOrder] = total_order
+        self.surveys: dict[i64, Survey] = {}
+        # By topic, those that this node cannot answer yet.
+        self._delayed: dict[i64, list[Survey]] = {}
+
+    def connect(self, asker: Asker) -> None:
+        """Learn which part of this node asks (before anything is asked)."""
+        self._asker = asker
+
+    # Asking.
+
+    def ask_everybody(self, question: Question) -> None:
+        """Ask all nodes of the cube, members or not."""
+        self._conduct(question, NO_NODE, self._flood(question, self._nodes.cube.dimension))
+
+    def ask(self, question: Question) -> None:
+        """Ask those whom the question names."""
+        self._conduct(question, NO_NODE, self._pass_on(question))
+
+    def _conduct(self, question: Question, parent: i64, missing: i64) -> None:
+        """Wait for the answers of those below; answer at once if there are none."""
+        survey = Survey(question, parent, missing)
+        if missing == 0:
+            self.finish(survey)
+        else:
+            self.surveys[survey_key(question)] = survey
+
+    def _flood(self, question: Question, height: i64) -> i64:
+        """Ask all nodes of this node's clusters up to ``height``, members or not; how many copies left."""
+        count: i64 = 0
+        s: i64 = 1
+        while s <= height:
+            child = self._nodes.cube.first(self._me, s)
+            if child != NO_NODE:
+                self.environment.send(child, question)
+                count += 1
+            s += 1
+        return count
+
+    def _pass_on(self, question: Question) -> i64:
+        """Ask those whom the question names: the first of each cluster, who asks the others there; how many copies."""
+        groups: dict[i64, list[i64]] = {}
+        targets = question.targets
+        assert targets is not None, "a question that is passed on names whom it is for"
+        for target in targets:
+            groups.setdefault(cluster(self._me, target), []).append(target)
+        for group in groups.values():
+            self.environment.send(group[0], question.narrowed_to(vec[i64](group[1:])))
+        return len(groups)
+
+    # Answering.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """A question or an answer has come."""
+        if isinstance(message, Question):
+            self._receive_question(sender, message)
+        elif isinstance(message, Answer):
+            self.receive_answer(sender, message)
+
+    def _receive_question(self, sender: i64, question: Question) -> None:
+        """A newcomer is passive when it subscribes and active when it synchronises."""
+        topic = self._topics.get(question.topic)
+        if topic is not None and topic.state != OUTSIDE:
+            topic.view.add(question.source, question.sequence, isinstance(question, Synchronise))
+            if self._options.directory and topic.state == SUBSCRIBING:
+                topic.heard[question.source] = True
+        if question.targets is None:
+            self._conduct(question, sender, self._flood(question, cluster(self._me, sender) - 1))
+        else:
+            self._conduct(question, sender, self._pass_on(question))
+
+    def receive_answer(self, sender: i64, answer: Answer) -> None:
+        """Somebody below has answered a question."""
+        key = survey_key(answer)
+        survey = self.surveys.get(key)
+        if survey is None:
+            raise ProtocolError(f"an answer about {answer} came to node {self._me}, which did not ask")
+        if isinstance(survey.question, Synchronise):
+            survey.entries = merged_frontiers(survey.entries, answer.entries)
+            survey.announced = append_all(survey.announced, answer.announced)
+        else:
+            survey.entries = append_all(survey.entries, answer.entries)
+        self.one_answered(key, survey)
+
+    def one_answered(self, key: i64, survey: Survey) -> None:
+        """Somebody has answered, or will not."""
+        survey.missing -= 1
+        if survey.missing == 0:
+            del self.surveys[key]
+            self.finish(survey)
+
+    def finish(self, survey: Survey) -> None:
+        """All children have answered: add the own word and tell the parent, or use what was gathered."""
+        question = survey.question
+        topic = self._topics.get(question.topic)
+        if survey.parent == NO_NODE:
+            assert topic is not None, "who asks about a topic knows it"
+            self._asker.surveyed(topic, survey)
+            return
+        entries = survey.entries
+        announced = survey.announced
+        is_past = isinstance(question, Synchronise)
+        if topic is not None:
+            if is_past:
+                if topic.undelivered_totals > 0:
+                    # Not past here, and it will not reach the newcomer: it is to be past there, with all it names.
+                    self._delayed.setdefault(topic.name, []).append(survey)
+                    return
+                if self._options.total:
+                    announced = append_all(announced, self._total_order.announced(topic))
+                # Whoever does not ask a node that has left speaks for it.
+                past = merged_frontiers(topic.inherited, topic.order.frontier())
+                entries = merged_frontiers(entries, past)
+            elif topic.state != OUTSIDE:
+                entries = append(entries, member_entry(self._me, topic.joined_counter, topic.is_active()))
+        answer = Answer(question.source, question.sequence, question.topic, entries, announced, is_past)
+        self.environment.send(survey.parent, answer)
+
+    def answer_delayed(self, topic: Topic) -> None:
+        """What kept this node from answering is over."""
+        for survey in self._delayed.pop(topic.name, []):
+            self.finish(survey)
+
+    def unfinished(self) -> i64:
+        """How many surveys wait for answers, or to be answered."""
+        count: i64 = len(self.surveys)
+        for waiting in self._delayed.values():
+            count += len(waiting)
+        return count
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        surveys = [
+            (key, survey.missing, list(survey.entries), list(survey.announced))
+            for key, survey in sorted(self.surveys.items())
+        ]
+        delayed = [
+            (name, [(survey_key(one.question), list(one.entries), list(one.announced)) for one in waiting])
+            for name, waiting in sorted(self._delayed.items())
+        ]
+        return f"{surveys} {delayed}"
+
+
+def survey_key(about: Message) -> i64:
+    """Subscriptions are numbered per node over all topics, so source and counter name a survey."""
+    return publication_key(about.source, about.sequence)

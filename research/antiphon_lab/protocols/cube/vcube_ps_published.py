@@ -23,8 +23,8 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.membership import append_all
-from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, member_entry
+from antiphon.fabrics.cube.ack_aggregation import NOT_OPEN, STILL_OPEN, Waves
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, append_all, member_entry
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError

@@ -176,18 +176,29 @@ class Topic:
             if self.frontier.get(origin, 0) < number:
                 self.frontier[origin] = number
                 self.base[origin] = number
+        self.items = [item for item in self.items if item.number > self.base.get(item.origin, 0)]
+        kept = self._first_kept_completions()
         for source, sequence in known.completed.items():
-            if self.base_completed.get(source, 0) < sequence:
-                self.base_completed[source] = sequence
+            # This broker sends what it keeps, so its neighbours must not count that as completed.
+            skipped = min(sequence, kept.get(source, sequence + 1) - 1)
+            if self.base_completed.get(source, 0) < skipped:
+                self.base_completed[source] = skipped
             if self.completed.get(source, 0) < sequence:
                 self.completed[source] = sequence
         # What is skipped may be the completion of something that had come before.
         for name, lock in list(self.locks.items()):
             if lock.publication.sequence <= self.completed.get(lock.publication.source, 0):
                 self.remove_lock(name)
-        self.items = [item for item in self.items if item.number > self.base.get(item.origin, 0)]
         for item in known.locks:
             self.add_lock(item)
+
+    def _first_kept_completions(self) -> Frontier:
+        """The first completion of each source that is kept; one that two roots have completed counts where it was first."""
+        first: Frontier = {}
+        for item in self.items:
+            if item.kind == COMPLETION and item.sequence > self.base_completed.get(item.source, 0):
+                first.setdefault(int(item.source), item.sequence)
+        return first
 
     def take_back(self, items: list[Item], base: Frontier) -> None:
         """Keep again what was forgotten: all that the base held beyond this lower one."""

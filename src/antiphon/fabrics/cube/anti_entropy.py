@@ -40,7 +40,7 @@ from antiphon.fabrics.cube.retransmission import (
     GIVEN_ALL,
     GIVEN_PART,
     GIVEN_WHAT_IS_HERE,
-    LONGEST_PAUSE,
+    MOST_DOUBLINGS,
     Retransmission,
 )
 from antiphon.fabrics.cube.retransmit_buffer import Possession
@@ -138,7 +138,8 @@ class AntiEntropy(Follower):
             return
         unrest.quiet_rounds += 1
         if unrest.quiet_rounds > QUIET_ROUNDS:
-            unrest.pause = min(1 << (unrest.quiet_rounds - QUIET_ROUNDS), LONGEST_PAUSE)
+            # Compiled shifts are those of 64 bits: the number of rounds has no bound, and the shift must have one.
+            unrest.pause = 1 << min(unrest.quiet_rounds - QUIET_ROUNDS, MOST_DOUBLINGS)
         self._note_missing(topic, unrest)
         if self._options.total:
             self._total_order.break_circle(topic)
@@ -379,6 +380,7 @@ class AntiEntropy(Follower):
         if unrest.unanswered is None or len(unrest.unanswered) == 0:
             # Also those who are no members any more.
             unrest.unanswered = dict(self._presence.present)
+            unrest.gone_when_asked = dict(unrest.gone)
             self._lacks_of(topic).ask()
             for node in unrest.unanswered:
                 self._compare(topic, node, ASKS_ALL)
@@ -409,9 +411,13 @@ class AntiEntropy(Follower):
             if now - since >= self._faults.forget_ticks:
                 self._give_up(topic, source, last)
         if len(topic.away) == 0:
-            for source, last in sorted(unrest.gone.items()):
+            for source, last in sorted(unrest.gone_when_asked.items()):
                 self._give_up(topic, source, last)
-        unrest.gone.clear()
+        unrest.gone = {
+            source: last
+            for source, last in unrest.gone.items()
+            if last > unrest.gone_when_asked.get(source, 0) and order.past(source) < last
+        }
 
     def _give_up(self, topic: Topic, source: i64, last: i64) -> None:
         order = mixed(topic)

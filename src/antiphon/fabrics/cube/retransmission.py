@@ -19,7 +19,8 @@ from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, pu
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered
 
-LONGEST_PAUSE: Final[i64] = 16
+MOST_DOUBLINGS: Final[i64] = 4
+LONGEST_PAUSE: Final[i64] = 1 << MOST_DOUBLINGS
 """Rounds in which members compare become rarer while nothing new comes, down to one in so many."""
 
 FILLING_AT_MOST: Final[i64] = 64

@@ -24,9 +24,12 @@ class Unrest:
         self.is_doubt: bool = False
         # What is missing, by the key of the first of its source, and since when.
         self.missing_since: dict[i64, i64] = {}
-        # Who has not answered the question to all, and what those who answered have had and have not any more.
+        # Who has not answered the question to all, and what those who answered have had and have not any more. What was
+        # gone when the question was asked is given up when all have answered. Of what is said to be gone later, others
+        # may have spoken before it was published.
         self.unanswered: dict[i64, bool] | None = None
         self.gone: dict[i64, i64] = {}
+        self.gone_when_asked: dict[i64, i64] = {}
 
 
 @final

@@ -193,7 +193,7 @@ class Topic:
             self.add_lock(item)
 
     def _first_kept_completions(self) -> Frontier:
-        """The first completion of each source that is kept; one that two roots have completed counts where it was first."""
+        """The first completion of each source that is kept, without those that another root had completed before."""
         first: Frontier = {}
         for item in self.items:
             if item.kind == COMPLETION and item.sequence > self.base_completed.get(item.source, 0):

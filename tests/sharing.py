@@ -25,7 +25,12 @@ LONGEST_FIRST = (
 )
 """Where the names of long tests begin; all others come after these, as they are found."""
 
-TOGETHER = {"tests/spark/": "spark", "tests/pipeline/": "spark", "tests/report/": "report"}
+TOGETHER = {
+    "tests/spark/": "spark",
+    "tests/pipeline/": "spark",
+    "tests/audit/spark/": "spark",
+    "tests/report/": "report",
+}
 """Folders whose tests share one Spark, or the results of all experiments."""
 
 
@@ -35,7 +40,8 @@ def place_of(name: str) -> int:
         if name.startswith(beginning):
             return place
     # Those of one process follow each other.
-    return LONGEST_FIRST.index("tests/spark/") if name.startswith("tests/pipeline/") else len(LONGEST_FIRST)
+    shares_spark = name.startswith(("tests/pipeline/", "tests/audit/spark/"))
+    return LONGEST_FIRST.index("tests/spark/") if shares_spark else len(LONGEST_FIRST)
 
 
 def unit_of(name: str) -> str:

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.tree.broker import TreeBroker, keys_of
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
 from antiphon.fabrics.tree.overlay import Overlay
@@ -34,7 +35,6 @@ from antiphon.lab.ginger_cost import CostCase, PlainBroker, WeighingBroker, size
 from antiphon.lab.ginger_latency import FAULTS_AND_LATENCY, KEY_COUNTS, KEYS_AND_LATENCY, Latencies, case_of
 from antiphon.lab.ginger_reconfiguration import RECONFIGURATION, RepairCase, Repaired, measure
 from antiphon.lab.ginger_repairs import NotingBroker, Repair, repairs_in
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 
 OPERATIONS = 100

@@ -16,8 +16,8 @@ import typer
 from rich.table import Table
 from rich.tree import Tree
 
+from antiphon.audit.report import CLEAN
 from antiphon.cli import output
-from antiphon.cli.audit import CLEAN
 from antiphon.cli.audit import show as show_audit
 from antiphon.cli.reproduce import rows_table
 from antiphon.kernel.errors import PeerError

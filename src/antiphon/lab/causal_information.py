@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.kernel.message import Publication
@@ -36,7 +37,6 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
-from antiphon.trace.oracle import judge
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 LARGEST = 1024

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log
 
+from antiphon.audit.oracle import judge
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
@@ -46,7 +47,6 @@ from antiphon.simulator.engine.engine import Action, Application, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 
 PUBLICATION_GAP_TICKS = 500

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from antiphon.audit.findings import Findings
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube.srpt import SingleRootPerTopic, SrptOptions
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
@@ -24,7 +26,6 @@ from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.subscriptions import draw_nodes
-from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 
 TRANSMISSION_TICKS = 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import (
     AggregationOptions,
     CausalAggregation,
@@ -27,7 +28,6 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.printed_aggregation import PrintedAggregation, Vectors
 

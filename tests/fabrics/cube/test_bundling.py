@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, FullCube, PacketFormat, SingleTreeAggregation, TimerBundling, Traffic
 from antiphon.kernel import Environment, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from tests.fabrics.cube.test_aggregation_properties import Build, Run, aggregating, alone, sizes, starts, wild
 from tests.support import Notebook
 

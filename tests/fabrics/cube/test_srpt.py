@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, PartialCube, SingleRootPerTopic, SrptOptions, brokers, full_or_partial
 from antiphon.fabrics.cube.published_messages import Sub, Uns
 from antiphon.fabrics.cube.view import View
@@ -20,7 +21,6 @@ from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import System, Table, bringing, over
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, PacketFormat, Traffic, full_or_partial
 from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
@@ -19,7 +20,6 @@ from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.test_aggregation import publication
 from tests.fabrics.cube.test_aggregation_properties import starts, wild

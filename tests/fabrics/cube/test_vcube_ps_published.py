@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, PublishedOptions, PublishedVCubePs, TreeBroadcast, full_or_partial
 from antiphon.fabrics.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
 from antiphon.fabrics.cube.view import View
@@ -14,7 +15,6 @@ from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_named, over, published
 from tests.support import Notebook

@@ -43,6 +43,7 @@ def inside(*packages: str) -> frozenset[str]:
 
 
 CORE = ("kernel", "orders", "fabrics", "trace")
+JUDGES = ("audit", "torture")
 ROOT = ""
 """The package ``antiphon`` itself, which offers the public surface."""
 
@@ -57,20 +58,28 @@ RULES = {
         inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}
     ),
     "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
-    "simulator": Rule(inside(*CORE, "simulator"), never=WORLDLY),
+    "audit": Rule(inside("kernel", "trace", "audit"), only=PURE | {"msgspec", "numpy", "pathlib", "pyarrow"}),
+    # Spark is imported where it is asked for; here its session has a type.
+    "audit.auditor": Rule(
+        inside("kernel", "trace", "audit"), only=PURE | {"contextlib", "pathlib", "pyarrow", "pyspark", "time"}
+    ),
+    "audit.spark": Rule(inside("kernel", "trace", "audit")),
+    "audit.streaming": Rule(inside("kernel", "audit", "spark")),
+    "audit.streaming.order_watch": Rule(inside("kernel"), only=PURE | {"msgspec"}),
+    "simulator": Rule(inside(*CORE, "audit", "simulator"), never=WORLDLY),
     "simulator.engine": Rule(inside(*CORE, "simulator"), only=PURE | {"gc"}),
     "simulator.engine.calendar": Rule(inside("simulator"), only=PURE),
     "simulator.network": Rule(inside("kernel", "simulator"), only=PURE),
     "live": Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "maelstrom": Rule(inside(*CORE, "live", "maelstrom"), never=frozenset({"pyspark"})),
     "spark": Rule(inside(*CORE, "live", "spark", ROOT)),
-    "torture": Rule(inside(*CORE, "simulator", "live", "torture", ROOT), never=frozenset({"pyspark"})),
-    "torture.schedules": Rule(inside(*CORE, "simulator", "torture"), never=WORLDLY),
-    "pipeline": Rule(inside(*CORE, "simulator", "live", "torture", "pipeline", "spark", ROOT)),
-    "lab": Rule(inside(*CORE, "simulator", "live", "torture", "pipeline", "lab", ROOT)),
+    "torture": Rule(inside(*CORE, "audit", "simulator", "live", "torture", ROOT), never=frozenset({"pyspark"})),
+    "torture.schedules": Rule(inside(*CORE, "audit", "simulator", "torture"), never=WORLDLY),
+    "pipeline": Rule(inside(*CORE, *JUDGES, "simulator", "live", "pipeline", "spark", ROOT)),
+    "lab": Rule(inside(*CORE, *JUDGES, "simulator", "live", "pipeline", "lab", ROOT)),
     "report": Rule(inside("kernel", "lab", "report", ROOT)),
     "cli": Rule(
-        inside(*CORE, "simulator", "live", "maelstrom", "torture", "pipeline", "spark", "lab", "report", "cli", ROOT),
+        inside(*CORE, *JUDGES, "simulator", "live", "maelstrom", "pipeline", "spark", "lab", "report", "cli", ROOT),
     ),
     ROOT: Rule(inside(*CORE, "live"), never=frozenset({"pyspark"})),
     "__main__": Rule(inside("cli"), only=frozenset({"__future__"})),
@@ -184,6 +193,10 @@ def test_arrows_point_one_way() -> None:
         ("simulator.scenario.run", "import random", "imports random"),
         ("simulator.scenario.run", "from antiphon.live.node import Node", "imports antiphon.live.node"),
         ("live.node", "from antiphon.simulator.engine import links", "imports antiphon.simulator.engine"),
+        ("audit.oracle", "from antiphon.orders.vectors import CausalVectors", "imports antiphon.orders.vectors"),
+        ("audit.oracle", "def f():\n    import pyspark", "antiphon.audit.oracle:2 imports pyspark"),
+        ("audit.verdict", "from antiphon.simulator.scenario import scenario", "imports antiphon.simulator.scenario"),
+        ("torture.campaign", "import pyspark", "imports pyspark"),
         ("lab.figures", "from antiphon.cli.main import app", "imports antiphon.cli.main"),
         ("pipeline.sweep", "from antiphon.lab import experiments", "imports antiphon.lab"),
         ("surprise.module", "", "its package has no rule; add it to the table"),

@@ -11,14 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from antiphon.audit.report import CLEAN, VIOLATED, Audit
 from antiphon.cli import audit
-from antiphon.cli.audit import CLEAN, VIOLATED, Audit, audit_files, judging
+from antiphon.cli.audit import judging
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.last_words import LAST_WORDS
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.torture.schedules.every_fabric import DRAWN
 from antiphon.trace.store import SCHEMA, about_trace, read_trace
+from tests.audit.simulated import audit_files
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))
 SEEDS = {"cube": 12, "cube-faults": 24, "tree": 24, "gossip": 24, "epto": 24}

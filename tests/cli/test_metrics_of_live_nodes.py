@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import antiphon
+from antiphon.audit.spark.traces import describe
 from antiphon.cli.metrics import Measured, for_live
 from antiphon.live.names import topic_number
 from antiphon.live.tracing import TOPIC_MASK
-from antiphon.pipeline.traces import describe
 from tests.live.support import running
 
 

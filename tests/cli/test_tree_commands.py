@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.audit import audit_files
+from antiphon.audit.auditor import audit_files
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
 from antiphon.torture.live.listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
 from antiphon.torture.live.rounds import AGREEMENT, RoundFigures, judge

@@ -10,7 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import Node, Subscription
-from antiphon.cli.audit import audit_files
+from antiphon.audit.auditor import audit_files
 from tests.live.support import running
 
 TOPICS = ("red", "green.a", "green.b")

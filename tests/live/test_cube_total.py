@@ -10,10 +10,10 @@ import pyarrow as pa
 
 import antiphon
 from antiphon import Message, Node, Subscription
+from antiphon.audit.oracle import judge
+from antiphon.audit.total_order import judge_total_order
 from antiphon.trace.merging import merge_traces
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import read_trace
-from antiphon.trace.total_order import judge_total_order
 from tests.live.support import cluster, running, subscribed, take
 
 ORDERS = ("none", "fifo", "causal", "total")

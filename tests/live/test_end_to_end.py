@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from antiphon.cli.audit import audit_files
+from antiphon.audit.auditor import audit_files
 from antiphon.trace.store import read_trace
 from tests.live.support import Child, child, running
 

@@ -14,7 +14,8 @@ from mypy_extensions import i64
 
 import antiphon
 from antiphon import MissedMessagesError, Node, Subscription
-from antiphon.cli.audit import CLEAN, audit_files
+from antiphon.audit.auditor import audit_files
+from antiphon.audit.report import CLEAN
 from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.fabrics.gossip.epto.topic import TopicTotals

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.cli.audit import audit_files
+from antiphon.audit.auditor import audit_files
 from antiphon.live.controls import PROTOCOL_VERSION
 from antiphon.torture.live.campaign import FABRICS, Campaign, CampaignPlan, Figures
 from antiphon.torture.live.overload import Flood, OverloadPlan

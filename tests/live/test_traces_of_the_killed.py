@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.cli.audit import CLEAN, audit_files, files_in
+from antiphon.audit.auditor import audit_files, files_in
+from antiphon.audit.report import CLEAN
 from tests.cli.local_nodes import ended, first_line, started
 
 MESSAGES = 40

@@ -13,11 +13,12 @@ import pytest
 
 import antiphon
 from antiphon import Node
-from antiphon.cli.audit import CLEAN, audit_files
+from antiphon.audit.auditor import audit_files
+from antiphon.audit.report import CLEAN
+from antiphon.audit.total_order import judge_total_order
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.live.errors import JoinError
 from antiphon.trace.store import read_trace
-from antiphon.trace.total_order import judge_total_order
 from tests.live.proxy import Proxy
 from tests.live.support import exact_values, free_addresses, outcome, running, subscribed, take_values, tree, until
 

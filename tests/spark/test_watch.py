@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
+from antiphon.audit.streaming.job import find_all_logs, violations
 from antiphon.cli.main import app
 from antiphon.cli.watch import Watched, count_rows, start_query, watch_topics
 from antiphon.kernel.message import CAUSAL
@@ -23,7 +24,6 @@ from antiphon.live.log import DurableLog
 from antiphon.live.names import topic_number
 from antiphon.live.wire import Codec
 from antiphon.orders.order import Ordered
-from antiphon.pipeline.watching import find_all_logs, violations
 from tests.spark.nodes import Nodes
 
 QUESTION, ANSWER = (0, 1), (1, 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.audit.findings import KINDS as ORACLE_KINDS
 from antiphon.kernel.errors import PeerError
 from antiphon.simulator.scenario.file import check_scenario, load_scenario, parse_scenario
 from antiphon.simulator.scenario.promises import PROMISES
@@ -37,7 +38,6 @@ from antiphon.torture.schedules.operations import (
 )
 from antiphon.torture.shrinking import Shrinker, options_without, parted, representatives, write_failure
 from antiphon.trace.contract import REQUESTS, STUCK
-from antiphon.trace.oracle import KINDS as ORACLE_KINDS
 from tests.torture.broken import (
     AnswersForItselfOnly,
     Broken,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.kernel import UsageError
 from antiphon.trace.merging import merge_traces
-from antiphon.trace.oracle import judge
 
 Row = tuple[int, str, int, int, int]
 """Time, event, node, source and number."""

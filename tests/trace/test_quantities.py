@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.audit import report
+from antiphon.audit.findings import KINDS
 from antiphon.cli import audit, top
 from antiphon.kernel import UsageError
 from antiphon.live import status
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS
-from antiphon.trace.oracle import KINDS
 from antiphon.trace.quantities import AUDIT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity
 from antiphon_lab.reproduction import metrics as lab
 
@@ -45,10 +46,10 @@ def test_the_live_view_shows_what_is_defined() -> None:
 
 
 def test_the_audit_counts_what_is_defined() -> None:
-    checks = {f"violations-of-{name}" for name in (*audit.CHECKS, *audit.MORE_CHECKS, *audit.CAMPAIGN_CHECKS)}
+    checks = {f"violations-of-{name}" for name in (*report.CHECKS, *report.MORE_CHECKS, *report.CAMPAIGN_CHECKS)}
     assert checks | set(audit.COUNTS) == names_from(AUDIT)
-    assert set(audit.COUNTS) <= set(audit.Audit.__struct_fields__)
-    assert set(KINDS) < set(audit.CHECKS)
+    assert set(audit.COUNTS) <= set(report.Audit.__struct_fields__)
+    assert set(KINDS) < set(report.CHECKS)
 
 
 def test_experiments_measure_what_is_defined() -> None:

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from antiphon.audit.report import CLEAN
 from antiphon.cli import output
-from antiphon.cli.audit import CLEAN
 from antiphon.cli.audit import show as show_audit
 from antiphon.kernel.errors import PeerError
 from antiphon.plugins import LABORATORY, TOUR, plugins

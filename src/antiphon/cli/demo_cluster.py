@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.cli.audit import Audit, audit_files, files_in
+from antiphon.audit.auditor import audit_files, files_in
+from antiphon.audit.report import Audit
 from antiphon.cli.up import relay_text
 from antiphon.kernel.errors import PeerError
 from antiphon.live.processes import Member, Plan, ProcessCluster

@@ -9,8 +9,8 @@ import msgspec
 import typer
 from rich.table import Table
 
+from antiphon.audit.auditor import files_in
 from antiphon.cli import output
-from antiphon.cli.audit import files_in
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def metrics(
     files = files_in(traces or [])
     if not files:
         raise UsageError("there is no trace to measure; name one, for example: antiphon metrics trace.parquet")
+    from antiphon.audit.spark.traces import describe
     from antiphon.pipeline.session import SessionOptions, spark_session
-    from antiphon.pipeline.traces import describe
 
     abouts = [describe(file)[0] for file in files]
     levels = {about.get("level", "deliveries") for about in abouts}
@@ -88,7 +88,7 @@ def measurable(chosen: list[Metric], has_copies: bool, named: bool) -> list[Metr
 
 def measure(session: SparkSession, files: list[Path], chosen: list[Metric]) -> list[Measured]:
     """Measure with a Spark that runs."""
-    from antiphon.pipeline.traces import open_trace
+    from antiphon.audit.spark.traces import open_trace
 
     frame = open_trace(session, files).frame
     found = []

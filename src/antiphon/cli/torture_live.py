@@ -212,7 +212,7 @@ def show_campaign(found: dict[str, Any]) -> None:
 def torture_in_rounds(wishes: Wishes) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
-    from antiphon.cli.audit import audit_files
+    from antiphon.audit.auditor import audit_files
     from antiphon.torture.live.rounds import SURVIVORS, Round, RoundFigures, judge
     from antiphon.torture.live.rounds_gossip import GossipRound
     from antiphon.torture.live.rounds_tree import TreeRound

@@ -92,8 +92,8 @@ def watch_topics(
 ) -> Watched:
     """Watch until somebody stops it, or until all that is there has been judged."""
     import antiphon.spark
+    from antiphon.audit.streaming.job import find_all_logs
     from antiphon.pipeline.session import SessionOptions, spark_session
-    from antiphon.pipeline.watching import find_all_logs
 
     logs = find_all_logs(access, topics)
     found = Watched(topics, len(logs.by_number))
@@ -122,7 +122,7 @@ def start_query(
     as_json: bool,
 ) -> StreamingQuery:
     """The job, which tells of violations as they are found."""
-    from antiphon.pipeline.watching import violations
+    from antiphon.audit.streaming.job import violations
 
     def tell(frame: DataFrame, _: int) -> None:
         for row in frame.collect():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from antiphon.audit.columns.histories import POSITION
 from antiphon.pipeline.measures import PUBLICATION, copies, described, in_classes, message_bytes, metric, packets
-from antiphon.pipeline.traces import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

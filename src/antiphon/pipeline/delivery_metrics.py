@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from antiphon.audit.columns.histories import POSITION
 from antiphon.pipeline.measures import described, in_classes, longest_increasing, metric
-from antiphon.pipeline.traces import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,19 +7,15 @@ Without a word from the user Spark is embedded: it runs inside this command, on 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -27,6 +23,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from antiphon.audit.spark.scratch import scratch_directory
 from antiphon.kernel.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +42,6 @@ MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 KINDS_OF_MASTERS = "local[2], spark://host:7077, yarn, k8s://https://host:6443 or sc://host:15002"
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
 LINES_OF_LOG = 400
-SCRATCH = "antiphon-spark-"
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,37 +138,6 @@ def active_session() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
-
-
-@cache
-def scratch_directory() -> Path:
-    """Where Spark puts its files; gone when this process ends.
-
-    One for the process and not for the session: the Java process outlives a session and serves the next.
-    """
-    remove_what_the_dead_left()
-    directory = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
-def remove_what_the_dead_left() -> None:
-    """Remove the files of processes that were killed and could not do it themselves."""
-    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*-*"):
-        process = left.name.removeprefix(SCRATCH).partition("-")[0]
-        if process.isdigit() and not is_alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def is_alive(process: int) -> bool:
-    """Whether there is a process with this number."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def start_session(application: str, options: SessionOptions) -> SparkSession:

@@ -69,7 +69,7 @@ class Contract:
     """Whether that holds for all nodes."""
     secured: bool = False
     """Whether weaker publications are in one order with total ones only if a majority had them in time; the rows about
-    epochs say which these are (:mod:`antiphon.trace.majorities`)."""
+    epochs say which these are (:mod:`antiphon.audit.majorities`)."""
     all_asked: bool = False
     """Whether publications of every order start when they are asked for, since they wait for a majority."""
     returns: bool = False

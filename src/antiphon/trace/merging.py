@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from antiphon.kernel.errors import UsageError
-from antiphon.trace.oracle import COLUMNS, KEYS, ORDER, PEER, VALUE
+from antiphon.trace.schema import COLUMNS, KEYS, ORDER, PEER, VALUE
 from antiphon.trace.store import about_trace
 
 Rows = npt.NDArray[np.int64]

@@ -52,6 +52,16 @@ DROPPED_PARTITION: Final[i64] = 2
 DROPPED_RECEIVER_DOWN: Final[i64] = 3
 DROPPED_SENDER_DOWN: Final[i64] = 4
 
+NODE_SHIFT: Final = 40
+PEER_SHIFT: Final = 16
+ORDER_SHIFT: Final = 13
+EVENT_SHIFT: Final = 8
+"""Where the parts of the second word begin; the kind of message has the lowest bits. Peer and order are written larger
+by 1, so that 0 means none."""
+
+TOPIC_SHIFT: Final = 32
+"""Where the topic begins in the fourth word; the value has the bits below it."""
+
 ENTRY_BITS: Final = 20
 PAYLOAD_BITS: Final = 28
 """How what a copy carries is packed: publications above entries above bytes of payload."""
@@ -203,12 +213,15 @@ class Recorder:
 
 def pack(event: i64, kind: i64, node: i64, peer: i64, order: i64 = UNSPECIFIED) -> i64:
     """Node, peer (or nobody), order (or none named), event and kind of message in one word."""
-    return (node << 40) | ((peer + 1) << 16) | ((order + 1) << 13) | (event << 8) | kind
+    return (
+        (node << NODE_SHIFT) | ((peer + 1) << PEER_SHIFT) | ((order + 1) << ORDER_SHIFT) | (event << EVENT_SHIFT) | kind
+    )
 
 
 def pack_value(topic: i64, value: i64) -> i64:
     """Topic and value in one word; a value beyond 32 bits is written as the largest that fits."""
-    return (topic << 32) | (value if value < 0xFFFFFFFF else 0xFFFFFFFF)
+    most: i64 = (1 << TOPIC_SHIFT) - 1
+    return (topic << TOPIC_SHIFT) | (value if value < most else most)
 
 
 def load_of(message: Message) -> i64:

@@ -68,15 +68,20 @@ from antiphon.trace.recorder import (
     ENTRY_BITS,
     EPOCH,
     EVENT_NAMES,
+    EVENT_SHIFT,
     EXPIRE,
     JOIN,
     LOST,
+    NODE_SHIFT,
+    ORDER_SHIFT,
     PAYLOAD_BITS,
+    PEER_SHIFT,
     PUBLISH,
     RECEIVE,
     RESTART,
     SEND,
     STUCK,
+    TOPIC_SHIFT,
     WORDS_PER_ROW,
     Recorder,
 )
@@ -136,24 +141,24 @@ def to_batch(words: object, loads: object, keys: object, kind_names: list[str]) 
     """A chunk of a recorder as columns."""
     rows = np.frombuffer(words, dtype=np.int64).reshape(-1, WORDS_PER_ROW)  # type: ignore[call-overload]
     time, what, key, value = (np.ascontiguousarray(rows[:, column]) for column in range(WORDS_PER_ROW))
-    event = (what >> 8) & 0x1F
-    order = (what >> 13) & 0x7
-    kind = what & 0xFF
-    peer = ((what >> 16) & 0xFFFFFF) - 1
+    event = bits(what, EVENT_SHIFT, ORDER_SHIFT)
+    order = bits(what, ORDER_SHIFT, PEER_SHIFT)
+    kind = bits(what, 0, EVENT_SHIFT)
+    peer = bits(what, PEER_SHIFT, NODE_SHIFT) - 1
     about_nothing = key < 0
     dropped = event == DROP
     # Where a row is about no message there is no topic either, and the value has the word for itself.
-    low_value = np.where(about_nothing, value, value & 0xFFFFFFFF)
+    low_value = np.where(about_nothing, value, bits(value, 0, TOPIC_SHIFT))
     return pa.record_batch(
         [
             pa.array(time),
             words_of(event, EVENT_NAMES, None),
-            pa.array((what >> 40).astype(np.int32)),
+            pa.array((what >> NODE_SHIFT).astype(np.int32)),
             pa.array(peer.astype(np.int32), mask=peer < 0),
             words_of(kind, kind_names, kind == 0),
             pa.array((key & SOURCE_MASK).astype(np.int32), mask=about_nothing),
             pa.array(key >> SOURCE_BITS, mask=about_nothing),
-            pa.array((value >> 32).astype(np.int32), mask=about_nothing),
+            pa.array((value >> TOPIC_SHIFT).astype(np.int32), mask=about_nothing),
             pa.array(low_value, mask=~HAS_VALUE[event]),
             words_of(np.where(dropped, low_value, 0), DROP_REASONS, ~dropped),
             words_of(order, ("", *ORDER_NAMES), order == 0),
@@ -162,6 +167,11 @@ def to_batch(words: object, loads: object, keys: object, kind_names: list[str]) 
         ],
         schema=SCHEMA,
     )
+
+
+def bits(words: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """The bits of words from one place to before another."""
+    return (words >> begin) & ((1 << (end - begin)) - 1)
 
 
 def carried_columns(event: np.ndarray, loads: object) -> list[pa.Array]:

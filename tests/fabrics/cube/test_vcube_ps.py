@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Subscribe, Synchronise
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
@@ -19,7 +20,6 @@ from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, System, explore
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.support import Notebook, lines_of
 

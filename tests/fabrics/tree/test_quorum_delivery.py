@@ -8,13 +8,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from antiphon.audit.majorities import Apart, Word, apart_by, publications_apart
+from antiphon.audit.total_order import judge_total_order
 from antiphon.kernel.message import CAUSAL, NONE, TOTAL
 from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import Simulation, run_scenario
 from antiphon.simulator.scenario.scenario import Fault, PartitionFault, Scenario
 from antiphon.simulator.scenario.verdict import Witness
-from antiphon.trace.majorities import Apart, Word, apart_by, publications_apart
-from antiphon.trace.total_order import judge_total_order
 from tests.fabrics.tree.runs import UNSTEADY, kept, publish, run, run_until, tree
 from tests.fabrics.tree.test_repair import traffic
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from antiphon.audit import verdict
 from antiphon.kernel.errors import ScenarioError
 from antiphon.kernel.process import Process
 from antiphon.simulator.engine.disks import LastingDisks
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Result, Simulation, run_scenario
-from antiphon.trace import judge
 from antiphon.trace.store import MemoryTrace
 
 SYSTEM = """
@@ -70,7 +70,7 @@ def test_what_nobody_was_shown_is_not_held_against_it(monkeypatch: pytest.Monkey
     text = WORDS + CRASH + disk(1000, "torn")
     assert result(text).violations is not None
     assert sum((result(text).violations or {}).values()) == 0
-    monkeypatch.setattr(judge, "without_unshown", lambda table: table)
+    monkeypatch.setattr(verdict, "without_unshown", lambda table: table)
     assert (result(text).violations or {})["duplicates"] == 2
 
 

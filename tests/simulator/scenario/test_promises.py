@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.audit.verdict import unspoken_holes, wrong_words
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process
 from antiphon.orders.fifo import Fifo
@@ -16,7 +17,6 @@ from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
 from antiphon.simulator.scenario.protocols.registry import OWN
 from antiphon.simulator.scenario.run import Result, run_scenario
-from antiphon.trace.judge import unspoken_holes, wrong_words
 
 ONCE = 'workload = { kind = "once", window = 500 }\n'
 RATE = 'workload = { kind = "rate", mean_gap = 30, count = 100 }\n'

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli.audit import audit_files, audit_paths
+from antiphon.audit.auditor import audit_files
 from antiphon.kernel.errors import UsageError
+from antiphon.torture.live.audit import audit_campaign
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
 from antiphon.torture.live.judging import Circumstances, Judgement, judge_journals
 
@@ -150,11 +151,11 @@ def test_what_a_campaign_has_kept_is_audited_again(tmp_path: Path) -> None:
     found = judged(tmp_path, [*ASKS, *SEES], SEES[:1])
     assert broken(found) == {"completeness": 1}
     with pytest.raises(UsageError, match="does not say what happened"):
-        audit_paths([tmp_path], audit_files)
+        audit_campaign(tmp_path, audit_files)
     Circumstances("tree").write(tmp_path)
     (tmp_path / "remains").mkdir()
     (tmp_path / "remains" / "0-node-0.txt").write_text("\n".join(KEPT[:2]) + "\n")
-    audit = audit_paths([tmp_path], audit_files)
+    audit = audit_campaign(tmp_path, audit_files)
     assert {name: check.violations for name, check in audit.checks.items() if check.violations} == {
         "completeness": 1,
         "durability": 1,

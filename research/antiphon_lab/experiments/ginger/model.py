@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.audit.oracle import judge
+from antiphon.audit.total_order import judge_total_order
 from antiphon.kernel.message import NONE
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.network.delays import MatrixDelay
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
-from antiphon.trace.total_order import judge_total_order
+from antiphon.audit.total_order import judge_total_order
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 
 BROKERS = 8

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.kernel.message import Publication
@@ -32,7 +33,7 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
-from antiphon.trace.oracle import judge
+from antiphon.audit.oracle import judge
 from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (

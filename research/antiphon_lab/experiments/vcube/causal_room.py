@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.audit.findings import Findings
+from antiphon.audit.oracle import judge
 from antiphon.simulator.scenario.run import Result, timed
 from antiphon.simulator.scenario.scenario import NetworkTable, NormalLaw, OnceWorkload, Scenario
-from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 
 MEAN_DELAY_TICKS = 100

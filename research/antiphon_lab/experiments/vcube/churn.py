@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log
 
+from antiphon.audit.oracle import judge
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream

@@ -22,7 +22,6 @@ from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.subscriptions import draw_nodes
-from antiphon.trace.oracle import Findings, judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs

@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from antiphon.audit.findings import Findings
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, LogReader, Process
 from antiphon.simulator.engine.disks import PiecesReader
 from antiphon.simulator.explore.explorer import Copy, Exploration, Operation, System, World, explore_system
-from antiphon.trace.oracle import Findings
 
 CRASH = -1000
 RETURN = -1001

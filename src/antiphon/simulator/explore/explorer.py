@@ -18,11 +18,12 @@ from functools import cached_property
 
 from librt.vecs import vec
 
+from antiphon.audit.findings import Findings
+from antiphon.audit.oracle import Oracle
+from antiphon.audit.total_order import Name, circle_in, circle_text, pairs_of
 from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.trace.oracle import Findings, Oracle
-from antiphon.trace.total_order import Name, circle_in, circle_text, pairs_of
 
 Operation = tuple[str, int] | tuple[str, int, int] | tuple[str, int, int, int]
 """What a node does: ``("subscribe", topic)``, ``("unsubscribe", topic)``, ``("publish", topic)`` or, in an order of its

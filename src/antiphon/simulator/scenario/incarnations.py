@@ -1,4 +1,7 @@
-"""Which nodes of a scenario crash, restart, join and leave. What a trace says of it: :mod:`antiphon.trace.lives`."""
+"""Which nodes of a scenario crash, restart, join and leave.
+
+What a trace says of it: :mod:`antiphon.audit.incarnations`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether a simulated run kept what was promised to it (:mod:`antiphon.simulator.scenario.promises`).
 
-The judge (:mod:`antiphon.trace.judge`) knows no protocol and finds every breach of every promise. What the scenario
+The judge (:mod:`antiphon.audit.verdict`) knows no protocol and finds every breach of every promise. What the scenario
 alone can tell is judged here. ``requests``: what the application asked for happened, once, and nothing else did.
 ``last words``: what is published long after everything is healed is accepted and delivered by all
 (:mod:`antiphon.simulator.scenario.last_words`).
@@ -8,13 +8,13 @@ alone can tell is judged here. ``requests``: what the application asked for happ
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from antiphon.audit.incarnations import without_unshown
+from antiphon.audit.oracle import evidence
+from antiphon.audit.requests import Requests, requests_in, starts_in
+from antiphon.audit.verdict import Verdict, add_requests, judge_trace
 from antiphon.simulator.scenario.incarnations import (
     changes_lives,
     crashing_nodes,
@@ -30,14 +30,12 @@ from antiphon.trace.contract import (
     FINISHED,
     REQUESTS,
 )
-from antiphon.trace.judge import Verdict, judge_trace
-from antiphon.trace.lives import without_unshown
-from antiphon.trace.oracle import evidence
 from antiphon.trace.recorder import Recorder
 from antiphon.trace.store import SCHEMA, to_batch
 
 MAXIMUM_ROWS = 500_000
 """The oracle looks at a few hundred thousand deliveries per second; nobody should have to wait for it."""
+
 
 MAXIMUM_CLOCK_ENTRIES = 1 << 25
 """The oracle keeps a clock of one entry per source for each node and each publication; this many take 256 MiB."""
@@ -80,38 +78,6 @@ class Witness:
         if (starts.num_rows + self._node_count) * sources > MAXIMUM_CLOCK_ENTRIES:
             return None
         return table
-
-
-def starts_in(table: pa.Table) -> pa.Table:
-    """The rows in which publications start: each is delivered by its own source first."""
-    return table.filter(pc.and_(pc.equal(table["event"], "deliver"), pc.equal(table["node"], table["source"])))
-
-
-@dataclass(frozen=True)
-class Requests:
-    """What a trace says about what the application asked for, and what came of it."""
-
-    asked: Mapping[int, int]
-    """How many publications each node was asked for."""
-    started: Mapping[int, int]
-    """How many of each have started."""
-    passed_over: int
-    """How many their own publishers have said to be lost."""
-    changes: Sequence[tuple[str, int, int]]
-    """``subscribed`` or ``unsubscribed``, node and topic, one after the other."""
-
-
-def requests_in(rows: pa.Table) -> Requests:
-    """The same from the rows of a trace that are judged."""
-    is_own = pc.equal(rows["node"], rows["source"])
-    asked = rows.filter(pc.equal(rows["event"], "publish"))
-    changes = rows.filter(pc.is_in(rows["event"], pa.array(["subscribed", "unsubscribed"])))
-    return Requests(
-        Counter(asked["node"].to_pylist()),
-        Counter(starts_in(rows)["node"].to_pylist()),
-        pc.sum(pc.and_(pc.equal(rows["event"], "lost"), is_own)).as_py() or 0,
-        list(zip(*(changes[name].to_pylist() for name in ("event", "node", "topic")), strict=True)),
-    )
 
 
 def unmet_requests(scenario: Scenario, requests: Requests) -> list[str]:
@@ -180,16 +146,9 @@ def judge_table(scenario: Scenario, table: pa.Table, stopped: str, stuck: int) -
     """Judge the trace of a run, and whether what the application asked for happened."""
     rows = evidence(table)
     verdict = judge_trace(rows, contract_of(scenario), stopped, stuck)
-    judge_requests(verdict, scenario, rows)
-    return verdict
-
-
-def judge_requests(verdict: Verdict, scenario: Scenario, rows: pa.Table) -> None:
-    """Add whether what the application asked for happened, if that was promised."""
     if REQUESTS in verdict.checks:
-        complaints = unmet_requests(scenario, requests_in(rows))
-        verdict.counts[REQUESTS] = len(complaints)
-        verdict.examples[REQUESTS] = "".join(complaints[:1])
+        add_requests(verdict, unmet_requests(scenario, requests_in(rows)))
+    return verdict
 
 
 def judge_run(scenario: Scenario, witness: Witness, stopped: str, stuck: int) -> tuple[dict[str, int] | None, str]:

@@ -17,7 +17,6 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast

@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
@@ -18,7 +19,6 @@ from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from tests.fabrics.cube.hand_driven import System, published, repaired
 

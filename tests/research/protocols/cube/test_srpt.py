@@ -19,7 +19,6 @@ from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import Sub, Uns
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers

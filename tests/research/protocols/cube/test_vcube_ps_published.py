@@ -14,7 +14,6 @@ from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs

@@ -1,0 +1,113 @@
+"""What was promised to the run of a trace, and whether it can be judged at all.
+
+The metadata of a trace says it. What only a scenario can tell of a simulated run, :class:`Scenarios` is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from antiphon.audit.requests import Requests
+from antiphon.audit.survey import Survey
+from antiphon.kernel.errors import UsageError
+from antiphon.trace.contract import (
+    CUT,
+    FINISHED,
+    TOLD_ALWAYS,
+    TOTAL_ORDER,
+    UNJUDGED,
+    Contract,
+    contract_in,
+)
+
+
+class Scenarios(Protocol):
+    """Knows of simulated runs what their traces do not say and the scenario does."""
+
+    def contract_of_old_trace(self, about: Mapping[str, Any]) -> Contract:
+        """What was promised to a run whose trace does not say it; refused where that cannot be told."""
+
+    def could_be_cut(self, about: Mapping[str, Any], last_time: int) -> bool:
+        """Whether a run whose trace does not say it may have ended at a limit."""
+
+    def unmet_requests(self, about: Mapping[str, Any], requests: Requests) -> list[str]:
+        """What the application asked for and did not get, or got and had not asked for."""
+
+
+def is_live(about: Mapping[str, Any]) -> bool:
+    """Whether a trace is of a live node."""
+    return about.get("host") == "live"
+
+
+def check_judgeable(about: Mapping[str, Any], scenarios: Scenarios | None) -> None:
+    """Complain at once if a trace cannot be judged, before anything large is read or started."""
+    if not is_live(about):
+        simulated_contract(about, scenarios)
+
+
+def tells_lives_apart(about: Mapping[str, Any]) -> bool:
+    """Whether nodes return and publish on under their number; the judge in memory alone tells their lives apart."""
+    contract = None if is_live(about) else contract_in(about)
+    return contract is not None and contract.returns
+
+
+def stopped_of(about: Mapping[str, Any], survey: Survey, scenarios: Scenarios | None) -> str:
+    """How a run ended: at its end, or before."""
+    if is_live(about):
+        return FINISHED
+    if survey.ending is not None or contract_in(about) is not None:
+        return survey.ending or CUT
+    # Older traces do not say it. One that could have been cut short is not blamed for what is missing.
+    return CUT if needed(scenarios).could_be_cut(about, survey.last_time) else FINISHED
+
+
+def contract_for(about: Mapping[str, Any], survey: Survey, scenarios: Scenarios | None) -> Contract:
+    """What the run of a trace was to keep."""
+    if is_live(about):
+        return live_contract(about, survey)
+    return simulated_contract(about, scenarios)
+
+
+def live_contract(about: Mapping[str, Any], survey: Survey) -> Contract:
+    """Every message is judged by its own order. Without its publisher's trace nobody knows when it was published."""
+    orders = survey.orders
+    always = {"duplicates", "membership"}
+    always |= {"fifo"} if orders & {"fifo", "causal"} else set()
+    always |= {"causal"} if "causal" in orders else set()
+    always |= {TOTAL_ORDER} if TOTAL_ORDER in orders else set()
+    always |= set() if survey.silent_publishers else {"validity"}
+    said = contract_in(about)
+    if said is None:
+        # All nodes leave in the end, and every row has its order.
+        fabric = str(about.get("fabric", ""))
+        said = Contract(fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=fabric == "gossip")
+    return replace(said, always=tuple(sorted(always)), at_end=("completeness",))
+
+
+def simulated_contract(about: Mapping[str, Any], scenarios: Scenarios | None) -> Contract:
+    """What the scenario promises, as the trace says it."""
+    reason = about.get(UNJUDGED)
+    if reason is not None:
+        raise UsageError(cannot_be_judged(reason))
+    contract = contract_in(about)
+    return contract if contract is not None else needed(scenarios).contract_of_old_trace(about)
+
+
+def cannot_be_judged(reason: object) -> str:
+    """What is said of a run to which nothing was promised."""
+    return (
+        f"this run cannot be judged: {reason}; choose a protocol that promises something to such a run "
+        "(docs/scenarios.md), or measure the trace with antiphon metrics"
+    )
+
+
+def needed(scenarios: Scenarios | None) -> Scenarios:
+    """Complain if nobody knows the scenario of a trace that does not say what was promised."""
+    if scenarios is None:
+        raise UsageError(
+            "this trace is of an older version, which does not say what was promised; pass scenarios=SCENARIOS of "
+            "antiphon.simulator.scenario.audited, or run the scenario again"
+        )
+    return scenarios

@@ -1,0 +1,98 @@
+"""Total order in traces of any size: the same judgement as :mod:`antiphon.audit.total_order`, as a Spark job.
+
+Each node adds at most two pairs per delivery and equal pairs count once, so where all is well there are hardly more
+pairs than twice the publications.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from antiphon.audit.columns.histories import POSITION
+from antiphon.audit.total_order import circle_in, circle_text
+from antiphon.trace.contract import Contract
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOUND = "topic int, violations bigint, example string"
+
+
+def judge_key(table: pa.Table) -> pa.Table:
+    """The pairs of one topic and key: is there one order?"""
+    columns = (table[name].to_pylist() for name in ("source", "sequence", "next_source", "next_sequence"))
+    circle = circle_in(((one, two), (three, four)) for one, two, three, four in zip(*columns, strict=True))
+    topic, key = table["topic"][0].as_py(), table["key"][0].as_py()
+    if not circle:
+        return pa.table(
+            {
+                "topic": pa.array([], pa.int32()),
+                "violations": pa.array([], pa.int64()),
+                "example": pa.array([], pa.string()),
+            }
+        )
+    text = circle_text(topic, key, circle)
+    return pa.table({"topic": pa.array([topic], pa.int32()), "violations": [1], "example": [text]})
+
+
+def in_one_order(frame: DataFrame, contract: Contract) -> DataFrame:
+    """The rows of publications that are in one order with others: of some nodes only the total ones are."""
+    from pyspark.sql import functions as f
+
+    is_total = f.coalesce(f.col("order") == "total", f.lit(False))
+    if contract.weaker_pass or contract.secured:
+        # Which weaker publications a majority had in time is judged in memory only (antiphon.audit.majorities).
+        return frame.where(is_total)
+    if not contract.apart:
+        return frame
+    return frame.where(is_total | ~f.col("source").isin(list(contract.apart)))
+
+
+def judge_total_order(frame: DataFrame) -> tuple[int, str | None]:
+    """On how many topics and keys there is no single order, and an example."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    deliveries = frame.where(f.col("event") == "deliver")
+    # A publication with several keys has its place in the order of each.
+    deliveries = deliveries.select(
+        "topic",
+        f.explode_outer("keys").alias("key"),
+        "node",
+        "source",
+        "sequence",
+        f.when(f.col("order") == "total", f.struct("source", "sequence")).alias("total"),
+        POSITION,
+    )
+    ordered = deliveries.where("total is not null").select("topic", "key").distinct()
+    deliveries = deliveries.join(
+        f.broadcast(ordered),
+        deliveries.topic.eqNullSafe(ordered.topic) & deliveries.key.eqNullSafe(ordered.key),
+        "left_semi",
+    )
+    lane = Window.partitionBy("topic", "key", "node")
+    # What comes after is what comes before in a lane that is read backwards: Spark looks again at all that follows, for
+    # each row, where it is asked for the first that follows.
+    before, after = (
+        f.last("total", ignorenulls=True).over(lane.orderBy(way).rowsBetween(Window.unboundedPreceding, -1))
+        for way in (f.col(POSITION).asc(), f.col(POSITION).desc())
+    )
+    neighbours = deliveries.select(
+        "topic", "key", f.struct("source", "sequence").alias("this"), before.alias("before"), after.alias("after")
+    )
+    pairs = neighbours.select("topic", "key", f.col("before").alias("one"), f.col("this").alias("other")).union(
+        neighbours.select("topic", "key", f.col("this").alias("one"), f.col("after").alias("other"))
+    )
+    pairs = pairs.where("one is not null and other is not null").select(
+        "topic",
+        "key",
+        f.col("one.source").alias("source"),
+        f.col("one.sequence").alias("sequence"),
+        f.col("other.source").alias("next_source"),
+        f.col("other.sequence").alias("next_sequence"),
+    )
+    found = pairs.distinct().groupBy("topic", "key").applyInArrow(judge_key, FOUND)
+    rows = found.orderBy(f.length("example"), "topic").collect()
+    return len(rows), rows[0]["example"] if rows else None

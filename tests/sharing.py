@@ -28,10 +28,13 @@ LONGEST_FIRST = (
 TOGETHER = {
     "tests/spark/": "spark",
     "tests/pipeline/": "spark",
+    "tests/audit/spark/": "spark",
     "tests/research/universes/": "spark",
     "tests/research/report/": "report",
 }
 """Folders whose tests share one Spark, or the results of all experiments."""
+
+SHARE_SPARK = tuple(folder for folder, unit in TOGETHER.items() if unit == "spark")
 
 
 def place_of(name: str) -> int:
@@ -40,7 +43,7 @@ def place_of(name: str) -> int:
         if name.startswith(beginning):
             return place
     # Those of one process follow each other.
-    return LONGEST_FIRST.index("tests/spark/") if name.startswith("tests/pipeline/") else len(LONGEST_FIRST)
+    return LONGEST_FIRST.index("tests/spark/") if name.startswith(SHARE_SPARK) else len(LONGEST_FIRST)
 
 
 def unit_of(name: str) -> str:

@@ -24,7 +24,7 @@ from antiphon.torture.results import Journal, Plan
 MICROSECONDS_PER_SEED = 20_000
 """About; portions take as long as each other, so it only says that none shares a task."""
 
-PACKAGES = ("kernel", "orders", "fabrics", "simulator", "trace")
+PACKAGES = ("kernel", "orders", "fabrics", "simulator", "trace", "audit", "torture")
 """What decides about the outcome of a schedule."""
 
 

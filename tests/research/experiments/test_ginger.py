@@ -6,13 +6,13 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from antiphon.audit.oracle import judge
 
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
 from antiphon.fabrics.tree.publisher import keys_of
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import NONE, Keyed
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.ginger import cost as ginger_cost
 from antiphon_lab.experiments.ginger import latency as ginger_latency

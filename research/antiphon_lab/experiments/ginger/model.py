@@ -27,7 +27,6 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.network.delays import MatrixDelay
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions
 from antiphon.trace.store import MemoryTrace
-from antiphon.audit.total_order import judge_total_order
 from antiphon_lab.experiments.ginger.bank_service import BankRun, BankSetup
 
 BROKERS = 8

@@ -33,7 +33,6 @@ from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
-from antiphon.audit.oracle import judge
 from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
 from antiphon_lab.reproduction.documents import document
 from antiphon_lab.reproduction.experiment import (

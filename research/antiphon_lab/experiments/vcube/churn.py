@@ -32,7 +32,6 @@ from antiphon.simulator.engine.engine import Action, Application, Engine
 from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
     ONE_ROOT,

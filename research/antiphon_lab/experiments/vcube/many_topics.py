@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
+from antiphon.audit.oracle import judge
+
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
@@ -29,7 +31,6 @@ from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import Network
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
-from antiphon.trace.oracle import judge
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,

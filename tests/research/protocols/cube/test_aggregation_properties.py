@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, Packet, PacketFormat, Traffic, cluster, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, publication_key

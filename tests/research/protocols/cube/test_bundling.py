@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, FullCube, PacketFormat, Traffic
 from antiphon.kernel import Environment, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon.audit.oracle import judge
 from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation, TimerBundling
 from tests.research.protocols.cube.test_aggregation_properties import (
     Build,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, PartialCube, full_or_partial
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import FullCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.view import View

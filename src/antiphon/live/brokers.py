@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.tree.broker import TreeBroker
@@ -40,14 +40,12 @@ from antiphon.live.controls import (
 )
 from antiphon.live.errors import JoinError
 from antiphon.live.identities import Identity, keep_identity, kept_identity, place_of
+from antiphon.live.incoming import NOT_HERE, IncomingConnection
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
+from antiphon.live.membership import Membership, Place
 from antiphon.live.roster import BLOCKS_FIRST, Roster
 from antiphon.live.tree_table import TreeTable
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it has a parent."""
@@ -81,11 +79,11 @@ class Brokers(Membership):
 
     survives_crashes = True
 
-    def __init__(self, node: Node, table: TreeTable) -> None:
-        super().__init__(node, node.instance, node.address)
+    def __init__(self, place: Place, table: TreeTable) -> None:
+        super().__init__(place)
         self._table = table
-        self._contacts = list(node.settings.join)
-        self.roster = Roster(node.instance, node.address, 0)
+        self._contacts = list(place.settings.join)
+        self.roster = Roster(self._instance, self._address, 0)
         self._watched: set[int] = set()
         # Who is not together with this broker, and whose life is known to be over.
         self._lost: set[int] = set()
@@ -104,18 +102,24 @@ class Brokers(Membership):
         # Where those are whom a broker that returns knew, and the latest incarnation of each that anybody has heard of.
         self._addresses: dict[int, str] = {}
         self._incarnations: dict[int, int] = {}
-        self._is_in: asyncio.Future[None] = node.loop.create_future()
+        self._is_in: asyncio.Future[None] = self._loop.create_future()
         self._refusals: dict[str, str] = {}
         self._asking: asyncio.TimerHandle | None = None
         # Most of those who are not known to be gone have to agree.
-        self._claims = BlockClaims(node, lambda: self.roster, lambda: (len(set(self.links) - self._over) + 1) // 2)
+        self._claims = BlockClaims(
+            self,
+            place.sender.settle,
+            place.tasks,
+            lambda: self.roster,
+            lambda: (len(set(self.links) - self._over) + 1) // 2,
+        )
 
     # Beginning and ending.
 
     async def join(self, contacts: Sequence[str]) -> None:
         """Begin as a founder and wait for the others, or ask for a place and wait for a parent."""
-        settings = self._node.settings
-        identity = kept_identity(self._node)
+        settings = self._settings
+        identity = kept_identity(self._disk)
         if identity is not None:
             self._return(identity)
         elif contacts:
@@ -132,7 +136,7 @@ class Brokers(Membership):
 
     def why_not_in(self) -> str:
         """What to say to whoever waited for a place in vain."""
-        seconds = self._node.settings.join_seconds
+        seconds = self._settings.join_seconds
         said = self.what_others_said()
         if self._contacts:
             return (
@@ -165,15 +169,15 @@ class Brokers(Membership):
         self.roster.take(PlaceGiven(place, first, first + share, []))
         others = [other for other in range(count) if other != place]
         for other in others:
-            self._connect(other, self._table.brokers[other], "", self._node.settings.join_seconds)
+            self._connect(other, self._table.brokers[other], "", self._settings.join_seconds)
         # Others may be further and speak to the process before this broker has heard from all.
-        self._node.placed(place, others)
+        self._events.placed(place, others)
         self._look_who_is_there()
 
     # The council.
 
     def figures(self) -> dict[str, Any]:
-        process = self._node.process
+        process = self._events.process
         if not self._table.quorum or not isinstance(process, TreeBroker):
             return {}
         council = sorted({broker for body in process.council.bodies for broker in body})
@@ -184,7 +188,7 @@ class Brokers(Membership):
         }
 
     def dismiss(self, brokers: Sequence[int]) -> str:
-        process = self._node.process
+        process = self._events.process
         if not self._table.quorum or not isinstance(process, TreeBroker):
             return super().dismiss(brokers)
         present = [broker for broker in brokers if broker in process.current.parents]
@@ -200,12 +204,12 @@ class Brokers(Membership):
         """Go on as who this broker was in an earlier life, with whoever of the others is there."""
         log.info("returning with the log of an earlier life", node=identity.identifier)
         self.is_returning = True
-        self.roster.take(place_of(identity, int(self._node.fact("highest identifier", "-1"))))
+        self.roster.take(place_of(identity, int(self._disk.fact("highest identifier", "-1"))))
         founders = dict(enumerate(self._table.brokers))
         self._addresses = {**founders, **identity.addresses}
         self._addresses.pop(identity.identifier, None)
         self._is_in.set_result(None)
-        self._node.placed(identity.identifier, sorted(self._addresses))
+        self._events.placed(identity.identifier, sorted(self._addresses))
         for other, address in self._addresses.items():
             self._connect(other, address, "", RETURN_SECONDS)
 
@@ -217,22 +221,22 @@ class Brokers(Membership):
         others = self._named(set(self.links) | (self._lost - self._over) - {me})
         known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
         unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
-        keep_identity(self._node, Identity(me, {**unheard, **known}))
+        keep_identity(self._disk, Identity(me, {**unheard, **known}))
 
     @property
     def incarnation(self) -> int:
-        process = self._node.process
+        process = self._events.process
         return int(process.journal.incarnation) if isinstance(process, TreeBroker) else 0
 
     def hello(self, target: str = "") -> bytes:
         me = self.roster.me.identifier
-        settings = self._node.settings
-        is_broker = isinstance(self._node.process, TreeBroker)
+        settings = self._settings
+        is_broker = isinstance(self._events.process, TreeBroker)
         if me is None or not self._is_in.done() or not is_broker or not self._table.quorum:
             return super().hello(target)
         lives = self.incarnation
         hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target, "", me, lives)
-        return self._node.codec.encode_control(hello)
+        return self._sender.codec.encode_control(hello)
 
     def _claimed(self, connection: IncomingConnection, hello: Hello) -> int | None:
         """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
@@ -291,10 +295,10 @@ class Brokers(Membership):
     def _become_newcomer(self) -> None:
         if not self._is_in.done() and not self._contacts:
             self._contacts = [address for address in self._table.brokers if address != self._address]
-            self._node.loop.call_soon(self._start_again)
+            self._loop.call_soon(self._start_again)
 
     def _is_searching(self) -> bool:
-        process = self._node.process
+        process = self._events.process
         return isinstance(process, TreeBroker) and not process.is_root and process.parent == NO_NODE
 
     def links_in_use(self) -> list[OutgoingLink]:
@@ -317,11 +321,11 @@ class Brokers(Membership):
         address = self._contacts[attempt % len(self._contacts)]
         link = self.new_link(address, "", lambda _: None, self._link_refused)
         self._strangers.append(link)
-        self._node.write(
-            link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._node.settings.fabric))
+        self._sender.write(
+            link, self._sender.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._settings.fabric))
         )
-        self._node.settle()
-        self._asking = self._node.loop.call_later(ASK_SECONDS, self._ask, attempt + 1)
+        self._sender.settle()
+        self._asking = self._loop.call_later(ASK_SECONDS, self._ask, attempt + 1)
 
     def _place_wanted(self, message: PlaceWanted) -> None:
         if not self._is_in.done() or not self._table.quorum:
@@ -374,7 +378,7 @@ class Brokers(Membership):
                 # It comes again, and by then knows better who it is.
                 connection.close()
         self._known_before.clear()
-        self._node.placed(place.identifier, contacts)
+        self._events.placed(place.identifier, contacts)
         self._is_in.set_result(None)
         self._keep_identity()
 
@@ -399,8 +403,7 @@ class Brokers(Membership):
         self.links.clear()
         self._lost.clear()
         self._watched.clear()
-        if self._node.environment is not None:
-            self._node.environment.cancel_all_timers()
+        self._events.displaced()
         self.roster = Roster(self._instance, self._address, 0)
         self._ask(0)
 
@@ -556,7 +559,7 @@ class Brokers(Membership):
             partial(self._link_lost, identifier),
             self._link_refused,
             connect_seconds,
-            self._node.settings.lost_seconds,
+            self._settings.lost_seconds,
             partial(self._link_opened, identifier),
             expected_name=self._table.name_of(identifier),
         )
@@ -564,9 +567,9 @@ class Brokers(Membership):
         # Founders know each other by their addresses. Who begins as one says no more before it knows that it is: it may
         # come back to a tree that runs, and whoever believed it would never give it another identifier.
         if self.roster.is_placed and (self._contacts or self._is_in.done()):
-            self._node.write(link, self._node.codec.encode_control(Acquaint([self.roster.me])))
+            self._sender.write(link, self._sender.codec.encode_control(Acquaint([self.roster.me])))
         link.open()
-        self._node.settle()
+        self._sender.settle()
 
     def _hears(self, identifier: int, connection: IncomingConnection) -> None:
         """Somebody speaks on a new connection."""
@@ -591,14 +594,14 @@ class Brokers(Membership):
 
     def came_together(self, identifier: int) -> None:
         """Both directions are open with somebody with whom they were not."""
-        self._node.catalogue.peer_joined(identifier)
+        self._events.peer_found(identifier)
         missed = [peer for peer in self._missed.get(identifier, ()) if peer.identifier not in self._over]
         if missed:
             # Kept for the next time, as the connection may end before it is said.
             self._missed[identifier] = missed
             self.tell(identifier, Acquaint(missed))
         if identifier in self._watched:
-            self._node.link_found(identifier)
+            self._events.link_found(identifier)
 
     def connection_ended(self, connection: IncomingConnection) -> None:
         super().connection_ended(connection)
@@ -615,7 +618,7 @@ class Brokers(Membership):
             self._retry_later(identifier)
         elif identifier in self._heard_on:
             # What the other end had sent before it went is still to be read; its own connection ends behind that.
-            self._node.loop.call_later(LAST_WORDS_SECONDS, self._lose_link, identifier, link)
+            self._loop.call_later(LAST_WORDS_SECONDS, self._lose_link, identifier, link)
         else:
             self._lose(identifier)
 
@@ -636,7 +639,7 @@ class Brokers(Membership):
             return
         error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")
         if self._is_in.done():
-            self._node.fail(error)
+            self._events.fail(error)
         else:
             self._is_in.set_exception(JoinError(str(error)))
 
@@ -665,9 +668,9 @@ class Brokers(Membership):
         elif link is not None:
             # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
             self._strangers.append(self.links.pop(identifier))
-        self._node.peer_lost(identifier)
+        self._events.peer_lost(identifier)
         if identifier in self._watched:
-            self._node.link_lost(identifier)
+            self._events.link_lost(identifier)
         self._look_who_is_there()
 
     # Signs of life.
@@ -693,7 +696,7 @@ class Brokers(Membership):
     def _retry_later(self, identifier: int, seconds: float = RETRY_SECONDS[0]) -> None:
         if not self._is_closed and identifier not in self._retries and identifier not in self._over:
             again = partial(self._retry, identifier, min(2 * seconds, RETRY_SECONDS[1]))
-            self._retries[identifier] = self._node.loop.call_later(seconds, again)
+            self._retries[identifier] = self._loop.call_later(seconds, again)
 
     def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
         timer = self._retries.pop(identifier, None)
@@ -732,7 +735,7 @@ class Brokers(Membership):
         if identifier in self._lost or (identifier not in self.links and identifier != self.roster.me.identifier):
             # Not at once: the process is in the middle of a step, and a newcomer may yet be introduced.
             seconds = 0.0 if identifier in self._lost else LAST_WORDS_SECONDS
-            self._node.loop.call_later(seconds, self._tell_again, identifier)
+            self._loop.call_later(seconds, self._tell_again, identifier)
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
@@ -741,4 +744,4 @@ class Brokers(Membership):
         is_gone = identifier in self._lost or identifier not in self.links
         if identifier in self._watched and is_gone and not self._is_closed:
             self._lost.add(identifier)
-            self._node.link_lost(identifier)
+            self._events.link_lost(identifier)

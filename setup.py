@@ -30,6 +30,7 @@ COMPILED = (
     "simulator/node.py",
     "live/batch.py",
     "live/outbox.py",
+    "live/publisher.py",
     "live/receipts.py",
 )
 

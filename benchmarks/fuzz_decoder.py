@@ -22,9 +22,10 @@ with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
     from antiphon.kernel.errors import ProtocolError
     from antiphon.lab.hostile import Mutator, Recordings, record
     from antiphon.live.client_messages import CLIENT_CONTROLS
+    from antiphon.live.codec import Codec
     from antiphon.live.columns import check_payload, decode_columns
     from antiphon.live.controls import PEER_CONTROLS
-    from antiphon.live.wire import FABRIC_KINDS, Codec
+    from antiphon.live.wire import FABRIC_KINDS
 
 FABRICS = tuple(FABRIC_KINDS)
 CODECS = [Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[fabric], check_payload) for fabric in FABRICS]

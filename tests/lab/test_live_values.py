@@ -7,7 +7,7 @@ import random
 import pytest
 
 from antiphon.lab.live_values import Name, Sizes, name_in
-from antiphon.live.outbox import VALUE_BYTES_AT_MOST
+from antiphon.live.publisher import VALUE_BYTES_AT_MOST
 
 
 @pytest.mark.parametrize("size", [1, 2, 63, 100_000, VALUE_BYTES_AT_MOST])

@@ -24,18 +24,9 @@ from antiphon.fabrics.tree.overlay import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message
 from antiphon.live.client_messages import CLIENT_CONTROLS
+from antiphon.live.codec import Codec
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
-from antiphon.live.wire import (
-    CUBE_KINDS,
-    ENCLOSED,
-    FIELDS,
-    GOSSIP_KINDS,
-    KINDS,
-    NESTED,
-    TREE_KINDS,
-    Codec,
-    parameters,
-)
+from antiphon.live.wire import CUBE_KINDS, ENCLOSED, FIELDS, GOSSIP_KINDS, KINDS, NESTED, TREE_KINDS, parameters
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)

@@ -37,6 +37,7 @@ from antiphon.lab.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, si
 from antiphon.lab.live_packets import heard, say
 from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.clocks import monotonic_us
+from antiphon.live.codec import Codec
 from antiphon.live.columns import check_payload
 from antiphon.live.controls import PEER_CONTROLS
 from antiphon.live.environment import LiveEnvironment
@@ -45,7 +46,7 @@ from antiphon.live.members import Foundation, Members, ProcessMaker
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
 from antiphon.live.signs import Vigil
-from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES, Codec
+from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES
 
 DEFAULT: Final = "connections and signs"
 FAULTS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}

@@ -24,9 +24,9 @@ from typing import Final
 
 from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_values import name_in
+from antiphon.live.codec import Codec
 from antiphon.live.columns import decode_columns
 from antiphon.live.log import DurableLog
-from antiphon.live.wire import Codec
 
 READ_BYTES: Final = 1 << 20
 

@@ -39,6 +39,7 @@ from antiphon.live.client_messages import (
 )
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.closing import Starting, close_after, raise_refusals
+from antiphon.live.codec import Codec
 from antiphon.live.connection import LOOK_SECONDS, ClientConnection, until_ended
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.live.errors import ClosedError, DeniedError, error_from
@@ -47,13 +48,13 @@ from antiphon.live.links import CONNECT_SECONDS, split_address
 from antiphon.live.logs import logger
 from antiphon.live.names import checked_name, client_number
 from antiphon.live.ongoing import OngoingSubscriptions
-from antiphon.live.outbox import Outbox, Publisher
+from antiphon.live.outbox import Outbox
+from antiphon.live.publisher import Publisher
 from antiphon.live.requests import Requests
 from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
 from antiphon.live.whereabouts import Pauses, Whereabouts
-from antiphon.live.wire import Codec
 
 RECONNECT_SECONDS: Final = 10.0
 """How long a client looks for another node, unless it is told otherwise."""

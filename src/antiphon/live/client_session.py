@@ -49,13 +49,14 @@ from antiphon.live.logs import logger
 from antiphon.live.membership import Membership, Sender
 from antiphon.live.names import checked_name, checked_pattern
 from antiphon.live.outbox import Outbox
+from antiphon.live.recent import Resumption
 from antiphon.live.relay import RemoteSubscription
 from antiphon.live.rights import Holder, Rights
 from antiphon.live.sessions import Sessions
 from antiphon.live.standings import Standings
 from antiphon.live.status import NodeStatus
 from antiphon.live.subscribing import Subscriptions
-from antiphon.live.subscription import Resumption, Start
+from antiphon.live.subscription import Start
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 from antiphon.live.wire import BATCH_BYTES_AT_MOST

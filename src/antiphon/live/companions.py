@@ -1,9 +1,9 @@
 """The nodes of a cube as one of them sees them: each keeps a connection to every other, and they come and go.
 
-Connections are those of brokers (:mod:`antiphon.live.brokers`): two nodes are together while both directions are open,
-and nothing of an earlier time of being together comes later. A node whose process stands still is lost too, until it
-goes on (:mod:`antiphon.live.signs`). The process is told of everybody with whom this node is together, newcomers too,
-and of everybody with whom it is not any more; it does the rest (:mod:`antiphon.fabrics.cube.lasting`).
+Connections are those of a full mesh (:mod:`antiphon.live.full_mesh`): two nodes are together while both directions are
+open, and nothing of an earlier time of being together comes later. A node whose process stands still is lost too, until
+it goes on (:mod:`antiphon.live.signs`). The process is told of everybody with whom this node is together, newcomers
+too, and of everybody with whom it is not any more; it does the rest (:mod:`antiphon.fabrics.cube.lasting`).
 
 Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
 the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
@@ -22,13 +22,12 @@ from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.cube.voting import Voting
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
-from antiphon.live.brokers import RETRY_SECONDS, Brokers
 from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted
+from antiphon.live.full_mesh import RETRY_SECONDS, FullMesh
 from antiphon.live.incoming import IncomingConnection
 from antiphon.live.logs import logger
 from antiphon.live.membership import Place
 from antiphon.live.roster import BLOCKS_FIRST
-from antiphon.live.tree_table import TreeTable
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it is together with all of whom it knows."""
@@ -48,11 +47,11 @@ FOUNDING: Final = "founding"
 log = logger("companions")
 
 
-class Companions(Brokers):
+class Companions(FullMesh):
     """All nodes of a cube."""
 
     def __init__(self, place: Place, highest: int) -> None:
-        super().__init__(place, TreeTable())
+        super().__init__(place)
         self._highest = highest
         self._remembered: list[str] = json.loads(place.disk.fact(ADDRESSES, "[]"))
         # Those with whom this node has ever tried to be together.
@@ -66,30 +65,26 @@ class Companions(Brokers):
     async def join(self, contacts: Sequence[str]) -> None:
         """Ask for a place, or found a cluster if there is nobody; done when this node is together with the others."""
         if not contacts and self._remembered:
-            await self._search()
+            await self._look_for_earlier()
         await super().join(self._contacts)
         until = self._loop.time() + min(MEET_SECONDS, self._settings.lost_seconds)
         while self._lost - self._over and self._loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         self._remember()
 
-    async def _search(self) -> None:
+    async def _look_for_earlier(self) -> None:
         """Look for those of an earlier life; if nobody is there, they are to find this node."""
         self._contacts = [address for address in self._remembered if address != self._address]
         if not self._contacts:
             return
-        self._ask(0)
+        self._search.ask(self._contacts)
         until = self._loop.time() + SEARCH_SECONDS
         while not self.roster.is_placed and self._loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         if not self.roster.is_placed:
             log.info("nobody is left of an earlier life", asked=len(self._contacts))
             self._contacts = []
-            self.stop_asking()
-
-    def _ask(self, attempt: int) -> None:
-        if self._contacts:
-            super()._ask(attempt)
+            self._search.stop()
 
     def _begin_as_founder(self) -> None:
         identifier = self._highest + 1
@@ -104,9 +99,6 @@ class Companions(Brokers):
             self._events.past_is_void()
             self.is_returning = False
         super()._place_given(place, giver)
-
-    def _keep_identity(self) -> None:
-        """Every life has an identifier of its own; which voter it is the process writes down."""
 
     # Those who count.
 
@@ -142,7 +134,7 @@ class Companions(Brokers):
         seconds = self._settings.join_seconds
         return (
             f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
-            f"cluster is up, and of fabric cube{self.what_others_said()}"
+            f"cluster is up, and of fabric cube{self._search.what_others_said()}"
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:

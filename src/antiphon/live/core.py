@@ -22,6 +22,7 @@ from antiphon.live.batch import Batch
 from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.clocks import monotonic_us, wall_clock_us
 from antiphon.live.closing import Lifecycle
+from antiphon.live.codec import Codec
 from antiphon.live.columns import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
@@ -39,7 +40,7 @@ from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
 from antiphon.live.topics import LiveTopic, TopicTable
 from antiphon.live.tree_table import TreeTable
-from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.wire import FABRIC_KINDS
 from antiphon.live.writers import Writers
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message
+from antiphon.live.codec import Codec
 from antiphon.live.controls import (
     MEMBERSHIP_CONTROLS,
     PROTOCOL_VERSION,
@@ -33,7 +34,7 @@ from antiphon.live.links import (
     split_address,
 )
 from antiphon.live.tls import Identity, check_node, identity_of
-from antiphon.live.wire import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST, Codec
+from antiphon.live.wire import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 
 UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""

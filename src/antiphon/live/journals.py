@@ -13,9 +13,9 @@ from typing import Final
 from antiphon.kernel.errors import AntiphonError
 from antiphon.kernel.message import Message
 from antiphon.live.clocks import wall_clock_us
+from antiphon.live.codec import Codec
 from antiphon.live.log import DurableLog
 from antiphon.live.recollection import JOURNAL
-from antiphon.live.wire import Codec
 
 BEGINS: Final = "journal begins"
 """The name of the fact."""

@@ -33,10 +33,10 @@ from antiphon.live.client_messages import (
     RangeIs,
     StoredBatch,
 )
+from antiphon.live.codec import Codec
 from antiphon.live.columns import header_bytes
 from antiphon.live.errors import DeniedError
 from antiphon.live.log import DurableLog, Entry, OffsetRemovedError
-from antiphon.live.wire import Codec
 
 NUMBER_FACT: Final = "number of this log"
 NUMBER_BITS: Final = 31

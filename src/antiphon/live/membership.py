@@ -16,6 +16,7 @@ from antiphon.fabrics.admission_messages import Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Process
+from antiphon.live.codec import Codec
 from antiphon.live.controls import PROTOCOL_VERSION, Control, Hello, PlaceWanted, StillHere
 from antiphon.live.disk import Disk
 from antiphon.live.incoming import IncomingConnection
@@ -23,7 +24,6 @@ from antiphon.live.links import FrameWriter, OutgoingLink
 from antiphon.live.logs import logger
 from antiphon.live.signs import Vigil
 from antiphon.live.tasks import Tasks
-from antiphon.live.wire import Codec
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""

@@ -42,8 +42,9 @@ from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
 from antiphon.live.members import Foundation, Members
 from antiphon.live.names import checked_name, topic_number
-from antiphon.live.outbox import Outbox, Publisher, check_order
+from antiphon.live.outbox import Outbox
 from antiphon.live.outlook import Early, early_of
+from antiphon.live.publisher import Publisher, check_order
 from antiphon.live.rights import Rights
 from antiphon.live.settings import Settings, settings_from
 from antiphon.live.status import NodeStatus, StatusServer

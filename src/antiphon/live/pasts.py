@@ -16,12 +16,12 @@ import msgspec
 from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
+from antiphon.live.codec import Codec
 from antiphon.live.commit import GroupCommit
 from antiphon.live.log import DurableLog
 from antiphon.live.recollection import passed_over_log
 from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic
-from antiphon.live.wire import Codec
 
 BATCHES_PER_NOTE: Final = 256
 AUTHORS_PER_NOTE: Final = 512

@@ -8,12 +8,12 @@ from typing import Final
 from antiphon.kernel.message import Message, Publication, publication_key
 from antiphon.kernel.process import LogReader, Process
 from antiphon.live.clocks import wall_clock_us
+from antiphon.live.codec import Codec
 from antiphon.live.commit import GroupCommit
 from antiphon.live.log import DurableLog
 from antiphon.live.pasts import Pasts
 from antiphon.live.recollection import LogBackwards, passed_over_log
 from antiphon.live.topics import LiveTopic
-from antiphon.live.wire import Codec
 
 RECORDED_AT_MOST: Final = 8192
 """Of so many publications of a topic a node of a gossip cluster knows where its log has them."""

@@ -11,8 +11,8 @@ from typing import Final
 
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import LogReader
-from antiphon.live.log.durable import DurableLog
-from antiphon.live.wire import Codec
+from antiphon.live.codec import Codec
+from antiphon.live.log import DurableLog
 
 MESSAGES_PER_PIECE: Final = 1024
 """How much of the log is read back at once."""

@@ -50,8 +50,8 @@ from antiphon.live.disk import Disk
 from antiphon.live.errors import NoMajorityError
 from antiphon.live.outbox import Segment, set_if_waiting
 from antiphon.live.questions import Others, Questions
+from antiphon.live.recent import Resumption
 from antiphon.live.seen import Seen, SeenOfAll
-from antiphon.live.subscription import Resumption
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic, TopicTable
 

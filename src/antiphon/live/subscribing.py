@@ -16,16 +16,9 @@ from antiphon.live.closing import Lifecycle
 from antiphon.live.core import NodeLoop
 from antiphon.live.errors import ClosedError
 from antiphon.live.names import checked_pattern
+from antiphon.live.recent import Resumption
 from antiphon.live.sessions import Sessions
-from antiphon.live.subscription import (
-    DEFAULT_LIMIT,
-    Callback,
-    EmptySubscription,
-    Resumption,
-    Start,
-    Subscription,
-    WhenMissed,
-)
+from antiphon.live.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
 

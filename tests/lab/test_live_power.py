@@ -14,7 +14,7 @@ import pytest
 import antiphon
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.lab.live_power import EVERYTHING, LATEST, SECTOR_BYTES, SECTORS, WAYS, Disk, compile_library, compiler
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 
 pytestmark = pytest.mark.skipif(
     compiler() is None or sys.platform != "linux", reason="losses of power need Linux and a C compiler"

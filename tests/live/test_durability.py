@@ -12,7 +12,7 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError, UsageError
 from antiphon.live.closing import Starting
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from tests.live.support import child, cluster, outcome, running, take, take_values, until
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.log import MAXIMAL_BATCH_BYTES, DurableLog, Entry, OffsetRemovedError, Retention, TopicSize
 from antiphon.live.log import topic as topic_module
+from antiphon.live.log.durable import MAXIMAL_BATCH_BYTES, DurableLog
+from antiphon.live.log.formats import Entry, OffsetRemovedError
 from antiphon.live.log.store import Row
+from antiphon.live.log.topic import Retention, TopicSize
 
 SECOND = 1_000_000
 PLENTY = 1 << 30

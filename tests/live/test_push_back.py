@@ -22,7 +22,7 @@ from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.core import NodeLoop
 from antiphon.live.kept import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
 from antiphon.live.links import split_address
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.settings import settings_from
 from antiphon.live.topics import UnderWay
 from tests.live.strangers import attacking, frames

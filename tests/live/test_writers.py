@@ -13,7 +13,7 @@ from antiphon import Node, UsageError
 from antiphon.kernel.errors import PeerError
 from antiphon.live import writing
 from antiphon.live.columns import Author, Columns
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.writers import STANDINGS_AT_MOST, Standing, Writers, number_of, place_of, series_of
 from antiphon.live.writing import ConflictError, Lane, NoLogError
 from tests.live.support import child, cluster, running, until

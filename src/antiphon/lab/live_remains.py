@@ -26,7 +26,7 @@ from antiphon.kernel.errors import PeerError
 from antiphon.lab.live_values import name_in
 from antiphon.live.codec import Codec
 from antiphon.live.columns import decode_columns
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 
 READ_BYTES: Final = 1 << 20
 

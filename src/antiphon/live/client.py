@@ -13,10 +13,10 @@ import secrets
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.live.application import PubSub
 from antiphon.live.client_messages import (
     CLIENT_CONTROLS,
     Accepted,
@@ -38,7 +38,7 @@ from antiphon.live.client_messages import (
     SubscriptionReady,
 )
 from antiphon.live.clocks import monotonic_us, wall_clock_us
-from antiphon.live.closing import Starting, close_after, raise_refusals
+from antiphon.live.closing import Starting, raise_refusals
 from antiphon.live.codec import Codec
 from antiphon.live.connection import LOOK_SECONDS, ClientConnection, until_ended
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
@@ -49,9 +49,7 @@ from antiphon.live.logs import logger
 from antiphon.live.names import checked_name, client_number
 from antiphon.live.ongoing import OngoingSubscriptions
 from antiphon.live.outbox import Outbox
-from antiphon.live.publisher import Publisher
 from antiphon.live.requests import Requests
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
 from antiphon.live.whereabouts import Pauses, Whereabouts
@@ -69,8 +67,10 @@ SAFE_SECONDS: Final = 10.0
 log = logger("client")
 
 
-class Client(Publisher):
+class Client(PubSub):
     """Made by :func:`antiphon.connect`."""
+
+    _subscriptions: OngoingSubscriptions
 
     def __init__(
         self,
@@ -275,14 +275,6 @@ class Client(Publisher):
         await until_ended(self._open_connections)
         await raise_refusals(self.refusals)
 
-    async def __aenter__(self) -> Client:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        await close_after(self, error)
-
     async def status(self) -> dict[str, Any]:
         """How the node is: its figures."""
         self.refuse_if_closed()
@@ -316,15 +308,6 @@ class Client(Publisher):
     def author_number(self) -> int:
         return self._author
 
-    async def flush(self) -> None:
-        """Wait until everything published so far is accepted.
-
-        Raises what messages met that were published since the last flush and were not accepted, unless the application
-        has awaited them itself: one error, which says how many there were and why.
-        """
-        await self._until_accepted()
-        await raise_refusals(self.refusals)
-
     async def _until_accepted(self) -> None:
         while self._handing_in.unaccepted() or any(len(outbox) for outbox in self.outboxes.values()):
             for outbox in self.outboxes.values():
@@ -335,27 +318,6 @@ class Client(Publisher):
                 await asyncio.wait(receipts)
             else:
                 await asyncio.sleep(LOOK_SECONDS)
-
-    # Subscribing.
-
-    def subscribe(
-        self,
-        topic: str,
-        start: Start = "latest",
-        *,
-        callback: Callback | None = None,
-        policy: str = "block",
-        limit: int = DEFAULT_LIMIT,
-        when_missed: WhenMissed | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic or a pattern, as at a node, which also carries out the policy.
-
-        If messages are missing, because the client has changed its node or because the node has missed them itself,
-        ``when_missed`` is called with the name of the topic, or, without it, iterating raises
-        :class:`MissedMessagesError`, once.
-        """
-        self.refuse_if_closed()
-        return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)
 
     @property
     def duplicates(self) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.outbox import set_if_waiting
 

@@ -29,7 +29,7 @@ from antiphon.live.controls import PEER_CONTROLS, CreditWanted
 from antiphon.live.disk import Disk
 from antiphon.live.flushing import CREDIT_FRAMES, Flusher
 from antiphon.live.links import FrameWriter
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
 from antiphon.live.outbox import Outbox, Segment, set_if_waiting

@@ -8,7 +8,7 @@ from typing import Final
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.commit import GroupCommit
 from antiphon.live.journals import LiveJournal
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 
 TRIM_SECONDS: Final = 30.0
 

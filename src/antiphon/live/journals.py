@@ -14,7 +14,7 @@ from antiphon.kernel.errors import AntiphonError
 from antiphon.kernel.message import Message
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.codec import Codec
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.recollection import JOURNAL
 
 BEGINS: Final = "journal begins"

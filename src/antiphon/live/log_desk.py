@@ -36,7 +36,8 @@ from antiphon.live.client_messages import (
 from antiphon.live.codec import Codec
 from antiphon.live.columns import header_bytes
 from antiphon.live.errors import DeniedError
-from antiphon.live.log import DurableLog, Entry, OffsetRemovedError
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.formats import Entry, OffsetRemovedError
 
 NUMBER_FACT: Final = "number of this log"
 NUMBER_BITS: Final = 31

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
@@ -18,10 +17,11 @@ import msgspec
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.application import PubSub
 from antiphon.live.backlog import Backlogs
 from antiphon.live.client_session import ClientServices
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.closing import Lifecycle, Starting, close_after, raise_refusals
+from antiphon.live.closing import Lifecycle, Starting, raise_refusals
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
@@ -37,18 +37,19 @@ from antiphon.live.incoming import FrameClient, Greeting, IncomingConnection
 from antiphon.live.journals import LiveJournal
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
-from antiphon.live.log import DurableLog, Retention
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.topic import Retention
 from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
 from antiphon.live.members import Foundation, Members
 from antiphon.live.names import checked_name, topic_number
 from antiphon.live.outbox import Outbox
 from antiphon.live.outlook import Early, early_of
-from antiphon.live.publisher import Publisher, check_order
+from antiphon.live.publisher import check_order
 from antiphon.live.rights import Rights
 from antiphon.live.settings import Settings, settings_from
 from antiphon.live.status import NodeStatus, StatusServer
-from antiphon.live.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, WhenMissed
+from antiphon.live.subscribing import Subscriptions
 from antiphon.live.tasks import Tasks
 from antiphon.live.tls import Identity, instance_of, own_node_name
 from antiphon.live.topics import LiveTopic
@@ -63,8 +64,10 @@ LIFE_BITS: Final = 32
 log = logger("node")
 
 
-class Node(Publisher):
+class Node(PubSub):
     """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
+
+    _subscriptions: Subscriptions
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings.order)
@@ -226,7 +229,7 @@ class Node(Publisher):
             return
         await self.sessions.send_away()
         self._stop_taking()
-        await self._until_sent()
+        await self._until_accepted()
         await self._subscriptions.end_all()
         await self._finished(process)
         process.leave()
@@ -280,20 +283,15 @@ class Node(Publisher):
         self._draining += self.outboxes.values()
         self.outboxes.clear()
 
-    async def __aenter__(self) -> Node:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        await close_after(self, error)
-
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good: stop, and say why to whoever waits."""
         if self._lifecycle.failure is None:
             self._lifecycle.failure = error
             log.error("the node stops", cause=error)
             self._tasks.spawn(self._until_closed())
+
+    def refuse_if_closed(self) -> None:
+        self._lifecycle.check_open()
 
     # What there is to see.
 
@@ -348,25 +346,6 @@ class Node(Publisher):
 
     # Subscribing.
 
-    def subscribe(
-        self,
-        topic: str,
-        start: Start = "latest",
-        *,
-        callback: Callback | None = None,
-        policy: str = "block",
-        limit: int = DEFAULT_LIMIT,
-        when_missed: WhenMissed | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic, or to all topics that match a pattern (``orders.*``, ``orders.>``).
-
-        Iterate over the answer, or give a callback, which is called with each message. ``await subscription.ready()``
-        returns when whatever is published from then on will come. Where messages are missing because nobody has kept
-        them, ``when_missed`` is called with the name of the topic, or, without it, iterating raises
-        :class:`MissedMessagesError`, once.
-        """
-        return self._subscriptions.add(topic, start, callback, policy, limit, when_missed)
-
     def outlook(self, topic: str) -> list[Early]:
         """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
 
@@ -379,7 +358,7 @@ class Node(Publisher):
     # Publishing.
 
     def open_outbox(self, topic: str) -> Outbox:
-        self._lifecycle.check_open()
+        self.refuse_if_closed()
         core = self.core
         live = core.topics.topic(checked_name(topic))
         room, send = partial(core.room, live), partial(core.publish_segment, live)
@@ -429,16 +408,7 @@ class Node(Publisher):
     def author_number(self) -> int:
         return self.core.identifier
 
-    async def flush(self) -> None:
-        """Wait until everything published so far is accepted and has left for the subscribers' nodes.
-
-        Raises what messages of this program met that were published since the last flush and were not accepted, unless
-        it has awaited them itself.
-        """
-        await self._until_sent()
-        await raise_refusals(self.refusals)
-
-    async def _until_sent(self) -> None:
+    async def _until_accepted(self) -> None:
         while any(len(outbox) for outbox in self._open_outboxes()):
             for outbox in self._open_outboxes():
                 if not outbox.flush():

@@ -18,7 +18,7 @@ from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.codec import Codec
 from antiphon.live.commit import GroupCommit
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.recollection import passed_over_log
 from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic

@@ -10,7 +10,7 @@ from antiphon.kernel.process import LogReader, Process
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.codec import Codec
 from antiphon.live.commit import GroupCommit
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.pasts import Pasts
 from antiphon.live.recollection import LogBackwards, passed_over_log
 from antiphon.live.topics import LiveTopic

@@ -12,7 +12,7 @@ from typing import Final
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import LogReader
 from antiphon.live.codec import Codec
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 
 MESSAGES_PER_PIECE: Final = 1024
 """How much of the log is read back at once."""

@@ -39,7 +39,7 @@ from antiphon.live.names import client_number
 from antiphon.live.tls import instance_of
 
 if TYPE_CHECKING:
-    from antiphon.live.log import DurableLog
+    from antiphon.live.log.durable import DurableLog
 
 PLACE_BITS: Final = 26
 PLACES_AT_MOST: Final = (1 << PLACE_BITS) - 1

@@ -36,6 +36,7 @@ PRODUCT = (
     "simulator/network/*.py",
     "live/batch.py",
     "live/outbox.py",
+    "live/publisher.py",
     "live/receipts.py",
 )
 LABORATORY = ("protocols/*/*.py",)

@@ -21,6 +21,7 @@ with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
     import antiphon
     from antiphon.kernel.errors import ProtocolError
     from antiphon.live.client_messages import CLIENT_CONTROLS
+    from antiphon.live.codec import Codec
     from antiphon.live.columns import check_payload, decode_columns
     from antiphon.live.controls import PEER_CONTROLS
     from antiphon.live.wire import FABRIC_KINDS, Codec

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
     from antiphon.live.batch import Message
-    from antiphon.live.client import Client
+    from antiphon.live.client import Client, connect
     from antiphon.live.columns import Receipt
     from antiphon.live.errors import (
         ClosedError,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         OverloadedError,
         SlowConsumerError,
     )
-    from antiphon.live.node import Node
+    from antiphon.live.node import Node, start
     from antiphon.live.subscription import Subscription
-    from antiphon.live.surface import connect, run, start
+    from antiphon.live.tasks import run
     from antiphon.live.tls import Tls
 
 __all__ = [
@@ -58,7 +58,7 @@ __all__ = [
 HOMES = {
     "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
     "antiphon.live.batch": ("Message",),
-    "antiphon.live.client": ("Client",),
+    "antiphon.live.client": ("Client", "connect"),
     "antiphon.live.columns": ("Receipt",),
     "antiphon.live.errors": (
         "ClosedError",
@@ -69,9 +69,9 @@ HOMES = {
         "OverloadedError",
         "SlowConsumerError",
     ),
-    "antiphon.live.node": ("Node",),
+    "antiphon.live.node": ("Node", "start"),
     "antiphon.live.subscription": ("Subscription",),
-    "antiphon.live.surface": ("connect", "run", "start"),
+    "antiphon.live.tasks": ("run",),
     "antiphon.live.tls": ("Tls",),
 }
 

@@ -11,7 +11,8 @@ import os
 import random
 import sys
 
-from antiphon.live.log import DurableLog, Retention
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.topic import Retention
 
 
 def batch_of(topic: str, first_offset: int, count: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, ClosedError, Message, PeerError, UsageError
-from antiphon.live.gateway import AHEAD
+from antiphon.live.client_messages import AHEAD
 from tests.live.support import child, cluster, outcome, running, take, take_values, until
 
 

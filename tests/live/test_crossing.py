@@ -8,7 +8,7 @@ import pytest
 
 from antiphon import Node
 from antiphon.live.columns import Author, Columns
-from antiphon.live.crossing import Crossing
+from antiphon.live.crossing import Crossing, NodeTraits
 from antiphon.live.seen import Seen
 from antiphon.live.topics import LiveTopic
 from tests.live.support import cluster, outcome, running
@@ -23,6 +23,10 @@ async def member(node: Node) -> LiveTopic:
     return node.topic("room")
 
 
+def traits(node: Node) -> NodeTraits:
+    return NodeTraits(node.identifier, node.settings.fabric == "gossip")
+
+
 def hand_in(node: Node, serial: int) -> None:
     node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(CLIENT, serial))
 
@@ -30,7 +34,7 @@ def hand_in(node: Node, serial: int) -> None:
 def test_the_first_fifo_batch_follows_all_and_the_others_follow_it() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(node, await member(node), CLIENT, [], is_waited_for=True)
+            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
             orders = [crossing.order_of(order) for order in ("none", "fifo", "fifo", "causal", "total", "none")]
             assert orders == ["none", "causal", "fifo", "causal", "total", "none"]
             # A batch that had come before is of another source: what follows has to be bound to it anew.
@@ -45,7 +49,7 @@ def test_the_first_fifo_batch_follows_all_and_the_others_follow_it() -> None:
 def test_what_sticks_to_a_total_batch_need_not_be_causal() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(node, await member(node), CLIENT, [], is_waited_for=True)
+            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
             assert [crossing.order_of("total"), crossing.order_of("fifo")] == ["total", "fifo"]
 
     running(test)
@@ -55,7 +59,7 @@ def test_what_others_have_is_waited_for() -> None:
     async def test() -> None:
         async with cluster(1) as (node,):
             topic = await member(node)
-            crossing = Crossing(node, topic, CLIENT, KNOWN, is_waited_for=True)
+            crossing = Crossing(traits(node), topic, CLIENT, KNOWN, is_waited_for=True)
             waiting = asyncio.create_task(crossing.has_come(3))
             await asyncio.sleep(0.1)
             assert not waiting.done()
@@ -70,7 +74,7 @@ def test_what_others_have_is_waited_for() -> None:
 def test_what_does_not_come_in_time_is_published_again_in_gossip_and_elsewhere_told(fabric: str) -> None:
     async def test() -> None:
         async with cluster(1, fabric=fabric) as (node,):
-            crossing = Crossing(node, await member(node), CLIENT, KNOWN, is_waited_for=True)
+            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=True)
             crossing._wait_until = node.loop.time()
             if fabric == "gossip":
                 assert not await crossing.has_come(2)
@@ -85,7 +89,7 @@ def test_who_does_not_know_what_is_past_waits_for_nothing() -> None:
 
     async def test() -> None:
         async with cluster(1) as (node,):
-            crossing = Crossing(node, await member(node), CLIENT, KNOWN, is_waited_for=False)
+            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=False)
             assert await crossing.has_come(2)
 
     running(test)

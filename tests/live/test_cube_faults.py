@@ -97,7 +97,7 @@ def test_who_restarts_with_its_log_gets_what_it_missed_before_anything_newer(tmp
             for number in range(20):
                 await nodes[number % 3].publish("room", b"%d" % number, order="causal")
             await until(lambda: first.topics["room"].end_offset == 20)
-            await first.until_on_disk()
+            await first.disk.until_shown()
             await first._shut()
             for number in range(20, 40):
                 await nodes[number % 3].publish("room", b"%d" % number, order="causal")
@@ -124,9 +124,9 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
         async with antiphon.start(data=str(tmp_path)) as node, antiphon.connect(node.address) as client:
             for _ in range(count):
                 await client.publish("room", b"said")
-            await node.until_on_disk()
+            await node.disk.until_shown()
             store, before = node.store, node.topics["room"]
-            assert store is not None and node.pasts is not None
+            assert store is not None and node.core.pasts is not None
             next_life = LiveTopic("room")
             next_life.end_offset = before.end_offset
             read: list[int] = []
@@ -138,7 +138,7 @@ def test_who_restarts_with_its_log_knows_what_clients_had_handed_in_and_reads_li
                 return found
 
             store.read_between = counted  # type: ignore[method-assign]
-            node.pasts.of(next_life)
+            node.core.pasts.of(next_life)
             assert next_life.seen.ranges() == before.seen.ranges() == {client_number(client._instance): [count]}
             assert sum(read) < BATCHES_PER_NOTE
 
@@ -156,9 +156,9 @@ def test_who_comes_back_gets_copies_too_that_are_in_no_log(tmp_path: Path) -> No
             await node.flush()
             topic = node.topics["room"]
             assert topic.repeated_batches == 1 and topic.end_offset == 1
-            assert node.was_logged(topic.number, node.identifier, 2)
-            assert not node.was_logged(topic.number, node.identifier, 3)
-            assert pieces_of(node.read_back(topic.number)) == [[2], [1]]
+            assert node.core.log.was_logged(topic.number, node.identifier, 2)
+            assert not node.core.log.was_logged(topic.number, node.identifier, 3)
+            assert pieces_of(node.core.log.read_back(topic.number)) == [[2], [1]]
 
     running(test)
 

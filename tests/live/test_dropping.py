@@ -8,7 +8,7 @@ import pytest
 
 import antiphon
 from antiphon import Client, MissedMessagesError, Node, Subscription
-from antiphon.live import gateway
+from antiphon.live import relay
 from antiphon.live.batch import Batch
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.topics import LiveTopic
@@ -42,7 +42,7 @@ def sink_of(node: Node) -> Subscription:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_client_is_told_how_many_messages_were_dropped(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is ahead of it came; then as many wait as fit, and the others are dropped."""
-    monkeypatch.setattr(gateway, "AHEAD", 5)
+    monkeypatch.setattr(relay, "AHEAD", 5)
 
     async def test() -> None:
         async with cluster(1) as (node,), antiphon.connect(node.address) as client:
@@ -73,7 +73,7 @@ def test_what_was_dropped_does_not_come_at_the_next_node_behind_what_follows_it(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another author's answer to a dropped question has come: the question must not come after it any more."""
-    monkeypatch.setattr(gateway, "AHEAD", 1)
+    monkeypatch.setattr(relay, "AHEAD", 1)
 
     async def test() -> None:
         async with cluster(2, keep=["room"]) as (here, there):

@@ -11,9 +11,8 @@ import pytest
 
 import antiphon
 from antiphon import Node, PeerError, UsageError
-from antiphon.live.log import DurableLog
-from antiphon.live.status import troubles_of
-from antiphon.live.surface import Starting
+from antiphon.live.closing import Starting
+from antiphon.live.log.durable import DurableLog
 from tests.live.support import child, cluster, outcome, running, take, take_values, until
 
 
@@ -180,17 +179,17 @@ def test_while_the_disk_fails_publishers_wait_and_health_says_so(tmp_path: Path)
         async with cluster(2) as (other, _), joined_to(other, tmp_path) as node:
             local = await node.subscribe("room").ready()
             remote = await other.subscribe("room").ready()
-            assert troubles_of(node) == []
+            assert node.status.troubles() == []
             assert node.store is not None
             disk = FailingDisk(node.store)
             waiting = node.publish("room", b"wait for me")
             await until(lambda: disk.failures >= 3)
             assert not waiting.done() and local.queued == 0
-            assert troubles_of(node) == ["disk: the disk is broken on purpose"]
+            assert node.status.troubles() == ["disk: the disk is broken on purpose"]
             disk.is_broken = False
             await waiting
             assert await take_values(local, 1) == await take_values(remote, 1) == [b"wait for me"]
-            assert troubles_of(node) == []
+            assert node.status.troubles() == []
 
     running(test)
 
@@ -215,12 +214,12 @@ def test_what_fails_after_a_commit_stops_the_node_and_tells_all_who_wait(tmp_pat
         node = await antiphon.start(data=str(tmp_path / "data"), leave_seconds=0.5)
         subscription = await node.subscribe("room").ready()
         await node.publish("room", b"good")
-        assert node.commit is not None
+        assert node.disk.commit is not None
 
         def fail() -> None:
             raise ValueError("broken on purpose")
 
-        node.commit.then(fail)
+        node.disk.commit.then(fail)
         assert "broken on purpose" in str(await outcome(node.publish("room", b"never shown")))
         assert "broken on purpose" in str(await outcome(node.until_stopped()))
         assert await take_values(subscription, 1) == [b"good"]

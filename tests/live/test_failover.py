@@ -537,8 +537,8 @@ def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewher
             assert await take_values(own, 1) == [b"question"]
             client._whereabouts.learn([nodes[2].address])
             # The orphan is the last to notice, when the client is at its new broker already.
-            noticing = nodes[3].link_lost
-            nodes[3].link_lost = lambda peer: nodes[3].loop.call_later(0.3, noticing, peer)  # type: ignore[assignment]
+            noticing = nodes[3]._members.link_lost
+            nodes[3]._members.link_lost = lambda peer: nodes[3].loop.call_later(0.3, noticing, peer)  # type: ignore[assignment]
             crash(nodes[1])
             await client.publish("room", b"answer")
             assert client.address == nodes[2].address

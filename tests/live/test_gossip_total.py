@@ -95,7 +95,7 @@ def test_sixteen_nodes_with_wrong_clocks_of_which_some_are_killed_deliver_one_se
             others = [start(join=[first.address]) for _ in range(stays - 1)]
             nodes = [first, *await asyncio.gather(*(stack.enter_async_context(each) for each in others))]
             for place, node in enumerate(nodes):
-                node.clock_us = wrong_by(60.0 * (place - stays / 2) / stays)
+                node.core.clock_us = wrong_by(60.0 * (place - stays / 2) / stays)
             subscriptions = await subscribed(nodes)
             doomed = [
                 await stack.enter_async_context(
@@ -153,7 +153,7 @@ def test_keys_and_total_order_are_taken_as_on_a_tree() -> None:
 async def lose(nodes: list[Node], number: int) -> None:
     """Something comes with a stamp below the last delivered one; neighbours get it from each other."""
     late = Stamped(STRANGER, number, 0, batch_of(b"too late"), nodes[0].topic("room").number, 0, vec[i64]())
-    nodes[0].received(nodes[1].identifier, Resent(late))
+    nodes[0].core.received(nodes[1].identifier, Resent(late))
     nodes[0].settle()
     await until(lambda: all(node.topic("room").lost_batches == number for node in nodes))
 

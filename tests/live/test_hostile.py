@@ -15,14 +15,15 @@ import pytest
 import antiphon
 from antiphon import Node, PeerError
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live import backlog, gateway, listener, membership, subscription
+from antiphon.live import backlog, client_messages, client_session, incoming, listener, subscription
 from antiphon.live.client_messages import AskStatus, Publish, SubscribeTo, Taken
 from antiphon.live.columns import Author, Columns, check_payload, encode_columns
 from antiphon.live.controls import PROTOCOL_VERSION, Hello, RecentIs
-from antiphon.live.gateway import Ahead
+from antiphon.live.core import NodeLoop
 from antiphon.live.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
 from antiphon.live.listener import STRANGERS_AT_MOST
 from antiphon.live.logs import LineFormatter
+from antiphon.live.relay import Ahead
 from antiphon.live.sessions import check_batches
 from tests.live.secure import ours
 from tests.live.strangers import attacking, frames
@@ -234,7 +235,7 @@ def test_a_flood_of_topics_is_refused_and_leaves_nothing_behind() -> None:
 
 def test_a_client_that_publishes_more_than_can_be_taken_is_not_read_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "CLIENT_BYTES_AT_MOST", 1 << 18)
-    monkeypatch.setattr(Node, "_room", lambda *_: 0)
+    monkeypatch.setattr(NodeLoop, "room", lambda *_: 0)
 
     async def test() -> None:
         async with cluster(1) as (node,), attacking(node) as attacker:
@@ -253,12 +254,12 @@ def test_a_client_that_publishes_more_than_can_be_taken_is_not_read_any_more(mon
 def held_bytes(node: Node) -> int:
     """What the only client has waiting."""
     (session,) = node.clients
-    assert isinstance(session, gateway.ClientSession)
+    assert isinstance(session, client_session.ClientSession)
     return session.backlog.bytes
 
 
 def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "UNWRITTEN_BYTES_AT_MOST", 1 << 18)
+    monkeypatch.setattr(incoming, "UNWRITTEN_BYTES_AT_MOST", 1 << 18)
     monkeypatch.setattr(subscription, "QUEUE_BYTES_AT_MOST", 1 << 20)
 
     async def test() -> None:
@@ -269,7 +270,7 @@ def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatc
             for _ in range(400):
                 await node.publish("room", bytes(1 << 16))
             (session,) = node.clients
-            assert isinstance(session, gateway.ClientSession)
+            assert isinstance(session, client_session.ClientSession)
             await until(lambda: not session.may_write.is_set())
             (remote,) = session._subscriptions.values()
             await until(lambda: remote.subscription.dropped > 0)
@@ -294,12 +295,12 @@ def test_what_is_ahead_of_a_client_is_bounded_in_messages_and_bytes() -> None:
     """A batch counts until all of it is taken, and nothing is gained by taking what was never sent."""
     ahead, seen = Ahead(), []
     for step, sizes in (
-        (ahead.sent, (10, gateway.AHEAD_BYTES)),
+        (ahead.sent, (10, client_messages.AHEAD_BYTES)),
         (ahead.taken, (9,)),
         (ahead.taken, (1,)),
-        (ahead.sent, (gateway.AHEAD, 1)),
+        (ahead.sent, (client_messages.AHEAD, 1)),
         (ahead.taken, (1 << 60,)),
-        (ahead.sent, (gateway.AHEAD, 1)),
+        (ahead.sent, (client_messages.AHEAD, 1)),
     ):
         step(*sizes)
         seen.append(ahead.is_full)

@@ -15,11 +15,11 @@ from antiphon import Node, UsageError
 from antiphon.fabrics.admission_messages import Ask, Peer
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.client_messages import AskStatus, Publish, SubscribeTo
+from antiphon.live.codec import Codec
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.controls import PROTOCOL_VERSION, Admit, Hello, Publishes
 from antiphon.live.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
-from antiphon.live.membership import IncomingConnection
-from antiphon.live.wire import FRAME_BYTES_AT_MOST, Codec
+from antiphon.live.wire import FRAME_BYTES_AT_MOST
 from tests.live.support import cluster, running, take_values
 
 
@@ -273,7 +273,7 @@ def test_a_connection_that_is_accepted_while_its_node_is_shut_is_closed() -> Non
         async with cluster(1) as (node,):
             await node.close()
             late = LateTransport()
-            IncomingConnection(node).connection_made(late)  # type: ignore[arg-type]
+            node._incoming(None, "").connection_made(late)  # type: ignore[arg-type]
             assert late.is_closed
 
     running(test)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.log import MAXIMAL_BATCH_BYTES, DurableLog, Entry, OffsetRemovedError, Retention, TopicSize
-from antiphon.live.log import durable as durable_module
+from antiphon.live.log import topic as topic_module
+from antiphon.live.log.durable import MAXIMAL_BATCH_BYTES, DurableLog
+from antiphon.live.log.formats import Entry, OffsetRemovedError
 from antiphon.live.log.store import Row
+from antiphon.live.log.topic import Retention, TopicSize
 
 SECOND = 1_000_000
 PLENTY = 1 << 30
@@ -156,7 +158,7 @@ def test_retention_by_age_can_empty_a_topic_and_offsets_go_on(tmp_path: Path) ->
 
 
 def test_retention_goes_in_steps_and_space_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable_module, "REMOVED_PER_TRANSACTION", 7)
+    monkeypatch.setattr(topic_module, "REMOVED_PER_TRANSACTION", 7)
     sizes = []
     with DurableLog.open(tmp_path / "log", retention=Retention(bytes=300_000)) as log:
         for number in range(60):

@@ -19,7 +19,8 @@ import pytest
 
 import antiphon
 from antiphon.kernel.errors import PeerError
-from antiphon.live.log import DurableLog, Entry
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.formats import Entry
 from tests.live.log_child import batch_of
 
 CHILD = Path(__file__).with_name("log_child.py")

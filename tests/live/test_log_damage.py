@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.log import DurableLog, Entry, Retention
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.formats import Entry
+from antiphon.live.log.topic import Retention
 
 PLENTY = 1 << 30
 TOPICS = ("room", "hall", "yard")

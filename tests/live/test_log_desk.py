@@ -10,10 +10,10 @@ from typing import Any
 import antiphon
 from antiphon import Client, Node, PeerError
 from antiphon.live.client_messages import AskRange
+from antiphon.live.client_session import LOG_QUESTIONS_AT_MOST
+from antiphon.live.codec import Codec
 from antiphon.live.columns import decode_columns
-from antiphon.live.gateway import LOG_QUESTIONS_AT_MOST
 from antiphon.live.remote_log import RemoteLog
-from antiphon.live.wire import Codec
 from tests.live.support import outcome, running, until
 
 

@@ -11,7 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from antiphon.live.log import DurableLog, Entry, OffsetRemovedError, Retention
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.formats import Entry, OffsetRemovedError
+from antiphon.live.log.topic import Retention
 
 TOPICS = ("room", "hall")
 RETENTION = Retention(bytes=100, age_seconds=20)

@@ -20,9 +20,9 @@ from antiphon.live.outbox import (
     WAITING_BYTES,
     WAITING_MESSAGES,
     Outbox,
-    Publisher,
     Segment,
 )
+from antiphon.live.publisher import Publisher
 from tests.live.support import running
 
 AUTHOR = 12

@@ -11,7 +11,7 @@ import pytest
 import antiphon
 from antiphon import ClosedError, Message, Node, UsageError
 from antiphon.live.errors import WrongTypeError
-from antiphon.live.outbox import BESIDE_BYTES_AT_MOST, VALUE_BYTES_AT_MOST
+from antiphon.live.publisher import BESIDE_BYTES_AT_MOST, VALUE_BYTES_AT_MOST
 from tests.live.support import cluster, outcome, running, take, take_values, until
 
 

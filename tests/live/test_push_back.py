@@ -14,16 +14,17 @@ import pytest
 
 import antiphon
 from antiphon import Node, OverloadedError, PeerError, SlowConsumerError, UsageError
-from antiphon.live import backlog, gateway, status
+from antiphon.live import backlog, relay, status
 from antiphon.live.backlog import Backlog, Backlogs
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Publish, SubscribeTo
 from antiphon.live.columns import Columns, encode_columns
+from antiphon.live.core import NodeLoop
 from antiphon.live.kept import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
 from antiphon.live.links import split_address
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.settings import settings_from
-from antiphon.live.under_way import UnderWay
+from antiphon.live.topics import UnderWay
 from tests.live.strangers import attacking, frames
 from tests.live.support import child, cluster, outcome, running, take_exactly, tree, until
 from tests.live.test_hostile import CLIENT
@@ -104,7 +105,7 @@ def test_a_full_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
             await until(lambda: disk.failures >= 2)
             assert not any(each.done() for each in waiting) and node.failure is None
             assert disk.largest_pending <= PENDING + 200 * KIB
-            figures = status.status_of(node)
+            figures = node.status.figures()
             assert "the disk is full on purpose" in figures["troubles"][0]
             assert "the disk" in figures["topics"]["room"]["blocked_by"][0]
             disk.is_full = False
@@ -115,7 +116,7 @@ def test_a_full_disk_makes_publishers_wait_and_the_node_lives(tmp_path: Path, du
             assert await heard(everything, len(expected)) == expected
             for client in clients:
                 await client.close()
-            assert status.troubles_of(node) == []
+            assert node.status.troubles() == []
         async with antiphon.start(data=str(tmp_path / "data")) as node:
             kept = await node.subscribe("room", 1).ready()
             assert await heard(kept, len(expected)) == expected
@@ -164,7 +165,7 @@ def test_a_slow_disk_elsewhere_slows_those_who_send_to_it(tmp_path: Path, durabi
         disk.is_full = False
         await publishing
         assert await heard(everything, 400) == {("here", number) for number in range(400)}
-        assert status.troubles_of(there) == status.troubles_of(here) == []
+        assert there.status.troubles() == here.status.troubles() == []
 
     async def publish_from(node: Node, first: int, end: int) -> None:
         for number in range(first, end):
@@ -274,7 +275,7 @@ def test_a_client_that_vanishes_while_it_is_not_read_from_is_noticed(monkeypatch
     """Its subscription holds the topic on which its own batches wait, so nothing else would ever happen to it."""
     monkeypatch.setattr(backlog, "CLIENT_BYTES_AT_MOST", 64 * KIB)
     # With one message ahead of it nothing more is written to it either.
-    monkeypatch.setattr(gateway, "AHEAD", 1)
+    monkeypatch.setattr(relay, "AHEAD", 1)
 
     async def test() -> None:
         async with cluster(1) as (node,):
@@ -343,18 +344,18 @@ def test_status_says_for_whom_publishers_wait() -> None:
             slow = await client.subscribe("room", limit=1).ready()
             publishing = asyncio.create_task(publish_some(here, "here", 400, size=64 * KIB))
             await until(lambda: there.topics["room"].is_behind and here.outboxes["room"].is_blocked)
-            blamed = status.status_of(there)["topics"]["room"]
+            blamed = there.status.figures()["topics"]["room"]
             assert blamed["subscriptions_behind"] == 1
             assert "the subscription to 'room' of client 127.0.0.1:" in blamed["blocked_by"][0]
             assert "its limit is 1" in blamed["blocked_by"][0]
-            await until(lambda: status.status_of(here)["topics"]["room"]["blocked_by"] != [])
-            figures = status.status_of(here)["topics"]["room"]
+            await until(lambda: here.status.figures()["topics"]["room"]["blocked_by"] != [])
+            figures = here.status.figures()["topics"]["room"]
             assert "other nodes" in figures["blocked_by"][0] and figures["bytes_under_way"] > 0
-            await until(lambda: status.status_of(here)["topics"]["room"]["blocked_seconds"] > 0.05)
+            await until(lambda: here.status.figures()["topics"]["room"]["blocked_seconds"] > 0.05)
             await slow.close()
             await publishing
             for node in (here, there):
-                figures = status.status_of(node)["topics"]["room"]
+                figures = node.status.figures()["topics"]["room"]
                 assert (figures["blocked_by"], figures["blocked_seconds"]) == ([], 0.0)
 
     running(test)
@@ -363,15 +364,15 @@ def test_status_says_for_whom_publishers_wait() -> None:
 def test_a_node_on_which_a_topic_is_blocked_by_nobody_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """That must not be; where it is after all, health says so."""
     monkeypatch.setattr(status, "STALLED_SECONDS", 0.05)
-    room, stands_still = Node._room, [True]
-    monkeypatch.setattr(Node, "_room", lambda *given: 0 if stands_still[0] else room(*given))
+    room, stands_still = NodeLoop.room, [True]
+    monkeypatch.setattr(NodeLoop, "room", lambda *given: 0 if stands_still[0] else room(*given))
 
     async def test() -> None:
         async with cluster(1, metrics="127.0.0.1:0") as (node,):
             waiting = node.publish("room", b"waits for nobody")
             await node.subscribe("room").ready()
-            await until(lambda: status.troubles_of(node) != [])
-            assert "topic 'room': 1 messages have waited" in status.troubles_of(node)[0]
+            await until(lambda: node.status.troubles() != [])
+            assert "topic 'room': 1 messages have waited" in node.status.troubles()[0]
             reader, writer = await asyncio.open_connection(*split_address(node.metrics_address))
             writer.write(b"GET /health HTTP/1.1\r\n\r\n")
             assert b" 503 " in await reader.readline()
@@ -379,7 +380,7 @@ def test_a_node_on_which_a_topic_is_blocked_by_nobody_is_not_healthy(monkeypatch
             stands_still[0] = False
             node.settle()
             await waiting
-            assert status.troubles_of(node) == []
+            assert node.status.troubles() == []
 
     running(test)
 

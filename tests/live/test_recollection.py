@@ -13,7 +13,8 @@ from antiphon.kernel.message import publication_key
 from antiphon.live.columns import Author, Columns
 from antiphon.live.names import topic_number
 from antiphon.live.pasts import fact_of
-from antiphon.live.recollection import Logged, counts_in, passed_over_log
+from antiphon.live.recollection import passed_over_log
+from antiphon.live.seen import Logged, counts_in
 from antiphon.live.settings import Settings
 from tests.live.support import pieces_of, running, take_values
 
@@ -25,7 +26,7 @@ async def say_twice(node: Node) -> None:
     for _ in range(2):
         node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(77, 1))
     await node.flush()
-    await node.until_on_disk()
+    await node.disk.until_shown()
 
 
 def test_what_no_subscriber_was_shown_counts_as_past_in_the_next_life(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_what_no_subscriber_was_shown_counts_as_past_in_the_next_life(tmp_path: 
             assert node.process is not None
             counted = [int(key) for key in node.process.counted(ROOM)]
             assert int(publication_key(before, 2)) in counted
-            assert node.was_logged(ROOM, before, 2) and not node.was_logged(ROOM, before, 3)
+            assert node.core.log.was_logged(ROOM, before, 2) and not node.core.log.was_logged(ROOM, before, 3)
 
     running(test)
 
@@ -76,9 +77,9 @@ def test_what_came_before_the_membership_is_known_not_to_be_in_the_log(tmp_path:
                 past = counts_in(second.process.counted(ROOM))[first.identifier]
                 await first.publish("room", b"five")
                 assert await take_values(messages, 1) == [b"five"]
-                await second.until_on_disk()
-                assert not second.was_logged(ROOM, first.identifier, past)
-                assert second.was_logged(ROOM, first.identifier, past + 1)
+                await second.disk.until_shown()
+                assert not second.core.log.was_logged(ROOM, first.identifier, past)
+                assert second.core.log.was_logged(ROOM, first.identifier, past + 1)
                 assert second.store is not None
                 note = second.store.get(fact_of("room"))
                 assert note
@@ -87,9 +88,9 @@ def test_what_came_before_the_membership_is_known_not_to_be_in_the_log(tmp_path:
                 assert again.store is not None
                 again.store.put(fact_of("room"), note)
                 await again.subscribe("room").ready()
-                assert not again.was_logged(ROOM, first.identifier, past)
-                assert again.was_logged(ROOM, first.identifier, past + 1)
-                assert not again.was_logged(ROOM, first.identifier, past + 2)
+                assert not again.core.log.was_logged(ROOM, first.identifier, past)
+                assert again.core.log.was_logged(ROOM, first.identifier, past + 1)
+                assert not again.core.log.was_logged(ROOM, first.identifier, past + 2)
 
     running(test)
 
@@ -103,8 +104,10 @@ def test_who_left_and_comes_back_knows_what_its_log_holds(tmp_path: Path) -> Non
                 await say_twice(node)
                 before.append(node.identifier)
                 for identifier in before:
-                    assert node.was_logged(ROOM, identifier, 1) and node.was_logged(ROOM, identifier, 2)
-                    assert not node.was_logged(ROOM, identifier, 3)
+                    assert node.core.log.was_logged(ROOM, identifier, 1) and node.core.log.was_logged(
+                        ROOM, identifier, 2
+                    )
+                    assert not node.core.log.was_logged(ROOM, identifier, 3)
                 assert node.process is not None
                 assert len(counts_in(node.process.counted(ROOM))) == 1, "it is a member anew"
 
@@ -115,15 +118,15 @@ def test_a_log_of_which_there_is_no_note_may_hold_everything(tmp_path: Path) -> 
     async def test() -> None:
         async with antiphon.start(data=str(tmp_path)) as node:
             await node.publish("room", b"said")
-            await node.until_on_disk()
+            await node.disk.until_shown()
             before = node.identifier
         for _ in range(2):
             async with antiphon.start(data=str(tmp_path)) as node:
                 assert node.store is not None
                 node.store.put(fact_of("room"), b"")
                 await node.publish("room", b"more")
-                assert node.was_logged(ROOM, before, 1), "it is, and nobody says so"
-                await node.until_on_disk()
+                assert node.core.log.was_logged(ROOM, before, 1), "it is, and nobody says so"
+                await node.disk.until_shown()
 
     running(test)
 
@@ -140,10 +143,10 @@ def test_what_a_log_holds_of_another_cluster_is_nothing_that_anybody_lacks(tmp_p
             assert other.identifier == before
             async with antiphon.start(Settings(data=str(tmp_path), join=[other.address])) as node:
                 messages = await node.subscribe("room").ready()
-                assert not node.was_logged(ROOM, before, 1) and pieces_of(node.read_back(ROOM)) == []
+                assert not node.core.log.was_logged(ROOM, before, 1) and pieces_of(node.core.log.read_back(ROOM)) == []
                 await other.publish("room", b"said here")
                 assert await take_values(messages, 1) == [b"said here"]
-                assert pieces_of(node.read_back(ROOM)) == [[1]]
+                assert pieces_of(node.core.log.read_back(ROOM)) == [[1]]
 
     running(test)
 

@@ -230,9 +230,8 @@ def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(tmp_path: Path) 
 
 
 def antiphon_status(node: Node) -> dict[str, Any]:
-    from antiphon.live.status import status_of
 
-    return status_of(node)
+    return node.status.figures()
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_pauses_grow_to_a_bound() -> None:
 
 
 def test_a_receipt_that_nobody_awaits_may_fail() -> None:
-    from antiphon.live.client import set_exception
+    from antiphon.live.handing_in import set_exception
 
     async def test() -> None:
         receipt: asyncio.Future[None] = asyncio.get_running_loop().create_future()

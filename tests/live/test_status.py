@@ -17,8 +17,8 @@ from tests.live.support import child, cluster, running, take, until
 
 async def ask(node: Node, request: bytes) -> tuple[int, str]:
     """The status and the body of the answer to raw bytes; status 0 if there is none."""
-    assert node._status is not None
-    host, port = split_address(node._status.address)
+    assert node._status_server is not None
+    host, port = split_address(node._status_server.address)
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(request)

@@ -16,6 +16,7 @@ from antiphon.live.brokers import Brokers
 from antiphon.live.controls import PROTOCOL_VERSION, Acquaint, Hello
 from antiphon.live.errors import JoinError
 from antiphon.live.links import split_address
+from antiphon.live.newcomers import Introductions
 from antiphon.live.settings import Settings
 from antiphon.torture.live.campaign import SETTLE_SECONDS
 from tests.live.strangers import Attacker, attacking, frames
@@ -212,8 +213,9 @@ def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> Non
             assert isinstance(again.cluster, Brokers)
             giver, other, newcomer = Peer("giver", "g:1", 0), Peer("other", "o:1", 1), Peer("newcomer", "n:1", 7)
             said = [(founder, founder), (giver, giver), (giver, other), (newcomer, newcomer)]
-            again.cluster._known_before = [(speaker.instance, peer) for speaker, peer in said]
-            assert again.cluster._trusted(giver.instance) == [giver, other, newcomer]
+            introductions = Introductions()
+            introductions.known_before = [(speaker.instance, peer) for speaker, peer in said]
+            assert introductions.trusted(giver.instance, again.cluster._founders) == [giver, other, newcomer]
 
     running(test)
 

@@ -16,7 +16,7 @@ from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube.total_messages import KeyLock
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
-from antiphon.fabrics.gossip.epto import messages as epto
+from antiphon.fabrics.gossip.epto.process import messages as epto
 from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
@@ -24,18 +24,9 @@ from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message
 from antiphon.live.client_messages import CLIENT_CONTROLS
+from antiphon.live.codec import Codec
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
-from antiphon.live.wire import (
-    CUBE_KINDS,
-    ENCLOSED,
-    FIELDS,
-    GOSSIP_KINDS,
-    KINDS,
-    NESTED,
-    TREE_KINDS,
-    Codec,
-    parameters,
-)
+from antiphon.live.wire import CUBE_KINDS, ENCLOSED, FIELDS, GOSSIP_KINDS, KINDS, NESTED, TREE_KINDS, parameters
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)

@@ -13,7 +13,7 @@ from antiphon import Node, UsageError
 from antiphon.kernel.errors import PeerError
 from antiphon.live import writing
 from antiphon.live.columns import Author, Columns
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.writers import STANDINGS_AT_MOST, Standing, Writers, number_of, place_of, series_of
 from antiphon.live.writing import ConflictError, Lane, NoLogError
 from tests.live.support import child, cluster, running, until
@@ -45,7 +45,7 @@ async def log_of(node: Node, topic: str = "room") -> list[bytes]:
     """What the log of a node holds."""
     assert node.store is not None
     found: list[bytes] = []
-    batches = node.read_log(node.topic(topic), node.store.earliest(topic), 1 << 30)
+    batches = node._subscriptions.read_log(node.topic(topic), node.store.earliest(topic), 1 << 30)
     for batch in batches:
         found += batch.columns.values
     return found
@@ -200,7 +200,7 @@ def test_a_member_that_does_not_get_it_all_is_not_passed_over(tmp_path: Path, mo
             antiphon.start(data=str(tmp_path / "0"), keep=["room"]) as one,
             antiphon.start(data=str(tmp_path / "1"), keep=["room"], join=[one.address]) as other,
         ):
-            monkeypatch.setattr(other.writers, "take", lambda *_: None)
+            monkeypatch.setattr(other.core.writers, "take", lambda *_: None)
             with pytest.raises(PeerError, match="some member of room does not have all"):
                 await write(one.address)
             monkeypatch.undo()
@@ -312,7 +312,7 @@ def test_a_new_series_waits_for_those_who_catch_up(tmp_path: Path, monkeypatch: 
         ):
             with monkeypatch.context() as patch:
                 patch.setattr(writing, "STALLED_SECONDS", 0.2)
-                patch.setattr(other.writers, "take", lambda *_: None)
+                patch.setattr(other.core.writers, "take", lambda *_: None)
                 with pytest.raises(PeerError, match="does not have all"):
                     await write(one.address)
             later = asyncio.ensure_future(write(one.address, series=1))

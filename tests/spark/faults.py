@@ -30,10 +30,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from antiphon.live.client_messages import CLIENT_CONTROLS
+from antiphon.live.codec import Codec
 from antiphon.live.columns import decode_columns
 from antiphon.live.controls import PEER_CONTROLS
-from antiphon.live.log import DurableLog
-from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.wire import FABRIC_KINDS
 from antiphon.spark.sink import TopicStreamWriter
 from antiphon.spark.sink_options import write_options
 from antiphon.spark.source import AntiphonDataSource

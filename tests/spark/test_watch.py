@@ -19,10 +19,10 @@ from antiphon.audit.streaming.job import find_all_logs, violations
 from antiphon.cli.main import app
 from antiphon.cli.watch import Watched, count_rows, start_query, watch_topics
 from antiphon.kernel.message import CAUSAL
+from antiphon.live.codec import Codec
 from antiphon.live.columns import Columns, encode_columns
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.names import topic_number
-from antiphon.live.wire import Codec
 from antiphon.orders.order import Ordered
 from tests.spark.nodes import Nodes
 

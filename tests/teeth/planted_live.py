@@ -18,7 +18,7 @@ LIVE = (
     Bug(
         "clients are not told of what is dropped",
         WITH_LOGS,
-        "live/gateway.py",
+        "live/relay.py",
         "            if self.subscription.dropped_batches:\n",
         "            if self.subscription.dropped_batches is None:\n",
     ),

@@ -33,16 +33,18 @@ from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
+from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.clocks import monotonic_us
+from antiphon.live.codec import Codec
 from antiphon.live.columns import check_payload
 from antiphon.live.controls import PEER_CONTROLS
 from antiphon.live.environment import LiveEnvironment
-from antiphon.live.gateway import CLIENT_CONTROLS
 from antiphon.live.logs import write_logs
+from antiphon.live.members import Foundation, Members, ProcessMaker
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
 from antiphon.live.signs import Vigil
-from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES, Codec
+from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES
 from antiphon_lab.bench.live_packets import heard, say
 from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, simulate
 
@@ -104,9 +106,47 @@ class WatchingDiagnosis(Diagnosis):
         super().__init__(environment, options)
         self.lost_at: dict[int, int] = {}
 
+    def start(self) -> None:
+        """Wait until all have their places: the diagnosis takes whoever is missing for failed."""
+
+    def begin(self) -> None:
+        """All are there."""
+        super().start()
+
     def changed(self, node: int, is_present: bool) -> None:
         if not is_present:
             self.lost_at.setdefault(int(node), int(self.environment.now()))
+
+
+class TestingEnvironment(LiveEnvironment):
+    """Counts the tests that a process sends, and their bytes."""
+
+    tests_sent = 0
+    test_bytes_sent = 0
+
+    def send(self, destination: int, message: Message) -> None:
+        self.tests_sent += 1
+        self.test_bytes_sent += LENGTH_BYTES + len(self._loop.codec.encode(message))
+        super().send(destination, message)
+
+
+class WatchingMembers(Members):
+    """Remembers who was lost, and when."""
+
+    def __init__(
+        self,
+        foundation: Foundation,
+        address: str,
+        maker: ProcessMaker,
+        publish_on: Callable[[str], None],
+        lost_at: dict[int, int],
+    ) -> None:
+        self._lost_at = lost_at
+        super().__init__(foundation, address, maker, publish_on)
+
+    def peer_lost(self, identifier: int) -> None:
+        self._lost_at.setdefault(identifier, monotonic_us())
+        super().peer_lost(identifier)
 
 
 class DetectionNode(Node):
@@ -115,32 +155,27 @@ class DetectionNode(Node):
     def __init__(self, task: Task) -> None:
         super().__init__(task.settings)
         kinds = (*FABRIC_KINDS["cube"], *DIAGNOSIS_KINDS)
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
+        self.core.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
         self._task = task
+        self.environment: TestingEnvironment | None = None
         self.diagnosis: WatchingDiagnosis | None = None
         self.lost_at: dict[int, int] = {}
-        self.tests_sent = 0
-        self.test_bytes_sent = 0
 
-    def placed(self, identifier: int, members: list[int]) -> None:
-        """This node has its place. The diagnosis begins when all have: it takes whoever is missing for failed."""
-        self.identifier = identifier
-        self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
-        self.process = self.diagnosis = WatchingDiagnosis(self.environment, self._task.options())
+    def new_environment(self, identifier: int) -> LiveEnvironment:
+        self.environment = TestingEnvironment(identifier, self.core, self.disk, secrets.randbits(62))
+        return self.environment
+
+    def new_process(self, environment: Environment, members: list[int]) -> WatchingDiagnosis:
+        self.diagnosis = WatchingDiagnosis(environment, self._task.options())
+        return self.diagnosis
+
+    def new_members(self, foundation: Foundation) -> Members:
+        return WatchingMembers(foundation, self.address, self, self._publish_on, self.lost_at)
 
     def begin(self) -> None:
         """All are there."""
         assert self.diagnosis is not None, "who is told to begin has a place"
-        self.diagnosis.start()
-
-    def peer_lost(self, identifier: int) -> None:
-        self.lost_at.setdefault(identifier, monotonic_us())
-        super().peer_lost(identifier)
-
-    def transmit(self, destination: int, message: Message) -> None:
-        self.tests_sent += 1
-        self.test_bytes_sent += LENGTH_BYTES + len(self.codec.encode(message))
-        super().transmit(destination, message)
+        self.diagnosis.begin()
 
     def is_missing_somebody(self) -> bool:
         """Whether somebody counts as failed, rightly or not."""
@@ -151,8 +186,11 @@ class DetectionNode(Node):
         """What this node has sent so far."""
         links = self.cluster.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
-        questions, question_bytes = frames - self.tests_sent, size - self.test_bytes_sent
-        return Traffic(self.tests_sent, self.test_bytes_sent, 2 * questions, 2 * question_bytes)
+        environment = self.environment
+        assert environment is not None, "who has sent something has a place"
+        tests, test_bytes = environment.tests_sent, environment.test_bytes_sent
+        questions, question_bytes = frames - tests, size - test_bytes
+        return Traffic(tests, test_bytes, 2 * questions, 2 * question_bytes)
 
 
 @dataclass(frozen=True)

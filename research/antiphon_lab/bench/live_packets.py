@@ -16,6 +16,7 @@ difference is what surviving costs while nothing fails.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import statistics
 import subprocess
 import sys
@@ -32,6 +33,9 @@ from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.core import NodeLoop
+from antiphon.live.disk import Disk
+from antiphon.live.environment import LiveEnvironment
 from antiphon.live.fabrics import cube_of, cube_options, of_newcomer
 from antiphon.live.node import Node
 from antiphon.live.settings import Settings
@@ -118,6 +122,19 @@ WITH_AND_WITHOUT: Final[dict[str, Variant]] = {
 HOSTS: Final = "of hosts"
 
 
+class CountingEnvironment(LiveEnvironment):
+    """Counts what a process sends by its class."""
+
+    def __init__(self, identifier: int, core: NodeLoop, disk: Disk, seed: int, kinds: dict[str, int]) -> None:
+        super().__init__(identifier, core, disk, seed)
+        self._kinds = kinds
+
+    def send(self, destination: int, message: Message) -> None:
+        kind = type(message).__name__
+        self._kinds[kind] = self._kinds.get(kind, 0) + 1
+        super().send(destination, message)
+
+
 class CountingNode(Node):
     """A node that counts the messages of its process by their class."""
 
@@ -125,10 +142,8 @@ class CountingNode(Node):
         super().__init__(settings)
         self.kinds: dict[str, int] = {}
 
-    def transmit(self, destination: int, message: Message) -> None:
-        kind = type(message).__name__
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        super().transmit(destination, message)
+    def new_environment(self, identifier: int) -> LiveEnvironment:
+        return CountingEnvironment(identifier, self.core, self.disk, secrets.randbits(62), self.kinds)
 
 
 class PlainNode(CountingNode):

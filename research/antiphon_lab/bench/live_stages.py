@@ -20,9 +20,9 @@ from mypy_extensions import i64
 import antiphon
 from antiphon.kernel.message import CAUSAL
 from antiphon.live.batch import Batch, Message
+from antiphon.live.codec import Codec
 from antiphon.live.columns import Columns, decode_columns, encode_columns
 from antiphon.live.outbox import BATCH_BYTES, BATCH_MESSAGES
-from antiphon.live.wire import Codec
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Ordered
 

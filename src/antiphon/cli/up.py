@@ -73,7 +73,7 @@ def up(
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
     import antiphon
-    from antiphon.live.outbox import check_order
+    from antiphon.live.publisher import check_order
 
     check_order(order)
     if durability == "disk" and data is None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.gossip.hyparview import Shuffle, ShuffleReply
@@ -38,13 +38,11 @@ from antiphon.live.controls import (
 )
 from antiphon.live.errors import JoinError
 from antiphon.live.gossip_table import EVERYBODY, GossipTable
+from antiphon.live.incoming import NOT_HERE, IncomingConnection
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import NOT_HERE, IncomingConnection, Membership
+from antiphon.live.membership import Membership, Place
 from antiphon.live.roster import Roster
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 ASK_SECONDS: Final = 0.3
 """How long a newcomer waits before it asks the next node for a place."""
@@ -74,12 +72,12 @@ class Acquaintances(Membership):
     survives_crashes = True
     knows_everybody = False
 
-    def __init__(self, node: Node, table: GossipTable, highest: int) -> None:
-        super().__init__(node, node.instance, node.address)
+    def __init__(self, place: Place, table: GossipTable, highest: int) -> None:
+        super().__init__(place)
         self._highest = highest
-        self.roster = Roster(node.instance, node.address, table.contacts, secrets.randbelow)
+        self.roster = Roster(self._instance, self._address, table.contacts, secrets.randbelow)
         # Whoever is within reach has to agree, and nobody more: there may be many others.
-        self._claims = BlockClaims(node, lambda: self.roster, lambda: 0)
+        self._claims = BlockClaims(self, place.sender.settle, place.tasks, lambda: self.roster, lambda: 0)
         self._watched: set[int] = set()
         # Of whom the other end of a link has been told, and how many frames had been sent when it was last looked at.
         self._told: dict[int, set[int]] = {}
@@ -88,7 +86,7 @@ class Acquaintances(Membership):
         self._refusals: dict[str, str] = {}
         # Lives of nodes that are over: somebody else lives at their addresses.
         self._over: set[int] = set()
-        self._is_in: asyncio.Future[None] = node.loop.create_future()
+        self._is_in: asyncio.Future[None] = self._loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._retry_seconds = RETRY_SECONDS[0]
         self._retries = 0
@@ -98,7 +96,7 @@ class Acquaintances(Membership):
 
     async def join(self, contacts: Sequence[str]) -> None:
         """Found a cluster, or ask for a place; done when this node is part of the overlay of all nodes."""
-        settings = self._node.settings
+        settings = self._settings
         if contacts:
             self._ask(list(contacts), 0)
         else:
@@ -119,10 +117,10 @@ class Acquaintances(Membership):
         if self.roster.is_placed:
             return
         link = self._link_to_address(contacts[attempt % len(contacts)])
-        self._node.write(
-            link, self._node.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._node.settings.fabric))
+        self._sender.write(
+            link, self._sender.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._settings.fabric))
         )
-        self._node.settle()
+        self._sender.settle()
         self._later("ask", ASK_SECONDS, lambda: self._ask(contacts, attempt + 1))
 
     def _begin(self) -> None:
@@ -130,10 +128,10 @@ class Acquaintances(Membership):
         me = self.roster.me.identifier
         assert me is not None, "who begins has a place"
         self._close_strangers()
-        self._node.placed(me, self.roster.contacts())
+        self._events.placed(me, self.roster.contacts())
         self._later("look", LOOK_SECONDS, self._look)
         self._later("retry", self._retry_seconds, self._retry)
-        self._node.settle()
+        self._sender.settle()
 
     def membership_began(self, number: int) -> None:
         if number == EVERYBODY and not self._is_in.done():
@@ -164,7 +162,7 @@ class Acquaintances(Membership):
 
     def figures_of(self, number: int) -> dict[str, Any]:
         """Neighbours with their round trips in microseconds, -1 where none has been measured, and parents."""
-        process = self._node.process
+        process = self._events.process
         if not isinstance(process, Brisa) or not process.takes_part(number):
             return {}
         trees = process.group(number).trees
@@ -215,7 +213,7 @@ class Acquaintances(Membership):
             return
         link = self._link_to(place.identifier)
         if link is not None:
-            self._node.write(link, self._node.codec.encode_control(place))
+            self._sender.write(link, self._sender.codec.encode_control(place))
         if self.roster.contacts() != before:
             self._contacts_changed()
 
@@ -250,7 +248,7 @@ class Acquaintances(Membership):
         """Tell the process, and those who may not know."""
         # The process may invite somebody to its topics who has to know before that it is a contact.
         self.spread(ContactsAre(self.roster.appointments()))
-        process = self._node.process
+        process = self._events.process
         contacts = self.roster.contacts()
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
@@ -268,7 +266,7 @@ class Acquaintances(Membership):
             if found is not None and found.is_connected and self.roster.reachable(contact):
                 self._contacts_changed()
         self._appoint()
-        self._node.settle()
+        self._sender.settle()
         self._later("look", LOOK_SECONDS, self._look)
 
     def _appoint(self) -> None:
@@ -293,7 +291,7 @@ class Acquaintances(Membership):
         self._close_strangers()
         lost = [contact for contact in self.roster.lost_contacts() if contact not in self._over]
         here = {self._address, *(peer.address for peer in self.peers())}
-        places = [address for address in self._node.settings.join if address not in here]
+        places = [address for address in self._settings.join if address not in here]
         if self._retries < len(lost):
             self._link_to(lost[-1 - self._retries])
         elif places and self._retries - len(lost) < len(places):
@@ -302,14 +300,14 @@ class Acquaintances(Membership):
             self._retries = -1
             self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS[1])
         self._retries += 1
-        self._node.settle()
+        self._sender.settle()
         self._later("retry", self._retry_seconds, self._retry)
 
     def _retry_soon(self) -> None:
         """A contact is lost: what was waited for before, perhaps for minutes, is too long now."""
         self._retry_seconds = RETRY_SECONDS[0]
         waiting = self._timers.get("retry")
-        if waiting is None or waiting.when() > self._node.loop.time() + self._retry_seconds:
+        if waiting is None or waiting.when() > self._loop.time() + self._retry_seconds:
             self._retries = 0
             self._later("retry", self._retry_seconds, self._retry)
 
@@ -335,13 +333,13 @@ class Acquaintances(Membership):
         known = [peer for peer in strangers if peer is not None]
         if known:
             told.update(peer.identifier for peer in known if peer.identifier is not None)
-            link.send(self._node.codec.encode_control(Acquaint(known)))
+            link.send(self._sender.codec.encode_control(Acquaint(known)))
 
     def watch(self, identifier: int) -> None:
         self._watched.add(identifier)
         if self._link_to(identifier) is None:
             # Not at once: the process is in the middle of a step.
-            self._node.loop.call_soon(self._tell_lost, identifier)
+            self._loop.call_soon(self._tell_lost, identifier)
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
@@ -372,7 +370,7 @@ class Acquaintances(Membership):
         self._by_address.clear()
 
     def _new_link(self, address: str, instance: str) -> OutgoingLink:
-        lost_seconds = self._node.settings.lost_seconds
+        lost_seconds = self._settings.lost_seconds
         return self.new_link(address, instance, self._link_lost, self._link_refused, silent_seconds=lost_seconds)
 
     def heard(self) -> dict[int, int]:
@@ -398,12 +396,12 @@ class Acquaintances(Membership):
 
     def _greet(self, link: OutgoingLink) -> None:
         """Say who this is, and what everybody is to know."""
-        codec = self._node.codec
-        self._node.write(link, codec.encode_control(Acquaint([self.roster.me])))
-        self._node.write(link, codec.encode_control(ContactsAre(self.roster.appointments())))
-        names = self._node.catalogue.names
+        codec = self._sender.codec
+        self._sender.write(link, codec.encode_control(Acquaint([self.roster.me])))
+        self._sender.write(link, codec.encode_control(ContactsAre(self.roster.appointments())))
+        names = self._events.topic_names()
         if names:
-            self._node.write(link, codec.encode_control(Publishes(sorted(names), False)))
+            self._sender.write(link, codec.encode_control(Publishes(sorted(names), False)))
 
     def _forget_link(self, identifier: int) -> None:
         self.links.pop(identifier, None)
@@ -428,7 +426,7 @@ class Acquaintances(Membership):
             self._appoint()
             self._contacts_changed()
         self._tell_lost(identifier)
-        self._node.settle()
+        self._sender.settle()
 
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
         self._refusals[link.address] = reason
@@ -439,7 +437,7 @@ class Acquaintances(Membership):
 
     def _tell_lost(self, identifier: int) -> None:
         if identifier in self._watched and not self._is_closed:
-            self._node.link_lost(identifier)
+            self._events.link_lost(identifier)
 
     def _later(self, name: str, seconds: float, action: Callable[[], None]) -> None:
         """Do something after a while, in the place of what was to be done under that name."""
@@ -447,4 +445,4 @@ class Acquaintances(Membership):
         if before is not None:
             before.cancel()
         if not self._is_closed:
-            self._timers[name] = self._node.loop.call_later(seconds, action)
+            self._timers[name] = self._loop.call_later(seconds, action)

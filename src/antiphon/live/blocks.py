@@ -7,15 +7,12 @@ others note it as taken, whatever becomes of the asker. A newcomer asks again un
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from antiphon.live.controls import BlockIs, BlockWanted
+from antiphon.live.controls import BlockIs, BlockWanted, Control
 from antiphon.live.logs import logger
-from antiphon.live.questions import Questions
+from antiphon.live.questions import Others, Questions
 from antiphon.live.roster import Roster
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
+from antiphon.live.tasks import Tasks
 
 log = logger("blocks")
 
@@ -26,18 +23,27 @@ class BlockClaims:
     ``roster`` is that of the node at the time; ``needed`` says how many others have to agree, beside that none refuses.
     """
 
-    def __init__(self, node: Node, roster: Callable[[], Roster], needed: Callable[[], int]) -> None:
-        self._node = node
+    def __init__(
+        self,
+        others: Others,
+        settle: Callable[[], None],
+        tasks: Tasks,
+        roster: Callable[[], Roster],
+        needed: Callable[[], int],
+    ) -> None:
+        self._others = others
+        self._settle = settle
+        self._tasks = tasks
         self._roster = roster
         self._needed = needed
-        self._questions = Questions(node)
+        self._questions: Questions[Control] = Questions(others, settle)
         self._is_claiming = False
 
     def claim(self) -> None:
         """Try to take a block, unless that goes on already."""
         if not self._is_claiming:
             self._is_claiming = True
-            self._node.spawn(self._claim())
+            self._tasks.spawn(self._claim())
 
     async def _claim(self) -> None:
         try:
@@ -58,5 +64,5 @@ class BlockClaims:
         if isinstance(message, BlockIs):
             self._questions.answered(sender, message.number, message)
         else:
-            self._node.cluster.tell(sender, BlockIs(message.number, self._roster().is_free(message.block)))
-            self._node.settle()
+            self._others.tell(sender, BlockIs(message.number, self._roster().is_free(message.block)))
+            self._settle()

@@ -11,22 +11,30 @@ waits: who subscribed by a pattern gets what is published from the moment it has
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from antiphon.live.controls import Publishes, PublishesHeard
+from antiphon.live.membership import Membership
 from antiphon.live.names import is_pattern, matches
 from antiphon.live.subscription import Subscription
-from antiphon.live.topics import LiveTopic
+from antiphon.live.tasks import Tasks
+from antiphon.live.topics import LiveTopic, TopicTable
 
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
+AddTo = Callable[[Subscription, LiveTopic], Awaitable[None]]
+"""Lets a subscription have a topic; done when its messages come."""
 
 
 class Catalogue:
     """The topics that one node has heard of, and the subscriptions of its application."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, topics: TopicTable, cluster: Membership, settle: Callable[[], None], tasks: Tasks, add_to: AddTo
+    ) -> None:
+        self._topics = topics
+        self._cluster = cluster
+        self._settle = settle
+        self._tasks = tasks
+        self._add_to = add_to
         self.names: set[str] = set()
         self._announced: set[str] = set()
         self._unheard: dict[str, set[int]] = {}
@@ -42,25 +50,25 @@ class Catalogue:
         self._announced.add(name)
         # Subscriptions by pattern of this node's own application want it too.
         for subscription in [found for found in self._patterns if matches(found.pattern, name)]:
-            await self._node.add_to(subscription, topic)
-        if not self._node.cluster.knows_everybody:
-            self._node.cluster.spread(Publishes([name], False))
-            self._node.settle()
+            await self._add_to(subscription, topic)
+        if not self._cluster.knows_everybody:
+            self._cluster.spread(Publishes([name], False))
+            self._settle()
             return
-        others = {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
+        others = self._cluster.identifiers()
         if not others:
             return
-        future = self._heard[name] = self._node.loop.create_future()
+        future = self._heard[name] = asyncio.get_running_loop().create_future()
         self._unheard[name] = others
         for identifier in sorted(others):
-            self._node.cluster.tell(identifier, Publishes([name], True))
-        self._node.settle()
+            self._cluster.tell(identifier, Publishes([name], True))
+        self._settle()
         await future
 
     def peer_joined(self, identifier: int) -> None:
         """Tell a newcomer what it could not hear before."""
         if self._announced:
-            self._node.cluster.tell(identifier, Publishes(sorted(self._announced), False))
+            self._cluster.tell(identifier, Publishes(sorted(self._announced), False))
 
     def peer_gone(self, identifier: int) -> None:
         """Do not wait for the answer of one who is not there any more."""
@@ -84,9 +92,9 @@ class Catalogue:
     def add(self, subscription: Subscription) -> list[LiveTopic]:
         """A new subscription: the topics it needs now."""
         if not is_pattern(subscription.pattern):
-            return [self._node.topic(subscription.pattern)]
+            return [self._topics.topic(subscription.pattern)]
         self._patterns.append(subscription)
-        return [self._node.topic(name) for name in sorted(self.names) if matches(subscription.pattern, name)]
+        return [self._topics.topic(name) for name in sorted(self.names) if matches(subscription.pattern, name)]
 
     def remove(self, subscription: Subscription) -> None:
         """A subscription has ended."""
@@ -95,22 +103,22 @@ class Catalogue:
 
     def peer_publishes(self, identifier: int, message: Publishes) -> None:
         """A peer publishes on topics, some of which may be new here."""
-        if not self._node.cluster.knows_everybody:
+        if not self._cluster.knows_everybody:
             fresh = [name for name in message.topics if name not in self.names]
             if fresh:
-                self._node.cluster.spread(Publishes(fresh, False), identifier)
+                self._cluster.spread(Publishes(fresh, False), identifier)
         for name in message.topics:
             self.names.add(name)
             wanting = [found for found in self._patterns if matches(found.pattern, name)]
             if wanting:
-                self._node.spawn(self._follow(identifier, name, wanting, message.wants_answer))
+                self._tasks.spawn(self._follow(identifier, name, wanting, message.wants_answer))
             elif message.wants_answer:
-                self._node.cluster.tell(identifier, PublishesHeard(name))
+                self._cluster.tell(identifier, PublishesHeard(name))
 
     async def _follow(self, identifier: int, name: str, wanting: list[Subscription], wants_answer: bool) -> None:
-        topic = self._node.topic(name)
+        topic = self._topics.topic(name)
         for subscription in wanting:
-            await self._node.add_to(subscription, topic)
+            await self._add_to(subscription, topic)
         if wants_answer:
-            self._node.cluster.tell(identifier, PublishesHeard(name))
-            self._node.settle()
+            self._cluster.tell(identifier, PublishesHeard(name))
+            self._settle()

@@ -9,10 +9,18 @@ import msgspec
 from antiphon.live.controls import Control, LaneStanding, Name
 from antiphon.live.seen import AUTHORS_AT_MOST, GAPS_AT_MOST
 from antiphon.live.wire import FIRST_CONTROL
-from antiphon.live.writers import LANES_AT_MOST
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
 Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+LANES_AT_MOST: Final = 1 << 20
+"""How many lanes a writer may have."""
+
+AHEAD: Final = 16_384
+"""How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
+
+AHEAD_BYTES: Final = 16 << 20
+"""The same in bytes."""
 
 
 class LaneOf(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from antiphon.fabrics.admission import Admission, AdmissionOptions, Phase
 from antiphon.fabrics.admission_messages import AdmissionMessage, Peer
@@ -15,12 +15,10 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.controls import Admit, Control
 from antiphon.live.errors import JoinError
+from antiphon.live.incoming import IncomingConnection
 from antiphon.live.links import OutgoingLink
 from antiphon.live.logs import logger
-from antiphon.live.membership import IncomingConnection, Membership
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
+from antiphon.live.membership import Membership, Place
 
 RETRY_TICKS: Final = 200_000
 """How long a newcomer waits before it asks again, in microseconds."""
@@ -31,16 +29,16 @@ log = logger("cluster")
 class Cluster(Membership):
     """Implements the host of admission."""
 
-    def __init__(self, node: Node, instance: str, address: str, highest: int) -> None:
-        super().__init__(node, instance, address)
-        settings = node.settings
+    def __init__(self, place: Place, highest: int) -> None:
+        super().__init__(place)
+        settings = place.settings
         attempts = max(1, round(settings.join_seconds * 1_000_000 / RETRY_TICKS / max(1, len(settings.join))))
         options = AdmissionOptions(settings.maximum_nodes, RETRY_TICKS, attempts)
-        self.admission = Admission(self, Peer(instance, address), options, highest)
+        self.admission = Admission(self, Peer(place.instance, place.address), options, highest)
         self._by_address: dict[str, OutgoingLink] = {}
         self._instances: dict[str, int] = {}
-        self._is_in: asyncio.Future[None] = node.loop.create_future()
-        self._is_out: asyncio.Future[None] = node.loop.create_future()
+        self._is_in: asyncio.Future[None] = self._loop.create_future()
+        self._is_out: asyncio.Future[None] = self._loop.create_future()
         self._ticking: asyncio.TimerHandle | None = None
         # Why those who were asked for a place closed the connection, by address.
         self._refusals: dict[str, str] = {}
@@ -50,14 +48,14 @@ class Cluster(Membership):
     async def join(self, contacts: Sequence[str]) -> None:
         """Get a place, or found a cluster."""
         self.admission.start(contacts, monotonic_us())
-        self._node.settle()
+        self._sender.settle()
         self._tick()
         await self._is_in
 
     async def leave(self) -> None:
         """Say goodbye, and wait until all have confirmed."""
         self.admission.leave()
-        self._node.settle()
+        self._sender.settle()
         await self._is_out
 
     def close(self) -> None:
@@ -97,7 +95,7 @@ class Cluster(Membership):
             if link is not None:
                 link.close()
             self.admission.lost(Peer(connection.instance, connection.address))
-            self._node.settle()
+            self._sender.settle()
 
     def identifier_of(self, instance: str) -> int | None:
         """The identifier of a peer by its instance; also of one that has left and still answers."""
@@ -111,14 +109,14 @@ class Cluster(Membership):
 
     def send(self, target: Peer, message: AdmissionMessage) -> None:
         """Send to this life of a node, or to whoever listens at the address."""
-        self._node.write(self._link_to(target), self._node.codec.encode_control(Admit(message)))
+        self._sender.write(self._link_to(target), self._sender.codec.encode_control(Admit(message)))
 
     def placed(self, me: Peer, members: Sequence[Peer]) -> None:
         """This node has its identifier."""
         assert me.identifier is not None, "a placed node has an identifier"
         for member in members:
             self._remember(member)
-        self._node.placed(me.identifier, [member.identifier for member in members if member.identifier is not None])
+        self._events.placed(me.identifier, [member.identifier for member in members if member.identifier is not None])
 
     def entered(self) -> None:
         """All count this node in."""
@@ -130,13 +128,13 @@ class Cluster(Membership):
         self._remember(peer)
         log.info("joined", node=peer.identifier, address=peer.address)
         assert peer.identifier is not None, "who has joined has an identifier"
-        self._node.peer_joined(peer.identifier)
+        self._events.peer_joined(peer.identifier)
 
     def left(self, peer: Peer) -> None:
         """Another node leaves; its link stays until it goes."""
         log.info("left", node=peer.identifier, address=peer.address)
         assert peer.identifier is not None, "who leaves has an identifier"
-        self._node.peer_left(peer.identifier)
+        self._events.peer_left(peer.identifier)
 
     def crashed(self, peer: Peer) -> None:
         """Another node is gone without a word."""
@@ -144,7 +142,7 @@ class Cluster(Membership):
         if peer.identifier is not None:
             self.lost_nodes.append(peer.identifier)
             self.links.pop(peer.identifier, None)
-            self._node.peer_lost(peer.identifier)
+            self._events.peer_lost(peer.identifier)
 
     def departed(self) -> None:
         """All have let this node go."""
@@ -178,7 +176,7 @@ class Cluster(Membership):
         if self._by_address.get(link.address) is link:
             del self._by_address[link.address]
         self.admission.lost(Peer(link.instance, link.address))
-        self._node.settle()
+        self._sender.settle()
 
     def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
         if not self._is_in.done():
@@ -186,7 +184,7 @@ class Cluster(Membership):
 
     def _tick(self) -> None:
         self.admission.tick(monotonic_us())
-        self._node.settle()
+        self._sender.settle()
         self._ticking = None
         if self.admission.phase in (Phase.ASKING, Phase.ANNOUNCING, Phase.ENTERING):
-            self._ticking = self._node.loop.call_later(RETRY_TICKS / 4_000_000, self._tick)
+            self._ticking = self._loop.call_later(RETRY_TICKS / 4_000_000, self._tick)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.logs import logger
+from antiphon.live.outbox import set_if_waiting
 
 RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 5.0)
 
@@ -39,6 +41,12 @@ class GroupCommit:
         """Do this when everything appended so far is on disk."""
         self._waiting.append(action)
         self.soon()
+
+    async def until_committed(self) -> None:
+        """Wait until everything appended so far is on disk."""
+        committed = asyncio.get_running_loop().create_future()
+        self.then(partial(set_if_waiting, committed))
+        await committed
 
     def soon(self) -> None:
         """Commit what has been appended."""

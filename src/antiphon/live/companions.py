@@ -1,9 +1,9 @@
 """The nodes of a cube as one of them sees them: each keeps a connection to every other, and they come and go.
 
-Connections are those of brokers (:mod:`antiphon.live.brokers`): two nodes are together while both directions are open,
-and nothing of an earlier time of being together comes later. A node whose process stands still is lost too, until it
-goes on (:mod:`antiphon.live.signs`). The process is told of everybody with whom this node is together, newcomers too,
-and of everybody with whom it is not any more; it does the rest (:mod:`antiphon.fabrics.cube.lasting`).
+Connections are those of a full mesh (:mod:`antiphon.live.full_mesh`): two nodes are together while both directions are
+open, and nothing of an earlier time of being together comes later. A node whose process stands still is lost too, until
+it goes on (:mod:`antiphon.live.signs`). The process is told of everybody with whom this node is together, newcomers
+too, and of everybody with whom it is not any more; it does the rest (:mod:`antiphon.fabrics.cube.lasting`).
 
 Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
 the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
@@ -16,21 +16,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from antiphon.fabrics.admission_messages import Peer
 from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
-from antiphon.live.brokers import RETRY_SECONDS, Brokers
 from antiphon.live.controls import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted
+from antiphon.live.full_mesh import RETRY_SECONDS, FullMesh
+from antiphon.live.incoming import IncomingConnection
 from antiphon.live.logs import logger
-from antiphon.live.membership import IncomingConnection
+from antiphon.live.membership import Place
 from antiphon.live.roster import BLOCKS_FIRST
-from antiphon.live.tree_table import TreeTable
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it is together with all of whom it knows."""
@@ -50,70 +47,63 @@ FOUNDING: Final = "founding"
 log = logger("companions")
 
 
-class Companions(Brokers):
+class Companions(FullMesh):
     """All nodes of a cube."""
 
-    def __init__(self, node: Node, highest: int) -> None:
-        super().__init__(node, TreeTable())
+    def __init__(self, place: Place, highest: int) -> None:
+        super().__init__(place)
         self._highest = highest
-        self._remembered: list[str] = json.loads(node.fact(ADDRESSES, "[]"))
+        self._remembered: list[str] = json.loads(place.disk.fact(ADDRESSES, "[]"))
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
         self._lost_since: dict[int, float] = {}
         # With its log a node is the voter that it was, unless it comes into another cluster.
-        self.is_returning = node.journal is not None
+        self.is_returning = place.disk.journal is not None
 
     # Beginning.
 
     async def join(self, contacts: Sequence[str]) -> None:
         """Ask for a place, or found a cluster if there is nobody; done when this node is together with the others."""
         if not contacts and self._remembered:
-            await self._search()
+            await self._look_for_earlier()
         await super().join(self._contacts)
-        until = self._node.loop.time() + min(MEET_SECONDS, self._node.settings.lost_seconds)
-        while self._lost - self._over and self._node.loop.time() < until:
+        until = self._loop.time() + min(MEET_SECONDS, self._settings.lost_seconds)
+        while self._lost - self._over and self._loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         self._remember()
 
-    async def _search(self) -> None:
+    async def _look_for_earlier(self) -> None:
         """Look for those of an earlier life; if nobody is there, they are to find this node."""
         self._contacts = [address for address in self._remembered if address != self._address]
         if not self._contacts:
             return
-        self._ask(0)
-        until = self._node.loop.time() + SEARCH_SECONDS
-        while not self.roster.is_placed and self._node.loop.time() < until:
+        self._search.ask(self._contacts)
+        until = self._loop.time() + SEARCH_SECONDS
+        while not self.roster.is_placed and self._loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
         if not self.roster.is_placed:
             log.info("nobody is left of an earlier life", asked=len(self._contacts))
             self._contacts = []
-            self.stop_asking()
-
-    def _ask(self, attempt: int) -> None:
-        if self._contacts:
-            super()._ask(attempt)
+            self._search.stop()
 
     def _begin_as_founder(self) -> None:
         identifier = self._highest + 1
-        founding = self._node.fact(FOUNDING, "") or self._instance
+        founding = self._disk.fact(FOUNDING, "") or self._instance
         self.roster.take(PlaceGiven(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
-        self._node.placed(identifier, [])
+        self._events.placed(identifier, [])
         self._is_in.set_result(None)
 
     def _place_given(self, place: PlaceGiven, giver: str) -> None:
-        if not self.roster.is_placed and place.founding != self._node.fact(FOUNDING, place.founding):
+        if not self.roster.is_placed and place.founding != self._disk.fact(FOUNDING, place.founding):
             log.warning("this cluster is not that of an earlier life; its log is not continued")
-            self._node.forget_past()
+            self._events.past_is_void()
             self.is_returning = False
         super()._place_given(place, giver)
-
-    def _keep_identity(self) -> None:
-        """Every life has an identifier of its own; which voter it is the process writes down."""
 
     # Those who count.
 
     def figures(self) -> dict[str, Any]:
-        process = self._node.process
+        process = self._events.process
         if not isinstance(process, LastingVCubePs):
             return {}
         return {
@@ -123,7 +113,7 @@ class Companions(Brokers):
         }
 
     def dismiss(self, brokers: Sequence[int]) -> str:
-        process = self._node.process
+        process = self._events.process
         if not isinstance(process, LastingVCubePs):
             return super().dismiss(brokers)
         present = [node for node in brokers if node not in process.missing_voters()]
@@ -141,10 +131,10 @@ class Companions(Brokers):
         await super().leave()
 
     def why_not_in(self) -> str:
-        seconds = self._node.settings.join_seconds
+        seconds = self._settings.join_seconds
         return (
             f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
-            f"cluster is up, and of fabric cube{self.what_others_said()}"
+            f"cluster is up, and of fabric cube{self._search.what_others_said()}"
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
@@ -161,7 +151,7 @@ class Companions(Brokers):
 
     def _check_room(self) -> None:
         count = len(self.peers()) + 1
-        if count >= self._node.settings.maximum_nodes:
+        if count >= self._settings.maximum_nodes:
             raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
 
     def _check_names(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
@@ -172,22 +162,22 @@ class Companions(Brokers):
                 raise ProtocolError(f"{peer.instance!r} claims the identifier {peer.identifier}, which is not its own")
 
     def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
-        now = self._node.loop.time()
-        if now - self._lost_since.setdefault(identifier, now) > self._node.settings.forget_seconds:
+        now = self._loop.time()
+        if now - self._lost_since.setdefault(identifier, now) > self._settings.forget_seconds:
             self._never_again(identifier)
             return
         super()._retry(identifier, following)
 
     def _remember(self) -> None:
         """Keep where others are for the next life."""
-        store = self._node.store
+        store = self._disk.store
         if store is None or self._is_closed:
             return
         addresses = [peer.address for peer in self.peers()][:ADDRESSES_AT_MOST]
         if addresses:
             store.put(ADDRESSES, json.dumps(addresses).encode())
         store.put(FOUNDING, self.roster.founding.encode())
-        self._node.keep_highest()
+        self._events.keep_highest()
 
     def highest_identifier(self) -> int:
         return max(self._highest, self.roster.highest())
@@ -205,5 +195,5 @@ class Companions(Brokers):
     def came_together(self, identifier: int) -> None:
         self._lost_since.pop(identifier, None)
         super().came_together(identifier)
-        self._node.sessions.tell_nodes()
+        self._events.peers_changed()
         self._remember()

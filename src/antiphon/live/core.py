@@ -1,4 +1,4 @@
-"""The core of a node: its process, and all that happens between something entering and everything having settled.
+"""The loop of a node: its process, and all that happens between something entering and everything having settled.
 
 Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
 the process; the process calls back (:mod:`antiphon.live.environment`); then the node *settles*: it writes what queued
@@ -14,94 +14,84 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.kernel.message import ORDER_NAMES, Publication, publication_key
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
+from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
-from antiphon.kernel.process import LogReader, Process
+from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
+from antiphon.live.client_messages import CLIENT_CONTROLS
 from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.closing import Lifecycle
+from antiphon.live.codec import Codec
 from antiphon.live.columns import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import PEER_CONTROLS, CreditWanted
-from antiphon.live.gateway import CLIENT_CONTROLS
+from antiphon.live.disk import Disk
+from antiphon.live.flushing import CREDIT_FRAMES, Flusher
 from antiphon.live.links import FrameWriter
-from antiphon.live.log import DurableLog
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.logs import logger
 from antiphon.live.membership import Membership
-from antiphon.live.outbox import Outbox, Publisher, Segment, set_if_waiting
+from antiphon.live.outbox import Outbox, Segment, set_if_waiting
 from antiphon.live.pasts import Pasts
-from antiphon.live.recent import Budget, TotalOrder
-from antiphon.live.recollection import LogBackwards, passed_over_log
+from antiphon.live.process_log import ProcessLog
+from antiphon.live.recent import TotalOrder
+from antiphon.live.sessions import Sessions
 from antiphon.live.settings import Settings
-from antiphon.live.topics import LiveTopic
+from antiphon.live.topics import LiveTopic, TopicTable
 from antiphon.live.tree_table import TreeTable
-from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.wire import FABRIC_KINDS
 from antiphon.live.writers import Writers
 
 if TYPE_CHECKING:
-    from antiphon.live.journals import LiveJournal
-    from antiphon.live.sessions import Sessions
+    # Columns and their libraries take time and memory that a node without a trace has no use for.
     from antiphon.live.tracing import LiveTrace
 
 log = logger("core")
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
-CREDIT_SECONDS: Final = 0.004
-CREDIT_FRAMES: Final = 16
-"""How long acknowledgements wait for others to travel with, and how many travel without waiting. At low rates this
-saves most of their packets, and nobody waits for them there; at full speed they do not wait."""
-GATHER_BYTES: Final = 64 << 10
-"""So much for one peer does not wait for more, whatever the setting says."""
-RECORDED_AT_MOST: Final = 8192
-"""Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
 HURRY_SECONDS: Final = 0.05
-"""How long they are written at once after a publisher has said that it waits for them."""
+"""How long acknowledgements are written at once after a publisher has said that it waits for them."""
 
 
-class NodeCore(Publisher):
-    """What a node does in a turn of its loop."""
+class NodeLoop:
+    """Drives the process of one node. ``fail`` stops the node for a reason that no later step can make good."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings.order)
-        self.settings = settings
-        self.loop = asyncio.get_running_loop()
+    # Set when the node knows where it listens.
+    cluster: Membership
+    sessions: Sessions
+
+    def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
+        self.fail = fail
         self.identifier = -1
         self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
-        self.mixes_keys = settings.fabric != "tree"
         # What this node takes for the time that all share.
         self.clock_us: Callable[[], int] = wall_clock_us
-        self.with_receipts = settings.durability == "disk"
-        self.topics: dict[str, LiveTopic] = {}
-        self._recent_budget = Budget()
+        self._window = settings.window
+        self._window_bytes = settings.window_bytes
+        self._pending_bytes = settings.pending_bytes
+        self._loop = asyncio.get_running_loop()
         is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
-        self._total_order = TotalOrder(settings.fabric == "gossip", is_strict)
-        self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
+        self.topics = TopicTable(TotalOrder(settings.fabric == "gossip", is_strict))
+        self._by_number = self.topics.by_number
         self.writers = Writers()
         self.process: Process | None = None
+        self.trace: LiveTrace | None = None
+        # The disk of the node, whose parts are looked at for every message.
         self.store: DurableLog | None = None
         self.commit: GroupCommit | None = None
-        # The same, if nothing is seen, accepted or acknowledged before it is on disk.
-        self.disk_first: GroupCommit | None = None
-        # What the process writes down for its next life.
-        self.journal: LiveJournal | None = None
-        self.cluster: Membership
-        self.sessions: Sessions
-        self._trace: LiveTrace | None = None
-        self._by_number: dict[int, LiveTopic] = {}
+        self._disk_first: GroupCommit | None = None
+        # Where a node goes on after a restart.
+        self.pasts = Pasts(self.codec) if settings.fabric == "cube" and not settings.aggregate else None
+        # In gossip buffers are short, and those who were cut off ask for what is in nobody's buffer any more.
+        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=settings.fabric == "gossip")
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
-        self._dirty: set[FrameWriter] = set()
-        self._unhurried: set[FrameWriter] = set()
-        self._is_unhurried_scheduled = False
-        self._gathering: set[FrameWriter] = set()
-        self._is_gathering_scheduled = False
-        self._blocked: set[Outbox] = set()
+        self._flusher = Flusher(settings.gather_seconds, lifecycle)
+        # The outboxes that have more than there was room for.
+        self.blocked: set[Outbox] = set()
         # Of batches that wait for the disk.
-        self._receipts: set[asyncio.Future[None]] = set()
-        # Where a node goes on after a restart.
-        # In gossip buffers are short, and those who were cut off ask for what is in nobody's buffer any more.
-        self._recalls = settings.fabric == "gossip"
-        self.pasts = Pasts(self) if settings.fabric == "cube" and not settings.aggregate else None
+        self.receipts: set[asyncio.Future[None]] = set()
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         # The same of all topics, while too much waits for the disk.
         self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
@@ -111,64 +101,36 @@ class NodeCore(Publisher):
         self._is_own_delivered = False
         self._is_settling = False
 
-    def author_number(self) -> int:
-        return self.identifier
-
-    def earlier_records(self) -> list[ProtocolMessage] | None:
-        """What earlier lives of the process have written down; None if nothing is kept."""
-        if self.journal is None:
-            return None
-        return self.journal.records() if self.cluster.is_returning else []
-
-    def fail(self, error: BaseException) -> None:
-        """Something is wrong that no later step can make good."""
-        raise NotImplementedError
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether connections are closed, and nothing can be written any more."""
-        raise NotImplementedError
+    def open(self, disk: Disk) -> None:
+        """The node has a log."""
+        assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
+        self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
+        self.topics.logged_end = disk.store.latest
+        self.log.open(disk.store, disk.commit)
+        self.writers.load(disk.store)
 
     # Topics and publications.
 
-    def topic(self, name: str) -> LiveTopic:
-        """What this node knows about a topic, from now on if not before."""
-        found = self.topics.get(name)
-        if found is None:
-            found = LiveTopic(name, self._recent_budget, self._total_order)
-            other = self._by_number.setdefault(found.number, found)
-            if other is not found:
-                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
-            self.topics[name] = found
-            if self.store is not None:
-                found.end_offset = found.visible_offset = self.store.latest(name)
-                found.logged.is_known = found.end_offset == 0
-        return found
-
-    @property
-    def blocked_outboxes(self) -> list[Outbox]:
-        """The outboxes that have more than there was room for."""
-        return list(self._blocked)
-
-    def _room(self, topic: LiveTopic) -> int:
+    def room(self, topic: LiveTopic) -> int:
+        """How many more batches the process takes on a topic now."""
         process = self.process
         # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
         # here by this.
         if process is None or not topic.may_publish() or topic.is_behind or self.is_disk_behind:
             return 0
         room = int(process.room(topic.number))
-        topic.under_way.keep(max(0, self.settings.window - room))
+        topic.under_way.keep(max(0, self._window - room))
         return 0 if self.is_window_full(topic) else room
 
     def is_window_full(self, topic: LiveTopic) -> bool:
         """Whether as many bytes of a topic are under way from here as may be."""
-        return topic.under_way.bytes >= self.settings.window_bytes
+        return topic.under_way.bytes >= self._window_bytes
 
     @property
     def is_disk_behind(self) -> bool:
         """Whether as much waits for the disk as may wait."""
         store = self.store
-        return store is not None and store.pending_bytes >= self.settings.pending_bytes
+        return store is not None and store.pending_bytes >= self._pending_bytes
 
     def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
         """Hand a batch to the process, whether there is room or not."""
@@ -176,10 +138,10 @@ class NodeCore(Publisher):
         process = self.process
         assert process is not None, "a node that is in the cluster has a process"
         if process.room(topic.number) == 1:
-            topic.hurried_until = self.loop.time() + HURRY_SECONDS
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
         order = ORDER_NUMBERS[segment.order]
-        if self._trace is not None:
-            self._trace.published(self.identifier, topic, segment.columns, order)
+        if self.trace is not None:
+            self.trace.published(self.identifier, topic, segment.columns, order)
         # This node delivers it too, mostly at once, and has its columns already.
         self._own = (payload, segment.columns)
         self._is_own_delivered = False
@@ -189,13 +151,13 @@ class NodeCore(Publisher):
             number = process.publish(payload, topic.number, order)
         self._own = None
         topic.under_way.add(len(payload))
-        if self._trace is not None:
-            self._trace.numbered(self.identifier, topic, segment.columns, int(number))
+        if self.trace is not None:
+            self.trace.numbered(self.identifier, topic, segment.columns, int(number))
         if segment.author != NO_AUTHOR and not segment.author.writer:
             self.sessions.handed_in(topic, int(number), segment.author)
         if segment.receipt is not None:
-            self._receipts.add(segment.receipt)
-            segment.receipt.add_done_callback(self._receipts.discard)
+            self.receipts.add(segment.receipt)
+            segment.receipt.add_done_callback(self.receipts.discard)
             if self._is_own_delivered:
                 self._accept(segment.receipt)
             else:
@@ -204,15 +166,19 @@ class NodeCore(Publisher):
 
     def _accept(self, receipt: asyncio.Future[None]) -> None:
         """A batch has been delivered here: it is accepted when it is on disk."""
-        if self.disk_first is not None:
-            self.disk_first.then(partial(set_if_waiting, receipt))
+        if self._disk_first is not None:
+            self._disk_first.then(partial(set_if_waiting, receipt))
         else:
             set_if_waiting(receipt)
+
+    def send_held_credit(self, topic: LiveTopic) -> None:
+        """Nobody here is behind on a topic any more: let those go on who publish there."""
+        self._send_held(self._held_credit.pop(topic, []))
 
     def release_credit(self, topic: LiveTopic, sink: Any) -> None:
         """A sink that had fallen behind has room again."""
         if topic.caught_up(sink):
-            self._send_held(self._held_credit.pop(topic, []))
+            self.send_held_credit(topic)
             self.settle()
 
     def committed(self) -> None:
@@ -255,8 +221,8 @@ class NodeCore(Publisher):
             if topic is not None and topic.is_behind:
                 self._held_credit.setdefault(topic, []).append((destination, message))
                 return
-            if self.disk_first is not None:
-                self.disk_first.then(partial(self._send, destination, message))
+            if self._disk_first is not None:
+                self._disk_first.then(partial(self._send, destination, message))
                 return
             if self.is_disk_behind:
                 self._held_for_disk.append((destination, message))
@@ -268,26 +234,26 @@ class NodeCore(Publisher):
         if link is None:
             return
         topic = self._by_number.get(message.topic)
-        is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self.loop.time()
+        is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
         if is_hurried and not message.is_control():
             link.send(self.codec.encode_control(CreditWanted(message.topic)))
         link.send(self.codec.encode(message))
         if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
-            self._dirty.add(link)
+            self._flusher.dirty.add(link)
             return
         # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
-        self._unhurried.add(link)
+        self._flusher.unhurried.add(link)
 
     def credit_wanted(self, number: int) -> None:
         """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
         topic = self._by_number.get(number)
         if topic is not None:
-            topic.hurried_until = self.loop.time() + HURRY_SECONDS
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
 
     def write(self, writer: FrameWriter, frame: bytes) -> None:
         """Send a frame when the node settles."""
         writer.send(frame)
-        self._dirty.add(writer)
+        self._flusher.dirty.add(writer)
 
     def delivered(self, publication: Publication) -> None:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
@@ -312,8 +278,9 @@ class NodeCore(Publisher):
             self._pass_over(topic, batch, publication)
             return
         if self.store is not None:
+            assert self.process is not None, "only a process delivers"
             try:
-                self._append_to_log(self.store, topic, batch.count, publication, fact)
+                self.log.append(self.process, topic, batch.count, publication, fact)
             except AntiphonError as error:
                 self.fail(error)
                 return
@@ -322,82 +289,28 @@ class NodeCore(Publisher):
         topic.delivered_messages += batch.count
         topic.delivered_bytes += len(payload)
         self._accept_own(topic, publication)
-        if self._trace is not None:
-            self._trace.delivered(self.identifier, topic, batch, publication)
-        if self.disk_first is not None:
-            self.disk_first.then(partial(topic.show, batch))
+        if self.trace is not None:
+            self.trace.delivered(self.identifier, topic, batch, publication)
+        if self._disk_first is not None:
+            self._disk_first.then(partial(topic.show, batch))
             return
         if self.commit is not None:
             self.commit.soon()
         self._to_show.append((topic, batch))
 
-    def _append_to_log(
-        self,
-        store: DurableLog,
-        topic: LiveTopic,
-        count: int,
-        publication: Publication,
-        fact: tuple[str, bytes] | None,
-    ) -> None:
-        assert self.process is not None, "only a process delivers"
-        if self.pasts is not None:
-            self.pasts.delivered(topic, publication)
-        store.append(topic.name, count, wall_clock_us(), self.codec.encode(self.process.recorded(publication)), fact)
-        if self._recalls:
-            topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
-            if len(topic.recorded) > RECORDED_AT_MOST:
-                del topic.recorded[next(iter(topic.recorded))]
-
-    def read_back(self, number: int) -> LogReader | None:
-        """Reads what the log holds of a topic."""
-        topic = self._by_number.get(number)
-        if topic is None or self.store is None:
-            return None
-        return LogBackwards(self.store, self.codec, topic.name, topic.log_from, topic.passed_over_from)
-
-    def was_logged(self, number: int, source: int, sequence: int) -> bool:
-        """Whether the log has ever held a publication."""
-        topic = self._by_number.get(number)
-        return topic is None or self.pasts is None or topic.logged.has(source, sequence)
-
-    def recalled(self, number: int, source: int, sequence: int) -> ProtocolMessage | None:
-        """A publication that was delivered here, from the log."""
-        topic = self._by_number.get(number)
-        offset = None if topic is None else topic.recorded.get(int(publication_key(source, sequence)))
-        if topic is None or offset is None or self.store is None:
-            return None
-        entries = self.store.read(topic.name, offset, 1)
-        # Retention may have removed it.
-        is_there = len(entries) > 0 and entries[0].first_offset == offset
-        return self.codec.decode_recorded(entries[0].batch) if is_there else None
-
-    def past(self, number: int) -> list[int] | None:
-        """What an earlier life of this node delivered on a topic."""
-        topic = self._by_number.get(number)
-        return None if topic is None or self.pasts is None else self.pasts.of(topic)
-
-    def forget_past(self) -> None:
-        """What an earlier life of this node delivered means nothing here."""
-        if self.pasts is not None:
-            self.pasts.void()
-
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
         self._accept_own(topic, publication)
-        if self.pasts is not None and self.store is not None and self.process is not None:
-            recorded = self.codec.encode(self.process.recorded(publication))
+        if self.process is not None:
             try:
-                self.store.append(passed_over_log(topic.name), 1, wall_clock_us(), recorded)
+                self.log.pass_over(self.process, topic, publication)
             except AntiphonError as error:
                 self.fail(error)
                 return
-            self.pasts.delivered(topic, publication)
-            if self.commit is not None:
-                self.commit.soon()
         if batch.count > 0:
             topic.repeated_batches += 1
-            if self._trace is not None:
-                self._trace.delivered(self.identifier, topic, batch, publication)
+            if self.trace is not None:
+                self.trace.delivered(self.identifier, topic, batch, publication)
 
     def _accept_own(self, topic: LiveTopic, publication: Publication) -> None:
         if self._undelivered and publication.source == self.identifier:
@@ -407,15 +320,15 @@ class NodeCore(Publisher):
 
     def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
         """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""
-        if self._trace is not None:
-            self._trace.began_epoch(self.identifier, epoch, members, councils)
+        if self.trace is not None:
+            self.trace.began_epoch(self.identifier, epoch, members, councils)
 
     def lost(self, number: int, source: int, sequence: int) -> None:
         """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
         topic = self._by_number[number]
         topic.lost_batches += 1
-        if self._trace is not None:
-            self._trace.lost(self.identifier, topic, source, sequence)
+        if self.trace is not None:
+            self.trace.lost(self.identifier, topic, source, sequence)
         receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
         if receipt is not None and not receipt.done():
             reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
@@ -428,8 +341,8 @@ class NodeCore(Publisher):
             return
         topic.is_missing = True
         log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
-        if self.disk_first is not None:
-            self.disk_first.then(topic.miss)
+        if self._disk_first is not None:
+            self._disk_first.then(topic.miss)
         else:
             self._to_show.append((topic, None))
 
@@ -445,8 +358,8 @@ class NodeCore(Publisher):
         if topic is None:
             self.cluster.membership_began(number)
             return
-        if self._trace is not None:
-            self._trace.subscribed(self.identifier, topic)
+        if self.trace is not None:
+            self.trace.subscribed(self.identifier, topic)
         topic.recent.begin(monotonic_us())
         if self.pasts is None:
             topic.log_from = topic.end_offset
@@ -463,8 +376,8 @@ class NodeCore(Publisher):
         topic.recent.end()
         if self.pasts is not None:
             self.pasts.left(topic)
-        if self._trace is not None:
-            self._trace.unsubscribed(self.identifier, topic)
+        if self.trace is not None:
+            self.trace.unsubscribed(self.identifier, topic)
 
     # Settling.
 
@@ -474,62 +387,33 @@ class NodeCore(Publisher):
             return
         self._is_settling = True
         if self.pasts is not None:
-            self.pasts.note()
+            self.pasts.note(self.process)
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
-                self._write_dirty()
+                self._flusher.write_dirty()
                 shown, self._to_show = self._to_show, []
                 for topic, batch in shown:
                     if batch is None:
                         topic.miss()
                     else:
                         topic.show(batch)
-                if not self._to_show and not (self._blocked and self._fill_room()):
+                if not self._to_show and not (self.blocked and self._fill_room()):
                     break
         except ProtocolError as error:
             self.fail(error)
         finally:
             self._is_settling = False
-        self._write_dirty()
-        if self._unhurried and not self._is_unhurried_scheduled:
-            self._is_unhurried_scheduled = True
-            self.loop.call_later(CREDIT_SECONDS, self._write_unhurried)
-
-    def _write_dirty(self) -> None:
-        if self._dirty:
-            dirty, self._dirty = self._dirty, set()
-            gathers = self.settings.gather_seconds > 0
-            for writer in dirty:
-                if gathers and writer.queued_bytes < GATHER_BYTES:
-                    self._gathering.add(writer)
-                else:
-                    writer.flush()
-            if self._gathering and not self._is_gathering_scheduled:
-                self._is_gathering_scheduled = True
-                self.loop.call_later(self.settings.gather_seconds, self._write_gathered)
-
-    def _write_gathered(self) -> None:
-        gathered, self._gathering = self._gathering, set()
-        self._is_gathering_scheduled = False
-        self._flush(gathered)
-
-    def _write_unhurried(self) -> None:
-        unhurried, self._unhurried = self._unhurried, set()
-        self._is_unhurried_scheduled = False
-        self._flush(unhurried)
-
-    def _flush(self, writers: set[FrameWriter]) -> None:
-        if not self.is_shut:
-            for writer in writers:
-                writer.flush()
+        self._flusher.write_dirty()
+        if self._flusher.unhurried and not self._flusher.is_unhurried_scheduled:
+            self._flusher.schedule_unhurried()
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""
         if self.is_disk_behind:
             return False
         moved = False
-        for outbox in tuple(self._blocked):
+        for outbox in tuple(self.blocked):
             before = len(outbox)
             outbox.flush()
             moved = moved or len(outbox) != before

@@ -17,20 +17,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from antiphon.kernel.errors import PeerError
 from antiphon.live.seen import Seen
 from antiphon.live.topics import LiveTopic
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 LOOK_SECONDS: Final = 0.02
 """How often a node looks whether something has come."""
 
 KNOWN_SECONDS: Final = 30.0
 """How long a node waits for what a client has seen or published elsewhere: it is there, and will come."""
+
+
+class NodeTraits(NamedTuple):
+    """The node to which a client has come: who it is, and whether it publishes again what does not come."""
+
+    identifier: int
+    publishes_again: bool
 
 
 class Crossing:
@@ -40,14 +44,16 @@ class Crossing:
     when it became a member, and may never deliver that; so ``is_waited_for`` says whether it is waited for.
     """
 
-    def __init__(self, node: Node, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool) -> None:
+    def __init__(
+        self, node: NodeTraits, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool
+    ) -> None:
         self._node = node
-        self._publishes_again = node.settings.fabric == "gossip"
+        self._loop = asyncio.get_running_loop()
         self._topic = topic
         self._client = client
         self._known = known
         self._is_waited_for = is_waited_for
-        self._wait_until = node.loop.time() + KNOWN_SECONDS
+        self._wait_until = self._loop.time() + KNOWN_SECONDS
         # Whether the last publication for the client follows all that came before it.
         self._is_bound = False
         # Batches that come while an earlier one is waited for must not overtake it.
@@ -59,7 +65,7 @@ class Crossing:
             has_come = self._is_here(serial)
         elif self._is_waited_for:
             has_come = await self._until_here(serial)
-            if not has_come and not self._publishes_again:
+            if not has_come and not self._node.publishes_again:
                 raise PeerError(
                     f"a message on {self._topic.name!r} that was handed in at another node has not come to node "
                     f"{self._node.identifier} in {KNOWN_SECONDS:g} seconds; it may yet come"
@@ -75,7 +81,7 @@ class Crossing:
 
     async def _until_here(self, serial: int) -> bool:
         # All together, not each: what does not come in that time does not come.
-        while not self._is_here(serial) and self._topic.is_member() and self._node.loop.time() < self._wait_until:
+        while not self._is_here(serial) and self._topic.is_member() and self._loop.time() < self._wait_until:
             await asyncio.sleep(LOOK_SECONDS)
         return self._is_here(serial)
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.kernel.randomness import RandomStream
 from antiphon.live.clocks import monotonic_us
-
-if TYPE_CHECKING:
-    from antiphon.live.core import NodeCore
+from antiphon.live.core import NodeLoop
+from antiphon.live.disk import Disk
 
 
 class LiveEnvironment(Environment):
     """Ticks are microseconds of the monotonic clock."""
 
-    def __init__(self, identifier: int, node: NodeCore, seed: int) -> None:
+    def __init__(self, identifier: int, loop: NodeLoop, disk: Disk, seed: int) -> None:
         super().__init__(identifier)
-        self._node = node
+        self._loop = loop
+        self._log = loop.log
+        self._cluster = loop.cluster
+        self._disk = disk
         self._random = RandomStream(seed)
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._last_timer = 0
@@ -28,69 +29,72 @@ class LiveEnvironment(Environment):
         return monotonic_us()
 
     def shared_time(self) -> int:
-        return self._node.clock_us()
+        return self._loop.clock_us()
 
     def send(self, destination: int, message: Message) -> None:
-        self._node.transmit(destination, message)
+        self._loop.transmit(destination, message)
 
     def deliver(self, publication: Publication) -> None:
-        self._node.delivered(publication)
+        self._loop.delivered(publication)
 
     def lost(self, topic: int, source: int, sequence: int) -> None:
-        self._node.lost(topic, source, sequence)
+        self._loop.lost(topic, source, sequence)
 
     def read_back(self, topic: int) -> LogReader | None:
-        return self._node.read_back(topic)
+        return self._log.read_back(topic)
 
     def was_logged(self, topic: int, source: int, sequence: int) -> bool:
-        return self._node.was_logged(topic, source, sequence)
+        return self._log.was_logged(topic, source, sequence)
 
     def recalled(self, topic: int, source: int, sequence: int) -> Message | None:
-        return self._node.recalled(topic, source, sequence)
+        return self._log.recalled(topic, source, sequence)
 
     def past(self, topic: int) -> list[int] | None:
-        return self._node.past(topic)
+        return self._log.past(topic)
 
     def journal(self) -> list[Message] | None:
-        return self._node.earlier_records()
+        journal = self._disk.journal
+        if journal is None:
+            return None
+        return journal.records() if self._cluster.is_returning else []
 
     def write(self, record: Message) -> None:
-        if self._node.journal is not None:
-            self._node.journal.write(record)
+        if self._disk.journal is not None:
+            self._disk.journal.write(record)
 
     def rewrite(self, records: list[Message]) -> None:
-        if self._node.journal is not None:
-            self._node.journal.rewrite(records)
+        if self._disk.journal is not None:
+            self._disk.journal.rewrite(records)
 
     def sync(self) -> bool:
-        commit = self._node.commit
-        if self._node.journal is None or commit is None:
+        commit = self._disk.commit
+        if self._disk.journal is None or commit is None:
             return True
         commit.then(self._synced)
         return False
 
     def _synced(self) -> None:
-        process = self._node.process
+        process = self._loop.process
         if process is not None and process.environment is self:
             process.synced()
 
     def subscribed(self, topic: int) -> None:
-        self._node.membership_began(topic)
+        self._loop.membership_began(topic)
 
     def unsubscribed(self, topic: int) -> None:
-        self._node.membership_ended(topic)
+        self._loop.membership_ended(topic)
 
     def ordering_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
-        self._node.began_epoch(epoch, members, councils)
+        self._loop.began_epoch(epoch, members, councils)
 
     def keeps_up(self, topic: int) -> bool:
-        return self._node.keeps_up(topic)
+        return self._loop.keeps_up(topic)
 
     def watch(self, peer: int) -> None:
-        self._node.cluster.watch(peer)
+        self._cluster.watch(peer)
 
     def unwatch(self, peer: int) -> None:
-        self._node.cluster.unwatch(peer)
+        self._cluster.unwatch(peer)
 
     def set_timer(self, delay: int, name: int) -> int:
         self._last_timer += 1
@@ -108,7 +112,7 @@ class LiveEnvironment(Environment):
 
     def _expire(self, handle: int, name: int) -> None:
         del self._timers[handle]
-        self._node.expired(name)
+        self._loop.expired(name)
 
     def cancel_all_timers(self) -> None:
         """The node goes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from antiphon.fabrics.cube.lasting import LastingVCubePs
 from antiphon.fabrics.cube.process import CubeProcess
@@ -18,12 +18,9 @@ from antiphon.live.brokers import Brokers
 from antiphon.live.cluster import Cluster
 from antiphon.live.companions import Companions
 from antiphon.live.gossip_table import EVERYBODY, GossipTable
-from antiphon.live.membership import Membership
+from antiphon.live.membership import Membership, Place
 from antiphon.live.settings import Settings
 from antiphon.live.tree_table import TreeTable
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 KEPT_BESIDE: Final = 64
 """So many batches of each publisher are kept in memory beyond those that may be under way."""
@@ -35,17 +32,15 @@ EXCLUDE_TICKS: Final = 2_000_000
 """How long total order on a cube waits for a node that cannot be reached, in microseconds: until all have noticed."""
 
 
-def new_membership(node: Node, highest: int) -> Membership:
+def new_membership(settings: Settings, place: Place, highest: int) -> Membership:
     """How a node finds the others; ``highest`` is the highest identifier that an earlier life of it has heard of."""
-    tree = node.settings.tree
-    if isinstance(tree, TreeTable):
-        return Brokers(node, tree)
-    gossip = node.settings.gossip
-    if isinstance(gossip, GossipTable):
-        return Acquaintances(node, gossip, highest)
-    if node.settings.aggregate:
-        return Cluster(node, node.instance, node.address, highest)
-    return Companions(node, highest)
+    if isinstance(settings.tree, TreeTable):
+        return Brokers(place, settings.tree)
+    if isinstance(settings.gossip, GossipTable):
+        return Acquaintances(place, settings.gossip, highest)
+    if settings.aggregate:
+        return Cluster(place, highest)
+    return Companions(place, highest)
 
 
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:

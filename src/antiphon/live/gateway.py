@@ -1,523 +1,60 @@
-"""The node's side of a client: what a thin client publishes and subscribes to, done for it by the node.
-
-A client's messages are published by the node, so they are ordered like the node's own, after what the node has
-delivered and hence after whatever the client has seen. Batches stay whole in both directions.
-"""
+"""The gateway of a node: which clients are let in, and what happens when their rights change."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.live.backlog import Backlog
-from antiphon.live.batch import Batch
-from antiphon.live.client_messages import (
-    CLIENT_CONTROLS,
-    LOG_QUESTIONS,
-    Accepted,
-    AskLogs,
-    AskMarks,
-    AskRange,
-    AskStandings,
-    AskStatus,
-    Begins,
-    Delivery,
-    DismissBrokers,
-    Dismissed,
-    Dropped,
-    Follow,
-    Followed,
-    Missed,
-    Publish,
-    StandingsAre,
-    StatusIs,
-    SubscribeTo,
-    SubscriptionEnded,
-    SubscriptionReady,
-    Taken,
-    Unsubscribe,
-)
-from antiphon.live.clocks import monotonic_us
-from antiphon.live.columns import NO_AUTHOR, Author, Columns, decode_columns
-from antiphon.live.controls import Control
-from antiphon.live.crossing import Crossing
-from antiphon.live.errors import DeniedError, kind_of
+from antiphon.kernel.errors import ProtocolError
+from antiphon.live.client_session import ClientServices, ClientSession
+from antiphon.live.controls import Hello
+from antiphon.live.incoming import FrameClient, IncomingConnection
 from antiphon.live.links import FrameWriter
-from antiphon.live.logs import logger
-from antiphon.live.membership import FrameClient, IncomingConnection
-from antiphon.live.names import checked_name, checked_pattern
-from antiphon.live.rights import Holder
-from antiphon.live.status import status_of, whereabouts_of
-from antiphon.live.subscription import Resumption, Start, Subscription
-from antiphon.live.tasks import Tasks
-from antiphon.live.wire import BATCH_BYTES_AT_MOST
-from antiphon.live.writers import lane_number, writer_number
+from antiphon.live.names import client_number
+from antiphon.live.tls import Identity, instance_of
 
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
-
-__all__ = ["CLIENT_CONTROLS", "ClientSession"]
-
-AHEAD: Final = 16_384
-"""How many messages of a subscription are on their way to a client, or wait in it, before it must have taken some."""
-
-AHEAD_BYTES: Final = 16 << 20
-"""The same in bytes."""
-
-QUESTIONS_AT_MOST: Final = 64
-"""How often a client may ask how the node is before it has been answered."""
-
-LOG_QUESTIONS_AT_MOST: Final = 16
-"""How much a client may ask about the log before it has been answered."""
-
-log = logger("gateway")
+RIGHTS_SECONDS: Final = 1.0
+"""How often a node looks whether the file of rights has changed."""
 
 
-class ClientSession(FrameClient):
-    """One connected client."""
+class Gateway:
+    """The clients of one node: who is let in, and what they may do."""
 
-    def __init__(
-        self, node: Node, writer: FrameWriter, client: int, holder: Holder, connection: IncomingConnection
-    ) -> None:
-        self.client = client
-        self._holder = holder
-        self._connection = connection
-        # Where it may publish, as far as it has tried; and where it has, or has tried to.
-        self._may_publish: set[str] = set()
-        self._published: set[str] = set()
-        self.backlog = Backlog(node.backlogs, connection)
-        # On each topic, whose turn it is to hand a batch to the node.
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._questions: list[AskStatus] = []
-        self._log_questions = 0
-        self.may_write = asyncio.Event()
-        self.may_write.set()
-        self.is_sent_away = False
-        self._is_counted = False
-        self._node = node
-        self._writer = writer
-        # The topics on which it goes on with what it began at another node.
-        self._crossings: dict[str, Crossing] = {}
-        self._subscriptions: dict[int, RemoteSubscription] = {}
-        self._tasks = Tasks()
-        node.clients.add(self)
-        node.sessions.came(self)
+    def __init__(self, services: ClientServices, has_tls: bool) -> None:
+        self._services = services
+        self._rights = services.rights
+        self._clients = services.clients
+        self._has_tls = has_tls
+        self._looking: asyncio.TimerHandle | None = None
 
-    def frame_received(self, frame: memoryview) -> None:
-        message = self._node.codec.decode(frame)
-        if isinstance(message, Publish):
-            # What a client had sent before it heard that it is to go, it hands in elsewhere.
-            if not self.is_sent_away:
-                self._into_backlog(partial(self._publish, message), len(message.payload))
-        elif isinstance(message, Taken):
-            found = self._subscriptions.get(message.number)
-            if found is not None:
-                found.taken(message.count)
-        elif isinstance(message, SubscribeTo):
-            self._subscribe(message)
-        elif isinstance(message, Unsubscribe):
-            found = self._subscriptions.pop(message.number, None)
-            if found is not None:
-                found.subscription.end()
-        elif isinstance(message, (Follow, AskStandings)):
-            self._into_backlog(partial(self._ask_others, message), 0)
-        elif isinstance(message, (AskStatus, DismissBrokers, *LOG_QUESTIONS)):
-            self._asked(message)
-        else:
-            raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
+    def client_connected(
+        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+    ) -> FrameClient:
+        """A client has opened a connection, at a node that is in its cluster."""
+        count = len(self._clients)
+        if count >= self._services.limits.maximum_clients:
+            raise ProtocolError(f"this node has {count} clients, as many as it may; connect to another one")
+        holder = self._rights.holder(identity, hello.token, self._has_tls)
+        # Nobody hands in batches under the number of another client.
+        instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
+        return ClientSession(self._services, writer, client_number(instance), holder, connection)
 
-    def send(self, control: Control) -> None:
-        """Send something to the client."""
-        self._node.write(self._writer, self._node.codec.encode_control(control))
+    def look_at_rights(self) -> None:
+        """See from time to time whether the rights have changed."""
+        if self._rights.look():
+            self._rights_changed()
+        self._looking = asyncio.get_running_loop().call_later(RIGHTS_SECONDS, self.look_at_rights)
 
-    def writing_paused(self) -> None:
-        self.may_write.clear()
+    def read_rights_again(self) -> None:
+        """Somebody says that the rights have changed."""
+        if self._rights.read_again():
+            self._rights_changed()
 
-    def writing_resumed(self) -> None:
-        self.may_write.set()
+    def _rights_changed(self) -> None:
+        for client in tuple(self._clients):
+            client.rights_changed()
 
-    def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
-        """Do something that may take a while; if there is too much of that, nothing more is read."""
-        self.backlog.add(size)
-        self._tasks.spawn(self._do(work, size))
-
-    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
-        try:
-            await work()
-        finally:
-            self.backlog.remove(size)
-
-    def _asked(self, message: AskStatus | DismissBrokers | AskLogs | AskRange | AskMarks) -> None:
-        """Answer when this turn is over: questions that come faster than answers are no honest ones."""
-        if isinstance(message, DismissBrokers):
-            self._dismiss(message)
-            return
-        if not isinstance(message, AskStatus):
-            self._asked_about_log(message)
-            return
-        if len(self._questions) >= QUESTIONS_AT_MOST:
-            raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
-        if not self._questions:
-            self._node.loop.call_soon(self._answer)
-        self._questions.append(message)
-
-    def _answer(self) -> None:
-        questions, self._questions = self._questions, []
-        for message in questions:
-            self._tell_status(message)
-        self._node.settle()
-
-    def _tell_status(self, message: AskStatus) -> None:
-        denied = ""
-        if message.wants_all and not self._holder.rights.admin:
-            denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
-        status = status_of if message.wants_all and not denied else whereabouts_of
-        about = {**status(self._node), "author": self.client}
-        self.send(StatusIs(message.number, about, monotonic_us(), denied))
-
-    def _dismiss(self, message: DismissBrokers) -> None:
-        """An operator says that brokers are gone for good."""
-        if not self._holder.rights.admin:
-            denied = f"client {self._holder.name!r} may not change the tree; have admin = true added to its rights"
-            self.send(Dismissed(message.number, denied, True))
-            return
-        self.send(Dismissed(message.number, self._node.cluster.dismiss(message.brokers)))
-        self._node.settle()
-
-    def _asked_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
-        if self._log_questions >= LOG_QUESTIONS_AT_MOST:
-            raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
-        self._log_questions += 1
-        self._tasks.spawn(self._answer_about_log(message))
-
-    async def _answer_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
-        try:
-            # A client that does not take answers gets no more of them.
-            await self.may_write.wait()
-            desk = self._node.log_desk
-            if isinstance(message, AskLogs):
-                self.send(await desk.logs(self._holder, message))
-            elif isinstance(message, AskMarks):
-                self.send(await desk.marks(self._holder, message))
-            else:
-                self.send(await desk.range(self._holder, message))
-        finally:
-            self._log_questions -= 1
-        self._node.settle()
-
-    # Rights.
-
-    def _check_publishing(self, topic: str) -> None:
-        if topic in self._may_publish:
-            return
-        if not self._holder.rights.may_publish(checked_name(topic)):
-            raise DeniedError(f"client {self._holder.name!r} may not publish on {topic!r}; have it added to its rights")
-        if topic not in self._published:
-            self._check_topics(topic, len(self._published), "publish on so many topics")
-            self._published.add(topic)
-        self._may_publish.add(topic)
-
-    def _check_topics(self, name: str, used: int, what: str) -> None:
-        """Refuse more topics than a client or all of them may use: each stays in memory as long as the node runs."""
-        settings = self._node.settings
-        if used >= settings.client_topics:
-            raise PeerError(f"one client may not {what}: {used} are allowed here (client_topics); connect once more")
-        if name not in self._node.topics and len(self._node.topics) >= settings.maximum_topics:
-            raise PeerError(f"this node has {len(self._node.topics)} topics, as many as it may (maximum_topics)")
-
-    def _check_subscribing(self, pattern: str) -> None:
-        if not self._holder.rights.may_subscribe(checked_pattern(pattern)):
-            raise DeniedError(
-                f"client {self._holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
-            )
-
-    def rights_changed(self) -> None:
-        renewed = self._node.rights.renewed(self._holder)
-        if renewed is None:
-            self._connection.refuse(DeniedError("the rights have changed: this client is not let in any more"))
-            return
-        self._holder = renewed
-        self._may_publish.clear()
-        for remote in self._subscriptions.values():
-            try:
-                self._check_subscribing(remote.subscription.pattern)
-            except DeniedError as error:
-                remote.subscription.revoke(error)
-
-    async def _publish(self, message: Publish) -> None:
-        """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
-        error = ""
-        is_denied = False
-        is_known = False
-        kind = ""
-        crossing = self._crossings.get(message.topic) if message.lane is None else None
-        try:
-            if crossing is None:
-                is_known = self._is_known(message)
-                receipt = None if is_known else await self._hand_over(message)
-            else:
-                async with crossing.turns:
-                    is_known = await crossing.has_come(message.serial)
-                    receipt = None if is_known else await self._hand_over(message, crossing)
-            if receipt is not None:
-                await receipt
-            if is_known:
-                await self._node.until_on_disk()
-        except AntiphonError as failure:
-            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
-        # A client that is told nothing hands it in again at another node.
-        if not error or not self._node.is_closing:
-            self.send(Accepted(message.number, error, is_known, is_denied, kind))
-            self._node.settle()
-
-    async def _hand_over(self, message: Publish, crossing: Crossing | None = None) -> Any:
-        """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
-        self._check_publishing(message.topic)
-        await self._until_room(message.topic)
-        columns = self._columns_of(message)
-        author = self._author_of(message)
-        order = message.order if crossing is None else crossing.order_of(message.order)
-        return self._node.publish_columns(message.topic, order, message.about, columns, author)
-
-    async def _until_room(self, topic: str) -> None:
-        """Let clients wait where so much waits that a publisher which does not wait would be refused.
-
-        Whoever waits first goes on first, so batches stay in order.
-        """
-        turns = self._turns.get(topic)
-        if turns is None:
-            turns = self._turns[topic] = asyncio.Lock()
-        async with turns:
-            while (outbox := self._node.outboxes.get(topic)) is not None and outbox.is_full:
-                await asyncio.shield(outbox.until_room())
-
-    def _is_known(self, message: Publish) -> bool:
-        """Whether a batch that a client hands in has been delivered already."""
-        if message.lane is not None:
-            # Others may lack what is known here. Each node knows for itself what a lane has written before.
-            return False
-        topic = self._node.topics.get(message.topic)
-        return topic is not None and topic.seen.has(self.client, message.serial)
-
-    def _comes_from_elsewhere(self) -> None:
-        """Count a client that goes on here with what it began at another node; once."""
-        if not self._is_counted:
-            self._is_counted = True
-            self._node.sessions.resumed += 1
-
-    async def _ask_others(self, message: Follow | AskStandings) -> None:
-        """Answer what only all nodes together can answer."""
-        if isinstance(message, Follow):
-            await self._follow(message)
-        else:
-            await self._tell_standings(message)
-
-    async def _follow(self, message: Follow) -> None:
-        error = ""
-        is_denied = False
-        kind = ""
-        self._comes_from_elsewhere()
-        try:
-            self._check_publishing(message.topic)
-            self._crossings[message.topic] = await self._node.sessions.follow(self.client, message)
-        except AntiphonError as failure:
-            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
-        self.send(Followed(message.number, message.topic, error, is_denied, kind))
-        self._node.settle()
-
-    def _author_of(self, message: Publish) -> Author:
-        """Whose batch a client hands in: its own, or that of a lane of a writer."""
-        lane = message.lane
-        if lane is None:
-            return Author(self.client, message.serial) if message.serial else NO_AUTHOR
-        if message.serial == 0 or message.order == "none":
-            raise UsageError("a writer numbers its batches and publishes in order: use fifo, causal or total")
-        holder = self._holder.name
-        client, writer = lane_number(holder, lane.writer, lane.lane), writer_number(holder, lane.writer)
-        author = Author(client, message.serial, writer, lane.lane, lane.digest, lane.previous)
-        self._node.writers.check(message.topic, author)
-        return author
-
-    async def _tell_standings(self, message: AskStandings) -> None:
-        """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
-        writer = writer_number(self._holder.name, message.writer)
-        nodes = await self._node.standings.ask(writer, message.lane, message.topics)
-        self.send(StandingsAre(message.number, nodes))
-        self._node.settle()
-
-    def _columns_of(self, message: Publish) -> Columns:
-        # Whatever is wrong must end here: the node answers for what it publishes.
-        if len(message.payload) > BATCH_BYTES_AT_MOST:
-            raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
-        columns = decode_columns(message.payload)
-        if not columns.values:
-            raise UsageError("a batch holds at least one message")
-        return columns
-
-    def _subscribe(self, message: SubscribeTo) -> None:
-        start: Start = message.start
-        try:
-            self._check_subscribing(message.pattern)
-            if message.number in self._subscriptions:
-                raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
-            self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
-            if message.is_time and isinstance(start, int):
-                start = time_of(start)
-            resumption = None
-            if message.resume is not None:
-                self._comes_from_elsewhere()
-                resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
-            subscription = self._node.subscribe(
-                message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
-            )
-        except AntiphonError as error:
-            self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
-            return
-        subscription.owner = f"client {self._holder.name or self._connection.where_from}"
-        subscription.marks_beginnings = start == "latest"
-        subscription.dropped_batches = {}
-        remote = RemoteSubscription(self, message.number, subscription)
-        self._subscriptions[message.number] = remote
-        self._tasks.spawn(remote.run())
-
-    def subscription_ended(self, number: int, error: AntiphonError | None, dropped: int) -> None:
-        """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
-        ended = self._subscriptions.pop(number, None)
-        if ended is not None:
-            ended.subscription.end()
-        if not self._node.is_closing:
-            reason = "" if error is None else str(error)
-            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError), kind_of(error)))
-            self._node.settle()
-
-    def ended(self) -> None:
-        self._node.clients.discard(self)
-        self._node.sessions.went(self)
-        self.backlog.end()
-        self._tasks.cancel()
-        for remote in self._subscriptions.values():
-            remote.subscription.end()
-
-    def settle(self) -> None:
-        """Write what was sent."""
-        self._node.settle()
-
-
-class Ahead:
-    """What is on its way to a client, or waits in it."""
-
-    def __init__(self) -> None:
-        self._batches: deque[tuple[int, int]] = deque()
-        self._count = 0
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client must take something before it gets more."""
-        return self._count >= AHEAD or self._bytes >= AHEAD_BYTES
-
-    def sent(self, count: int, size: int) -> None:
-        """A batch has been sent, of so many messages that it wants."""
-        self._batches.append((count, size))
-        self._count += count
-        self._bytes += size
-
-    def taken(self, count: int) -> None:
-        """The client says that it has taken messages; it may say what it likes, and gains nothing by it."""
-        while self._batches and count >= self._batches[0][0]:
-            messages, size = self._batches.popleft()
-            count -= messages
-            self._count -= messages
-            self._bytes -= size
-        if self._batches and count > 0:
-            messages, size = self._batches[0]
-            self._batches[0] = (messages - count, size)
-            self._count -= count
-
-
-class RemoteSubscription:
-    """Hands the batches of a subscription on to a client, no further ahead than it can take."""
-
-    def __init__(self, session: ClientSession, number: int, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self._session = session
-        self._number = number
-        self._ahead = Ahead()
-        self._room: asyncio.Event = asyncio.Event()
-
-    def taken(self, count: int) -> None:
-        """The client's application has taken messages."""
-        self._ahead.taken(count)
-        if not self._ahead.is_full:
-            self._room.set()
-
-    async def run(self) -> None:
-        """From readiness to the end."""
-        error: AntiphonError | None = None
-        try:
-            await self.subscription.ready()
-            self._session.send(SubscriptionReady(self._number))
-            self._session.settle()
-            await self._hand_on()
-        except AntiphonError as failure:
-            error = failure
-        self._session.subscription_ended(self._number, error, self.subscription.dropped)
-
-    async def _hand_on(self) -> None:
-        async for topic, batch, from_offset in self.subscription.raw_batches():
-            if self.subscription.dropped_batches:
-                self._tell_dropped()
-            if isinstance(batch, Batch):
-                self._send(batch, from_offset)
-            elif batch.seen is None:
-                self._session.send(Missed(self._number, topic.name))
-            else:
-                self._session.send(Begins(self._number, topic.name, batch.seen))
-            self._session.settle()
-            if self._ahead.is_full:
-                await self._until_taken()
-            if not self._session.may_write.is_set():
-                await self._session.may_write.wait()
-
-    def _tell_dropped(self) -> None:
-        """Before anything comes that follows what was dropped."""
-        dropped, self.subscription.dropped_batches = self.subscription.dropped_batches, {}
-        for topic, batches in (dropped or {}).items():
-            self._session.send(Dropped(self._number, topic.name, self.subscription.dropped, batches.ranges()))
-
-    async def _until_taken(self) -> None:
-        """Wait until the client says that it has taken something, and see to it that this is read."""
-        self._room.clear()
-        self._session.backlog.await_word()
-        try:
-            await self._room.wait()
-        finally:
-            self._session.backlog.word_came()
-
-    def _send(self, batch: Batch, from_offset: int) -> None:
-        self._ahead.sent(batch.end_offset - max(batch.first_offset, from_offset), len(batch.payload))
-        self._session.send(
-            Delivery(
-                self._number,
-                batch.topic,
-                batch.publisher,
-                batch.order,
-                batch.first_offset,
-                from_offset,
-                batch.payload,
-                batch.sequence,
-            )
-        )
-
-
-def time_of(time_us: int) -> datetime:
-    """Microseconds since 1970 as a time."""
-    try:
-        return datetime.fromtimestamp(time_us / 1_000_000, UTC)
-    except (OverflowError, ValueError, OSError) as error:
-        raise UsageError(f"{time_us} microseconds since 1970 is no time to start from") from error
+    def close(self) -> None:
+        """Look at the rights no more."""
+        if self._looking is not None:
+            self._looking.cancel()

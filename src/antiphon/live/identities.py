@@ -10,16 +10,14 @@ disk. A newcomer that asks it is sent on to others, or it takes a new block of t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from antiphon.fabrics.tree.messages import Standing
 from antiphon.live.controls import PlaceGiven
+from antiphon.live.disk import Disk
 from antiphon.live.roster import BLOCK, BLOCKS_FIRST
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 FACT: Final = "broker"
 """Under this name the identity is kept."""
@@ -32,24 +30,24 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     addresses: dict[int, str]
 
 
-def kept_identity(node: Node) -> Identity | None:
+def kept_identity(disk: Disk) -> Identity | None:
     """Who this broker was, if it has its log; the identity and the process's own records belong together."""
-    kept = None if node.store is None or node.journal is None else node.store.get(FACT)
-    if not kept or node.journal is None:
+    kept = None if disk.store is None or disk.journal is None else disk.store.get(FACT)
+    if not kept or disk.journal is None:
         return None
-    if not any(isinstance(record, Standing) for record in node.journal.records()):
+    if not any(isinstance(record, Standing) for record in disk.journal.records()):
         return None
     return msgspec.msgpack.decode(kept, type=Identity)
 
 
-def keep_identity(node: Node, identity: Identity) -> None:
+def keep_identity(disk: Disk, identity: Identity) -> None:
     """Write down who this broker is, if it can return."""
-    if node.store is None or node.journal is None or node.commit is None:
+    if disk.store is None or disk.journal is None or disk.commit is None:
         return
     encoded = msgspec.msgpack.encode(identity)
-    if node.store.get(FACT) != encoded:
-        node.store.put(FACT, encoded)
-        node.commit.soon()
+    if disk.store.get(FACT) != encoded:
+        disk.store.put(FACT, encoded)
+        disk.commit.soon()
 
 
 def place_of(identity: Identity, highest: int) -> PlaceGiven:

@@ -13,17 +13,15 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.live.incoming import IncomingConnection
 from antiphon.live.links import limit_silence, split_address
 from antiphon.live.logs import logger
-from antiphon.live.membership import IncomingConnection
 from antiphon.live.tls import reason_of
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 STRANGERS_AT_MOST: Final = 256
 """How many connections there are at a time that have not said who they are."""
@@ -54,11 +52,24 @@ log = logger("listener")
 
 
 class Listener:
-    """Accepts the connections of one node."""
+    """Accepts the connections of one node.
 
-    def __init__(self, node: Node, context: ssl.SSLContext | None) -> None:
-        self._node = node
+    ``connect`` makes the node's end of a connection, and ``incoming`` lists those that are open. Whoever connects has
+    ``handshake_seconds`` to say who it is.
+    """
+
+    def __init__(
+        self,
+        context: ssl.SSLContext | None,
+        handshake_seconds: float,
+        connect: Callable[[Listener, str], IncomingConnection],
+        incoming: Callable[[], Iterable[IncomingConnection]],
+    ) -> None:
         self._context = context
+        self._handshake_seconds = handshake_seconds
+        self._connect = connect
+        self._incoming = incoming
+        self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         # Those who have not said who they are, with the time at which they came; the oldest first.
         self._strangers: dict[IncomingConnection, float] = {}
@@ -75,9 +86,8 @@ class Listener:
     async def open(self, address: str) -> int:
         """Listen; the port."""
         host, port = split_address(address)
-        loop = self._node.loop
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, *_, place in dict.fromkeys(found):
                 bound = socket.create_server((place[0], port), family=family, backlog=BACKLOG)
                 bound.setblocking(False)
@@ -90,7 +100,7 @@ class Listener:
             ) from error
         for bound in self._sockets:
             self._listen(bound)
-        self._looking = loop.call_later(LOOK_SECONDS, self._look)
+        self._looking = self._loop.call_later(LOOK_SECONDS, self._look)
         return port
 
     def close(self) -> None:
@@ -98,7 +108,7 @@ class Listener:
         if self._looking is not None:
             self._looking.cancel()
         for bound in self._sockets:
-            self._node.loop.remove_reader(bound)
+            self._loop.remove_reader(bound)
             bound.close()
         self._sockets.clear()
         for opening in tuple(self._opening.values()):
@@ -109,11 +119,10 @@ class Listener:
     def _listen(self, bound: socket.socket) -> None:
         # Not after a pause in which the node was closed.
         if bound in self._sockets:
-            self._node.loop.add_reader(bound, self._accept, bound)
+            self._loop.add_reader(bound, self._accept, bound)
 
     def _accept(self, bound: socket.socket) -> None:
         """Somebody connects; no task waits for it, since nobody would close what was given to one that is cancelled."""
-        loop = self._node.loop
         try:
             accepted, place = bound.accept()
         except BlockingIOError:
@@ -121,15 +130,15 @@ class Listener:
         except OSError as error:
             if error.errno in OUT_OF_FILES:
                 self.note_refusal("", error)
-            loop.remove_reader(bound)
-            loop.call_later(PAUSE_SECONDS, self._listen, bound)
+            self._loop.remove_reader(bound)
+            self._loop.call_later(PAUSE_SECONDS, self._listen, bound)
             return
         accepted.setblocking(False)
-        connection = IncomingConnection(self._node, self, f"{place[0]}:{place[1]}")
+        connection = self._connect(self, f"{place[0]}:{place[1]}")
         while len(self._strangers) >= STRANGERS_AT_MOST:
             self._cut_off(next(iter(self._strangers)), "too many connect at once and do not say who they are")
-        self._strangers[connection] = loop.time()
-        task = loop.create_task(self._make(connection, accepted))
+        self._strangers[connection] = self._loop.time()
+        task = self._loop.create_task(self._make(connection, accepted))
         self._opening[connection] = task
         task.add_done_callback(partial(self._made, connection, accepted))
 
@@ -140,9 +149,9 @@ class Listener:
             accepted.close()
 
     async def _make(self, connection: IncomingConnection, accepted: socket.socket) -> None:
-        seconds = self._node.settings.handshake_seconds if self._context is not None else None
+        seconds = self._handshake_seconds if self._context is not None else None
         try:
-            transport, _ = await self._node.loop.connect_accepted_socket(
+            transport, _ = await self._loop.connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._context, ssl_handshake_timeout=seconds
             )
             limit_silence(transport, SILENT_SECONDS)
@@ -174,17 +183,17 @@ class Listener:
 
     def _look(self) -> None:
         """Cut off who has taken too long."""
-        now = self._node.loop.time()
+        now = self._loop.time()
         self._lines = 0
-        patience = self._node.settings.handshake_seconds
+        patience = self._handshake_seconds
         for connection, came_at in list(self._strangers.items()):
             if now - came_at < patience:
                 break
             self._cut_off(connection, f"it has not said who it is in {patience:g} seconds")
-        for connection in self._node.cluster.incoming():
+        for connection in self._incoming():
             self._look_at_frame(connection, now)
             connection.end_if_left()
-        self._looking = self._node.loop.call_later(LOOK_SECONDS, self._look)
+        self._looking = self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look_at_frame(self, connection: IncomingConnection, now: float) -> None:
         if connection.unfinished_bytes == 0:

@@ -17,7 +17,7 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,13 +33,11 @@ from antiphon.live.client_messages import (
     RangeIs,
     StoredBatch,
 )
+from antiphon.live.codec import Codec
 from antiphon.live.columns import header_bytes
 from antiphon.live.errors import DeniedError
-from antiphon.live.log import DurableLog, Entry, OffsetRemovedError
-from antiphon.live.rights import Holder
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.formats import Entry, OffsetRemovedError
 
 NUMBER_FACT: Final = "number of this log"
 NUMBER_BITS: Final = 31
@@ -72,10 +70,44 @@ def number_of(store: DurableLog) -> int:
     return int(kept)
 
 
+class ReadingRights(Protocol):
+    """What a client may read."""
+
+    def may_subscribe(self, wanted: str) -> bool:
+        """Whether the client may see all that a topic or pattern stands for."""
+
+
+class Reader(Protocol):
+    """The client that asks."""
+
+    @property
+    def name(self) -> str:
+        """The name by which it is known; empty if it has none."""
+
+    @property
+    def rights(self) -> ReadingRights:
+        """What it may read."""
+
+
+class Whereabouts(Protocol):
+    """The node to which the log belongs, and what that node knows of others."""
+
+    @property
+    def identifier(self) -> int:
+        """Its identifier in the cluster."""
+
+    def peer_addresses(self) -> list[str]:
+        """Where the other nodes are."""
+
+    def topic_names(self) -> set[str]:
+        """The topics that it has heard of."""
+
+
 class LogDesk:
     """Answers what clients ask about the log of one node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, codec: Codec, node: Whereabouts) -> None:
+        self._codec = codec
         self._node = node
         self._store: DurableLog | None = None
         self.number = NO_LOG
@@ -102,16 +134,15 @@ class LogDesk:
 
     # Which topics there are.
 
-    async def logs(self, holder: Holder, question: AskLogs) -> LogsAre:
+    async def logs(self, holder: Reader, question: AskLogs) -> LogsAre:
         """What the log holds of topics."""
         node, store = self._node, self._store
-        peers = [peer.address for peer in node.cluster.peers()]
-        answer = LogsAre(question.number, self.number, node.identifier, [], [], peers)
+        answer = LogsAre(question.number, self.number, node.identifier, [], [], node.peer_addresses())
         may_read = holder.rights.may_subscribe
         denied = next((name for name in question.topics or () if not may_read(name)), None)
         if denied is not None:
             return replace(answer, error=denied_text(holder, denied), is_denied=True)
-        wanted = node.catalogue.names if question.topics is None else set(question.topics)
+        wanted = node.topic_names() if question.topics is None else set(question.topics)
         held = sorted(name for name in wanted if store is not None and store.has(name) and may_read(name))
         elsewhere: list[str] = []
         if question.topics is None:
@@ -126,7 +157,7 @@ class LogDesk:
 
     # Ranges.
 
-    async def range(self, holder: Holder, question: AskRange) -> RangeIs:
+    async def range(self, holder: Reader, question: AskRange) -> RangeIs:
         """Some of the batches that were asked for."""
         try:
             store = self._store_for(holder, question)
@@ -137,7 +168,7 @@ class LogDesk:
             is_denied = isinstance(error, DeniedError)
             return RangeIs(question.number, question.offset, [], 0, str(error), is_denied)
 
-    def _store_for(self, holder: Holder, question: AskRange | AskMarks) -> DurableLog:
+    def _store_for(self, holder: Reader, question: AskRange | AskMarks) -> DurableLog:
         """The log, if it is the one that is meant and the client may read the topic."""
         if not holder.rights.may_subscribe(question.topic):
             raise DeniedError(denied_text(holder, question.topic))
@@ -169,13 +200,13 @@ class LogDesk:
         return RangeIs(question.number, min(position, question.end), batches)
 
     def _is_within(self, recorded: bytes, question: AskRange) -> bool:
-        published = beginning_of(self._node.codec.decode_publication(recorded).payload, question.topic)
+        published = beginning_of(self._codec.decode_publication(recorded).payload, question.topic)
         until_us = question.until_us
         return published.timestamp_us >= question.since_us and (until_us is None or published.timestamp_us < until_us)
 
     # Marks.
 
-    async def marks(self, holder: Holder, question: AskMarks) -> MarksAre:
+    async def marks(self, holder: Reader, question: AskMarks) -> MarksAre:
         """Whose messages a range has, for some of it."""
         try:
             store = self._store_for(holder, question)
@@ -189,7 +220,7 @@ class LogDesk:
         for entry in self._entries(store, question.topic, question.offset, MARKED_BYTES):
             if entry.first_offset >= question.end:
                 break
-            publication = self._node.codec.decode_publication(entry.batch)
+            publication = self._codec.decode_publication(entry.batch)
             sequence = beginning_of(publication.payload, question.topic).first_sequence - entry.first_offset
             first = max(entry.first_offset, question.offset)
             position = min(entry.next_offset, question.end)
@@ -212,6 +243,6 @@ def range_of(store: DurableLog, topic: str, times_us: tuple[int, ...]) -> LogRan
     return LogRange(topic, min(store.earliest(topic), end), end, at_times)
 
 
-def denied_text(holder: Holder, topic: str) -> str:
+def denied_text(holder: Reader, topic: str) -> str:
     """Why a client is told nothing."""
     return f"client {holder.name!r} may not read {topic!r}; have it added to its rights (subscribe)"

@@ -1,75 +1,62 @@
 """A live node: starting and stopping it, publishing and subscribing, and what peers and clients make it do.
 
-What happens between something entering and everything having settled is in :mod:`antiphon.live.core`.
+A node is made of parts. The loop (:mod:`antiphon.live.core`) drives its process. The membership knows the other nodes,
+the gateway serves clients, and the disk keeps what was delivered. Each part gets the others that it uses, and none of
+them the node.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-from collections.abc import Coroutine
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 import msgspec
 
-from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Environment, Process
+from antiphon.live.application import PubSub
 from antiphon.live.backlog import Backlogs
-from antiphon.live.catalogue import Catalogue
+from antiphon.live.client_session import ClientServices
 from antiphon.live.clocks import wall_clock_us
-from antiphon.live.closing import close_after, raise_refusals
+from antiphon.live.closing import Lifecycle, Starting, raise_refusals
 from antiphon.live.columns import Author, Columns
 from antiphon.live.commit import GroupCommit
 from antiphon.live.controls import (
-    AskPast,
-    AskRecent,
-    AskSeen,
-    AskWriter,
-    CreditWanted,
     Hello,
-    PastIs,
-    Publishes,
-    PublishesHeard,
-    RecentIs,
-    SeenIs,
-    WriterIs,
 )
-from antiphon.live.core import ORDER_NUMBERS
+from antiphon.live.core import ORDER_NUMBERS, NodeLoop
+from antiphon.live.disk import Disk
 from antiphon.live.environment import LiveEnvironment
 from antiphon.live.errors import ClosedError, NoMajorityError
-from antiphon.live.fabrics import new_membership, new_process
-from antiphon.live.gateway import ClientSession
+from antiphon.live.fabrics import new_process
+from antiphon.live.gateway import Gateway
+from antiphon.live.incoming import FrameClient, Greeting, IncomingConnection
 from antiphon.live.journals import LiveJournal
 from antiphon.live.links import FrameWriter, split_address
 from antiphon.live.listener import Listener
-from antiphon.live.log import DurableLog, Retention
+from antiphon.live.log.durable import DurableLog
+from antiphon.live.log.topic import Retention
 from antiphon.live.log_desk import LogDesk
 from antiphon.live.logs import logger
-from antiphon.live.membership import FrameClient, IncomingConnection
-from antiphon.live.names import checked_name, client_number, topic_number
-from antiphon.live.outbox import Outbox, check_order, set_if_waiting
-from antiphon.live.recollection import topics_in
+from antiphon.live.members import Foundation, Members
+from antiphon.live.names import checked_name, topic_number
+from antiphon.live.outbox import Outbox
+from antiphon.live.outlook import Early, early_of
+from antiphon.live.publisher import check_order
 from antiphon.live.rights import Rights
-from antiphon.live.sessions import Sessions
-from antiphon.live.settings import Settings
-from antiphon.live.standings import Standings
-from antiphon.live.status import StatusServer
-from antiphon.live.subscribing import SubscribingNode
-from antiphon.live.subscription import EmptySubscription
+from antiphon.live.settings import Settings, settings_from
+from antiphon.live.status import NodeStatus, StatusServer
+from antiphon.live.subscribing import Subscriptions
 from antiphon.live.tasks import Tasks
-from antiphon.live.tls import NODE, Identity, instance_of, own_identity
+from antiphon.live.tls import Identity, instance_of, own_node_name
+from antiphon.live.topics import LiveTopic
 from antiphon.live.tree_table import TreeTable
 
-TRIM_SECONDS: Final = 30.0
 FAREWELL_SECONDS: Final = 1.0
 """How long connections with TLS may take to end in an orderly way."""
-
-RIGHTS_SECONDS: Final = 1.0
-"""How often a node looks whether the file of rights has changed."""
 
 LIFE_BITS: Final = 32
 """So many messages of a topic have numbers in one life of a node, in powers of two."""
@@ -77,100 +64,133 @@ LIFE_BITS: Final = 32
 log = logger("node")
 
 
-def node_name(settings: Settings) -> str:
-    """The name in the certificate of a node."""
-    assert settings.tls_certificate is not None, "only nodes with TLS are asked"
-    identity = own_identity(settings.tls_certificate)
-    if identity.role != NODE:
-        raise UsageError(f"{settings.tls_certificate} is for a {identity.role}; a node needs one of a node")
-    return identity.name
-
-
-def check_foreign_name(name: str, sender: int) -> None:
-    """Refuse names that no application could have given."""
-    try:
-        checked_name(name)
-    except UsageError as error:
-        raise ProtocolError(f"node {sender} names a topic that cannot be: {error}") from error
-
-
-class Node(SubscribingNode):
+class Node(PubSub):
     """A peer of a cluster, embedded in this program. Made by :func:`antiphon.start`."""
 
+    _subscriptions: Subscriptions
+
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+        super().__init__(settings.order)
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.mixes_keys = settings.fabric != "tree"
+        self.with_receipts = settings.durability == "disk"
+        self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
         self.tls = settings.tls()
         # With a certificate, nobody else can say to be this node.
         life = secrets.token_hex(8)
-        self.instance = life if self.tls is None else instance_of(node_name(settings), life)
-        self.outgoing_context = None if self.tls is None else self.tls.client_context()
+        self.instance = life if self.tls is None else instance_of(own_node_name(settings.tls_certificate), life)
+        self._outgoing_context = None if self.tls is None else self.tls.client_context()
         self.rights = Rights(settings.rights)
-        self._looking: asyncio.TimerHandle | None = None
         self.address = ""
-        self.catalogue = Catalogue(self)
-        self.sessions = Sessions(self)
-        self.standings = Standings(self)
-        self.log_desk = LogDesk(self)
-        self.backlogs = Backlogs(settings.backlog_bytes)
+        self._lifecycle = Lifecycle()
+        self._tasks = Tasks()
+        self.disk = Disk()
+        self.core = NodeLoop(settings, self._lifecycle, self.fail)
         self.clients: set[FrameClient] = set()
-        self.started_at = time.monotonic()
-        self.environment: LiveEnvironment | None = None
+        self.backlogs = Backlogs(settings.backlog_bytes)
         self._server: Listener | None = None
-        self._status: StatusServer | None = None
+        self._status_server: StatusServer | None = None
         self._accepted: asyncio.Future[None] = self.loop.create_future()
         self._accepted.set_result(None)
         self._draining: list[Outbox] = []
-        self._tasks = Tasks()
+        # Whether there are those of its parts that know the others.
+        self._is_composed = False
         self._closing: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
-        self._trimming: asyncio.TimerHandle | None = None
 
-    # Starting and stopping.
+    # Starting.
 
     async def start(self) -> Node:
         """Open the log, listen, and join the cluster."""
         settings = self.settings
         try:
             if settings.data is not None:
-                retention = Retention(settings.retention_bytes, settings.retention_seconds)
-                # What has been delivered cannot be refused; publishers wait before there is too much of it.
-                self.store = DurableLog.open(settings.data, retention=retention, pending_limit_bytes=None)
-                self.commit = GroupCommit(self.store, self.committed, self.fail)
-                self.disk_first = self.commit if self.with_receipts else None
-                has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
-                if has_quorum or (settings.fabric == "cube" and not settings.aggregate):
-                    self.journal = LiveJournal(self)
-                self.writers.load(self.store)
-                self.catalogue.names.update(topics_in(self.store))
-                self.log_desk.open(self.store)
-                self._trim()
-            await self._listen()
+                self._open_disk(settings.data)
+            listener = await self._listen()
             if settings.trace is not None:
                 # Columns and their libraries take time and memory that a node without a trace has no use for.
                 from antiphon.live.tracing import LiveTrace
 
-                self._trace = LiveTrace(settings.trace, settings.fabric)
-            highest = int(self.fact("highest identifier", "-1"))
-            self.cluster = new_membership(self, highest)
+                self.core.trace = LiveTrace(settings.trace, settings.fabric)
+            self._compose(listener)
             await self.cluster.join(settings.join)
             self.cluster.look_out()
             for pattern in settings.keep:
-                await self._begin(EmptySubscription(self, pattern)).ready()
+                await self._subscriptions.keep(pattern)
             if settings.rights is not None:
-                self._look_at_rights()
+                self._gateway.look_at_rights()
             if settings.metrics is not None:
-                self._status = await StatusServer(self).start(settings.metrics)
+                self._status_server = await StatusServer(self.status, self.tls).start(settings.metrics)
         except BaseException:
             await self._shut()
             raise
         log.info("in the cluster", node=self.identifier, address=self.address, others=len(self.cluster.peers()))
         return self
 
-    async def _listen(self) -> None:
-        host, _ = split_address(self.settings.listen)
-        self._server = Listener(self, None if self.tls is None else self.tls.server_context())
-        port = await self._server.open(self.settings.listen)
-        self.address = self.settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    def _open_disk(self, data: str) -> None:
+        settings = self.settings
+        retention = Retention(settings.retention_bytes, settings.retention_seconds)
+        # What has been delivered cannot be refused; publishers wait before there is too much of it.
+        store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
+        self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
+        has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
+        if has_quorum or (settings.fabric == "cube" and not settings.aggregate):
+            self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
+        self.core.open(self.disk)
+        self.disk.trim()
+
+    async def _listen(self) -> Listener:
+        settings = self.settings
+        host, _ = split_address(settings.listen)
+        context = None if self.tls is None else self.tls.server_context()
+        self._server = Listener(context, settings.handshake_seconds, self._incoming, self._connections)
+        port = await self._server.open(settings.listen)
+        self.address = settings.advertise or f"{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+        return self._server
+
+    def _incoming(self, listener: Listener | None, where_from: str) -> IncomingConnection:
+        return IncomingConnection(self.core, self, self.cluster, listener, where_from)
+
+    def _connections(self) -> tuple[IncomingConnection, ...]:
+        return self.cluster.incoming()
+
+    def _compose(self, listener: Listener) -> None:
+        """Make the parts of the node that know the others, now that the node can say where it listens."""
+        settings, core, disk, lifecycle = self.settings, self.core, self.disk, self._lifecycle
+        foundation = Foundation(settings, self.instance, self._outgoing_context, core, disk, self._tasks, lifecycle)
+        members = self._members = self.new_members(foundation)
+        self.cluster, self.sessions = members.cluster, members.sessions
+        self._subscriptions = members.subscriptions
+        self.catalogue = members.subscriptions.catalogue
+        self.log_desk = LogDesk(core.codec, members)
+        if disk.store is not None:
+            self.log_desk.open(disk.store)
+        self.status = NodeStatus(
+            settings, self.address, core, members, self.rights, listener, lifecycle, self.clients, self.backlogs
+        )
+        services = ClientServices(
+            core,
+            core.topics.by_name,
+            core.writers,
+            self,
+            members.subscriptions,
+            members.sessions,
+            members.standings,
+            self.log_desk,
+            members.cluster,
+            disk,
+            self.status,
+            lifecycle,
+            settings,
+            self.rights,
+            self.clients,
+            self.backlogs,
+        )
+        self._gateway = Gateway(services, self.tls is not None)
+        self._is_composed = True
+
+    # Stopping.
 
     async def close(self) -> None:
         """Leave the cluster in an orderly way: what was accepted is sent, and others take over what they need.
@@ -182,6 +202,7 @@ class Node(SubscribingNode):
 
     async def _until_closed(self) -> None:
         if self._closing is None:
+            self._lifecycle.is_closing = True
             self._closing = self.loop.create_task(self._close())
         await asyncio.shield(self._closing)
 
@@ -201,26 +222,6 @@ class Node(SubscribingNode):
         if self.failure is not None:
             raise self.failure
 
-    @property
-    def is_closing(self) -> bool:
-        """Whether the node is about to go."""
-        return self._closing is not None
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether the node runs no more."""
-        return self._stopped.is_set()
-
-    @property
-    def metrics_address(self) -> str:
-        """Where metrics are served; empty if they are not."""
-        return "" if self._status is None else self._status.address
-
-    @property
-    def refused_connections(self) -> int:
-        """How many who connected have been cut off."""
-        return 0 if self._server is None else self._server.refused_connections
-
     async def _leave(self) -> None:
         """Let clients go, send what waits, unsubscribe, say goodbye, and answer until nobody needs this node."""
         process = self.process
@@ -228,13 +229,8 @@ class Node(SubscribingNode):
             return
         await self.sessions.send_away()
         self._stop_taking()
-        await self._until_sent()
-        while self._ready:
-            await next(iter(self._ready)).close()
-        for topic in self.topics.values():
-            if topic.joined is not None:
-                topic.outbox = None
-                self._leave_topic(topic)
+        await self._until_accepted()
+        await self._subscriptions.end_all()
         await self._finished(process)
         process.leave()
         await self.cluster.leave()
@@ -247,42 +243,39 @@ class Node(SubscribingNode):
     async def _shut(self) -> None:
         """Close everything, in an order in which nothing that is closed is used."""
         self._tell_the_end(self.failure or ClosedError("the node has been closed"))
-        for timer in (self._trimming, self._looking):
-            if timer is not None:
-                timer.cancel()
-        if self._status is not None:
-            await self._status.close()
+        self.disk.stop_trimming()
+        if self._is_composed:
+            self._gateway.close()
+        if self._status_server is not None:
+            await self._status_server.close()
         if self._server is not None:
             self._server.close()
-        if self.environment is not None:
-            self.environment.cancel_all_timers()
-        if hasattr(self, "cluster"):
+        if self._is_composed:
+            self._members.displaced()
             self.cluster.close()
             if self.tls is not None:
                 await self.cluster.until_closed(FAREWELL_SECONDS)
-        if self._trace is not None:
-            self._trace.close(self.failure is not None)
-        self.log_desk.close()
+        if self.core.trace is not None:
+            self.core.trace.close(self.failure is not None)
+        if self._is_composed:
+            self.log_desk.close()
         try:
-            if self.commit is not None:
-                await self.commit.close()
+            await self.disk.close()
         finally:
+            self._lifecycle.is_shut = True
             self._stopped.set()
 
     def _tell_the_end(self, error: BaseException) -> None:
         """Whoever waits for something waits in vain."""
-        self._has_told_end = True
+        self._lifecycle.has_told_end = True
         self._stop_taking()
         for outbox in self._draining:
             outbox.fail(error)
-        for receipt in tuple(self._receipts):
+        for receipt in tuple(self.core.receipts):
             if not receipt.done():
                 receipt.set_exception(error)
-        # Also those that read the log, or have no topic yet.
-        for subscription, ready in self._ready.items():
-            subscription.fail(error)
-            ready.cancel()
-        self._ready.clear()
+        if self._is_composed:
+            self._subscriptions.fail(error)
         self._tasks.cancel()
 
     def _stop_taking(self) -> None:
@@ -290,37 +283,85 @@ class Node(SubscribingNode):
         self._draining += self.outboxes.values()
         self.outboxes.clear()
 
-    async def __aenter__(self) -> Node:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        await close_after(self, error)
-
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good: stop, and say why to whoever waits."""
-        if self.failure is None:
-            self.failure = error
+        if self._lifecycle.failure is None:
+            self._lifecycle.failure = error
             log.error("the node stops", cause=error)
-            self.spawn(self._until_closed())
+            self._tasks.spawn(self._until_closed())
 
-    def fact(self, name: str, default: str) -> str:
-        """Something that an earlier life of this node has kept on its disk."""
-        kept = None if self.store is None else self.store.get(name)
-        return default if kept is None else kept.decode()
+    def refuse_if_closed(self) -> None:
+        self._lifecycle.check_open()
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside everything else; it ends with the node."""
-        self._tasks.spawn(work)
+    # What there is to see.
+
+    @property
+    def identifier(self) -> int:
+        """The number of this node in its cluster; -1 before it has one."""
+        return self.core.identifier
+
+    @property
+    def process(self) -> Process | None:
+        """The process of this node, from the moment it has its place."""
+        return self.core.process
+
+    @property
+    def store(self) -> DurableLog | None:
+        """The log of this node, if it has a data directory."""
+        return self.disk.store
+
+    @property
+    def topics(self) -> dict[str, LiveTopic]:
+        """The topics that somebody here has used, by their names."""
+        return self.core.topics.by_name
+
+    def topic(self, name: str) -> LiveTopic:
+        """What this node knows about a topic, from now on if not before."""
+        return self.core.topics.topic(name)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What stopped this node, if something did."""
+        return self._lifecycle.failure
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served; empty if they are not."""
+        return "" if self._status_server is None else self._status_server.address
+
+    @property
+    def refused_connections(self) -> int:
+        """How many who connected have been cut off."""
+        return 0 if self._server is None else self._server.refused_connections
+
+    @property
+    def greeting(self) -> Greeting:
+        """What the first frame of a connection is compared with."""
+        has_tls = self._outgoing_context is not None
+        return Greeting(self.settings.cluster, self.instance, has_tls, self.settings.maximum_connections())
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
+        self.core.settle()
+
+    # Subscribing.
+
+    def outlook(self, topic: str) -> list[Early]:
+        """What has come on a topic in total order and may not be delivered yet, in the order as far as it is known.
+
+        Each with the probabilities that all nodes know it, and that nothing can come before it. Who uses something
+        early takes it back, or lives with it, if something else comes before it. Only in gossip there is such.
+        """
+        found = self.topics.get(checked_name(topic))
+        return [] if found is None else early_of(self.process, found)
 
     # Publishing.
 
     def open_outbox(self, topic: str) -> Outbox:
-        if self._closing is not None:
-            raise self.failure or ClosedError("the node has been closed; start another one")
-        live = self.topic(checked_name(topic))
-        room, send = partial(self._room, live), partial(self.publish_segment, live)
+        self.refuse_if_closed()
+        core = self.core
+        live = core.topics.topic(checked_name(topic))
+        room, send = partial(core.room, live), partial(core.publish_segment, live)
         outbox = Outbox(
             live.name,
             self.default_order,
@@ -329,7 +370,7 @@ class Node(SubscribingNode):
             room,
             send,
             wall_clock_us,
-            self._blocked,
+            core.blocked,
             self.author_number,
             self.refusals,
         )
@@ -337,9 +378,9 @@ class Node(SubscribingNode):
         outbox.begin_at((self.cluster.incarnation << LIFE_BITS) + 1)
         live.outbox = outbox
         self.outboxes[live.name] = outbox
-        self._join_topic(live)
+        self._subscriptions.join_topic(live)
         live.announced = self.loop.create_task(self.catalogue.announce(live))
-        live.announced.add_done_callback(lambda _: self.settle())
+        live.announced.add_done_callback(lambda _: core.settle())
         return outbox
 
     def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
@@ -359,149 +400,66 @@ class Node(SubscribingNode):
         if reason is not None:
             raise NoMajorityError(reason)
 
-    async def flush(self) -> None:
-        """Wait until everything published so far is accepted and has left for the subscribers' nodes.
+    def _publish_on(self, topic: str) -> None:
+        """Be a publisher of a topic."""
+        if topic not in self.outboxes:
+            self.open_outbox(topic)
 
-        Raises what messages of this program met that were published since the last flush and were not accepted, unless
-        it has awaited them itself.
-        """
-        await self._until_sent()
-        await raise_refusals(self.refusals)
+    def author_number(self) -> int:
+        return self.core.identifier
 
-    async def _until_sent(self) -> None:
+    async def _until_accepted(self) -> None:
         while any(len(outbox) for outbox in self._open_outboxes()):
             for outbox in self._open_outboxes():
                 if not outbox.flush():
                     await outbox.until_room()
             await asyncio.sleep(0)
-        await self.until_on_disk()
-
-    async def until_on_disk(self) -> None:
-        """Wait until what was delivered so far is seen by subscribers, if it has to be on disk for that."""
-        if self.disk_first is not None:
-            committed = self.loop.create_future()
-            self.disk_first.then(partial(set_if_waiting, committed))
-            await committed
+        await self.disk.until_shown()
 
     def _open_outboxes(self) -> list[Outbox]:
         return [*self.outboxes.values(), *self._draining]
 
-    # What peers, clients and admission do.
+    # What peers and clients do.
 
-    def placed(self, identifier: int, members: list[int]) -> None:
-        """This node has its place: there is a process from now on."""
-        self.identifier = identifier
-        if self.journal is not None and not self.cluster.is_returning:
-            # What an earlier life has written was said under another identifier.
-            self.journal.rewrite([])
-        self.environment = LiveEnvironment(identifier, self, secrets.randbits(62))
-        self.process = self.new_process(self.environment, members)
-        self.process.start()
-        self.keep_highest()
+    def new_environment(self, identifier: int) -> LiveEnvironment:
+        """What the process of this node may do to the world."""
+        return LiveEnvironment(identifier, self.core, self.disk, secrets.randbits(62))
 
     def new_process(self, environment: Environment, members: list[int]) -> Process:
         """The process of this node, which has its place beside these others."""
         return new_process(self.settings, environment, members)
 
-    def peer_joined(self, identifier: int) -> None:
-        """Another node is in the cluster."""
-        assert self.process is not None, "who is told has a place"
-        self.process.joined(identifier)
-        self.catalogue.peer_joined(identifier)
-        self.sessions.tell_nodes()
-        self.keep_highest()
-
-    def peer_left(self, identifier: int) -> None:
-        """Another node leaves; it still answers."""
-        assert self.process is not None, "who is told has a place"
-        self.process.left(identifier)
-        self._peer_gone(identifier)
-
-    def peer_lost(self, identifier: int) -> None:
-        """Another node is gone without a word."""
-        self._peer_gone(identifier)
-
-    def _peer_gone(self, identifier: int) -> None:
-        self.catalogue.peer_gone(identifier)
-        self.sessions.peer_gone(identifier)
-        self.standings.peer_gone(identifier)
-
-    def link_lost(self, identifier: int) -> None:
-        """A peer that the process watches is lost."""
-        assert self.process is not None, "only a process watches"
-        try:
-            self.process.peer_lost(identifier)
-        except Exception as error:
-            # As for messages: better no node than a wrong one.
-            self.fail(error)
-            return
-        self.settle()
-
-    def link_found(self, identifier: int) -> None:
-        """A peer that the process watches, and that was lost, can be reached again."""
-        assert self.process is not None, "only a process watches"
-        try:
-            self.process.peer_found(identifier)
-        except Exception as error:
-            self.fail(error)
-            return
-        self.settle()
-
-    def keep_highest(self) -> None:
-        """Remember which identifiers there were."""
-        if self.store is not None and self.commit is not None:
-            self.store.put("highest identifier", str(self.cluster.highest_identifier()).encode())
-            self.commit.soon()
+    def new_members(self, foundation: Foundation) -> Members:
+        """The others, as this node sees them."""
+        return Members(foundation, self.address, self, self._publish_on)
 
     def client_connected(
         self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
     ) -> FrameClient:
         """A client has opened a connection."""
-        if self._closing is not None:
+        if self._lifecycle.is_closing:
             raise ProtocolError("this node is about to go; connect to another one")
         if self.process is None:
             raise ProtocolError("this node has no place in its cluster yet; connect to another one, or try again")
-        if len(self.clients) >= self.settings.maximum_clients:
-            raise ProtocolError(f"this node has {len(self.clients)} clients, as many as it may; connect to another one")
-        holder = self.rights.holder(identity, hello.token, self.tls is not None)
-        # Nobody hands in batches under the number of another client.
-        instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
-        return ClientSession(self, writer, client_number(instance), holder, connection)
+        return self._gateway.client_connected(writer, hello, identity, connection)
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
-        if isinstance(message, Publishes):
-            for name in message.topics:
-                check_foreign_name(name, sender)
-            self.catalogue.peer_publishes(sender, message)
-        elif isinstance(message, PublishesHeard):
-            self.catalogue.heard(sender, message.topic)
-        elif isinstance(message, CreditWanted):
-            self.credit_wanted(message.topic)
-        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
-            self.sessions.told(sender, message)
-        elif isinstance(message, (AskWriter, WriterIs)):
-            self.standings.told(sender, message)
-        else:
-            raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")
-
-    def _look_at_rights(self) -> None:
-        """See from time to time whether the rights have changed."""
-        if self.rights.look():
-            self._rights_changed()
-        self._looking = self.loop.call_later(RIGHTS_SECONDS, self._look_at_rights)
+        self._members.control_received(sender, message)
 
     def read_rights_again(self) -> None:
         """Somebody says that the rights have changed."""
-        if self.rights.read_again():
-            self._rights_changed()
+        self._gateway.read_rights_again()
 
-    def _rights_changed(self) -> None:
-        for client in tuple(self.clients):
-            client.rights_changed()
 
-    def _trim(self) -> None:
-        """Remove from the log what is not to be kept; from time to time."""
-        assert self.commit is not None, "only nodes with a log trim it"
-        self.commit.trim(wall_clock_us())
-        self._trimming = self.loop.call_later(TRIM_SECONDS, self._trim)
+def start(settings: Settings | None = None, **values: Any) -> Starting[Node]:
+    """Start a node in this program: ``async with antiphon.start(join=["127.0.0.1:7400"]) as node``.
+
+    The arguments are the settings of :class:`antiphon.live.settings.Settings`.
+    """
+    chosen = settings.checked() if settings is not None else settings_from(values, "antiphon.start")
+
+    async def begin() -> Node:
+        return await Node(chosen).start()
+
+    return Starting(begin())

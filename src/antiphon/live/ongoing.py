@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import (
+    AHEAD,
+    AHEAD_BYTES,
     Begins,
     Delivery,
     Dropped,
@@ -25,16 +27,34 @@ from antiphon.live.client_messages import (
     Unsubscribe,
 )
 from antiphon.live.clocks import monotonic_us
+from antiphon.live.controls import Control
 from antiphon.live.errors import error_from
-from antiphon.live.gateway import AHEAD, AHEAD_BYTES
 from antiphon.live.names import checked_pattern
 from antiphon.live.outbox import set_if_waiting
 from antiphon.live.seen import SeenOfAll
 from antiphon.live.subscription import Callback, Start, Subscription, WhenMissed
 from antiphon.live.topics import LiveTopic
 
-if TYPE_CHECKING:
-    from antiphon.live.client import Client
+
+class NodeConnection(Protocol):
+    """The connection of a client to its node, whichever that is at the time."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a node to talk to."""
+
+    @property
+    def node_clock_us(self) -> int:
+        """What the clock of the node shows when that of the client shows nothing."""
+
+    def next_number(self) -> int:
+        """A number for something that the node is to answer."""
+
+    def send(self, control: Control) -> None:
+        """Queue something for the node; without one, it is forgotten."""
+
+    def settle(self) -> None:
+        """Write what was queued."""
 
 
 class Ongoing:
@@ -78,7 +98,7 @@ class Ongoing:
 class OngoingSubscriptions:
     """All of them; the host of subscriptions at a client."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: NodeConnection) -> None:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._by_number: dict[int, Ongoing] = {}

@@ -9,19 +9,19 @@ read when a node comes back, however long its log.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from antiphon.kernel.message import Publication, publication_key
+from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
-from antiphon.live.log import DurableLog
+from antiphon.live.codec import Codec
+from antiphon.live.commit import GroupCommit
+from antiphon.live.log.durable import DurableLog
 from antiphon.live.recollection import passed_over_log
 from antiphon.live.seen import Ranges
 from antiphon.live.topics import LiveTopic
-
-if TYPE_CHECKING:
-    from antiphon.live.core import NodeCore
 
 BATCHES_PER_NOTE: Final = 256
 AUTHORS_PER_NOTE: Final = 512
@@ -44,12 +44,19 @@ class Note(msgspec.Struct, array_like=True):
 class Pasts:
     """The notes of one node; they are taken only where a process goes on from them."""
 
-    def __init__(self, node: NodeCore) -> None:
-        self._node = node
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._store: DurableLog | None = None
+        self._commit: GroupCommit | None = None
         self._is_void = False
         # Topics by how many batches were delivered since the last note; those that are due at the next pause.
         self._unnoted: dict[LiveTopic, int] = {}
         self._due: set[LiveTopic] = set()
+
+    def open(self, store: DurableLog, commit: GroupCommit) -> None:
+        """The node has a log; without one nothing is noted."""
+        self._store = store
+        self._commit = commit
 
     def void(self) -> None:
         """Notes of earlier lives mean nothing here."""
@@ -71,12 +78,12 @@ class Pasts:
         """The next life is not to go on with this topic, but may be asked for what the log holds."""
         self._due.discard(topic)
         self._unnoted.pop(topic, None)
-        if self._node.store is not None:
-            self._put(self._node.store, topic, [], {}, is_member=False)
+        if self._store is not None:
+            self._put(self._store, topic, [], {}, is_member=False)
 
-    def note(self) -> None:
+    def note(self, process: Process | None) -> None:
         """Between two steps of the process: write down what is due."""
-        process, store = self._node.process, self._node.store
+        store = self._store
         if not self._due or process is None or store is None:
             return
         due, self._due = self._due, set()
@@ -84,8 +91,8 @@ class Pasts:
             self._unnoted.pop(topic, None)
             keys = [int(key) for key in process.counted(topic.number)]
             self._put(store, topic, keys, topic.seen.ranges(AUTHORS_PER_NOTE), is_member=True)
-        if self._node.commit is not None:
-            self._node.commit.soon()
+        if self._commit is not None:
+            self._commit.soon()
 
     def _put(
         self, store: DurableLog, topic: LiveTopic, keys: list[int], seen: dict[int, Ranges], is_member: bool
@@ -96,7 +103,7 @@ class Pasts:
 
     def of(self, topic: LiveTopic) -> list[int] | None:
         """What an earlier life had delivered on a topic that it had not left."""
-        store = self._node.store
+        store = self._store
         if store is not None and self._is_void and not topic.logged.is_known:
             # Numbers in it are those of another cluster.
             topic.log_from, topic.logged.is_known = topic.end_offset, True
@@ -113,7 +120,7 @@ class Pasts:
             *store.read_between(topic.name, note.offset, topic.end_offset),
             *store.read_between(passed_over, note.passed_over_offset, store.latest(passed_over)),
         ):
-            publication = self._node.codec.decode_publication(entry.batch)
+            publication = self._codec.decode_publication(entry.batch)
             later.add(int(publication_key(publication.source, publication.sequence)))
             topic.logged.add(publication.source, publication.sequence)
             batch = Batch(topic.name, publication.source, "", entry.first_offset, publication.payload)

@@ -8,41 +8,49 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-from antiphon.live.controls import Control
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
-
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 AGAIN_SECONDS: Final = 1.0
 """After how long those who have not answered are asked again."""
 
+Answer = TypeVar("Answer")
+"""The messages of hosts, of which questions and answers are some."""
 
-class Question:
+
+class Others(Protocol):
+    """The other nodes, as somebody sees them who has something to ask them."""
+
+    def identifiers(self) -> set[int]:
+        """The nodes that are there."""
+
+    def tell(self, identifier: int, control: Any) -> None:
+        """Send a message to one of them when the node settles."""
+
+
+class Question(Generic[Answer]):
     """Who has still to answer, and what the others have said."""
 
     def __init__(
-        self, others: set[int], answered: asyncio.Future[None], is_enough: Callable[[Control], bool] | None
+        self, others: set[int], answered: asyncio.Future[None], is_enough: Callable[[Answer], bool] | None
     ) -> None:
         self.others = others
         self.answered = answered
         self.is_enough = is_enough
-        self.answers: dict[int, Control] = {}
+        self.answers: dict[int, Answer] = {}
 
 
-class Questions:
-    """All questions of one node."""
+class Questions(Generic[Answer]):
+    """All questions of one part of a node; ``settle`` writes what was told to others."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._open: dict[int, Question] = {}
+    def __init__(self, others: Others, settle: Callable[[], None]) -> None:
+        self._others = others
+        self._settle = settle
+        self._open: dict[int, Question[Answer]] = {}
         self._last = 0
 
     async def ask(
-        self, make: Callable[[int], Control], is_enough: Callable[[Control], bool] | None = None
-    ) -> list[Control]:
+        self, make: Callable[[int], Answer], is_enough: Callable[[Answer], bool] | None = None
+    ) -> list[Answer]:
         """Ask all others; ``make`` gets the number that their answers are to have.
 
         If one answer ``is_enough``, nobody else is waited for.
@@ -51,33 +59,31 @@ class Questions:
 
     async def ask_each(
         self,
-        make: Callable[[int], Control],
-        is_enough: Callable[[Control], bool] | None = None,
+        make: Callable[[int], Answer],
+        is_enough: Callable[[Answer], bool] | None = None,
         only: int | None = None,
-    ) -> dict[int, Control]:
+    ) -> dict[int, Answer]:
         """The same, or ask ``only`` one of them: the answers by the identifiers of those who gave them."""
-        others = self._there() if only is None else self._there() & {only}
+        there = self._others.identifiers()
+        others = there if only is None else there & {only}
         if not others:
             return {}
         self._last += 1
         number = self._last
-        question = self._open[number] = Question(others, self._node.loop.create_future(), is_enough)
+        question = self._open[number] = Question(others, asyncio.get_running_loop().create_future(), is_enough)
         try:
             while not question.answered.done():
                 for identifier in sorted(others):
-                    self._node.cluster.tell(identifier, make(number))
-                self._node.settle()
+                    self._others.tell(identifier, make(number))
+                self._settle()
                 await asyncio.wait([question.answered], timeout=AGAIN_SECONDS)
-                for gone in others - self._there():
+                for gone in others - self._others.identifiers():
                     self._heard(question, gone)
         finally:
             del self._open[number]
         return question.answers
 
-    def _there(self) -> set[int]:
-        return {peer.identifier for peer in self._node.cluster.peers() if peer.identifier is not None}
-
-    def answered(self, sender: int, number: int, answer: Control) -> None:
+    def answered(self, sender: int, number: int, answer: Answer) -> None:
         """Another node has answered."""
         question = self._open.get(number)
         if question is not None and sender in question.others:
@@ -91,7 +97,7 @@ class Questions:
         for question in list(self._open.values()):
             self._heard(question, identifier)
 
-    def _heard(self, question: Question, identifier: int) -> None:
+    def _heard(self, question: Question[Answer], identifier: int) -> None:
         question.others.discard(identifier)
         if not question.others and not question.answered.done():
             question.answered.set_result(None)

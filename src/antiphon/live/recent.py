@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from antiphon.live.batch import Batch
-from antiphon.live.seen import SeenOfAll
+from antiphon.live.seen import Ranges, SeenOfAll
 
 BATCHES_AT_MOST: Final = 4096
 BYTES_AT_MOST: Final = 4 << 20
@@ -183,3 +183,18 @@ class Passed:
             return {None}
         columns = batch.columns
         return set(columns.about or columns.keys or (None,))
+
+
+class Resumption:
+    """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
+
+    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
+        self.client = client
+        self.since_us = since_us
+        self._seen = seen
+        # What another node has shown and was not seen, where this one has not kept enough.
+        self.fetched: dict[str, list[Batch]] = {}
+
+    def seen_on(self, topic: str) -> SeenOfAll:
+        """What was seen of a topic."""
+        return SeenOfAll(self._seen.get(topic))

@@ -7,14 +7,12 @@ their own beside that of the topic, where nobody reads them by their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message
+from antiphon.kernel.message import Message
 from antiphon.kernel.process import LogReader
+from antiphon.live.codec import Codec
 from antiphon.live.log.durable import DurableLog
-from antiphon.live.seen import Ranges, Seen
-from antiphon.live.wire import Codec
 
 MESSAGES_PER_PIECE: Final = 1024
 """How much of the log is read back at once."""
@@ -71,45 +69,3 @@ class LogBackwards(LogReader):
         """Where the last piece before ``end`` begins, and what is in it."""
         entries = self._log.read_between(name, max(begin, end - MESSAGES_PER_PIECE), end)
         return entries[0].first_offset, [self._codec.decode_recorded(entry.batch) for entry in entries]
-
-
-class Logged:
-    """Which publications of a topic the log of a node has ever held, by source and number."""
-
-    def __init__(self) -> None:
-        # Whether all that was appended before is known here.
-        self.is_known = True
-        self._of: dict[int, Seen] = {}
-
-    def add(self, source: int, sequence: int) -> None:
-        """A publication is appended."""
-        seen = self._of.get(source)
-        if seen is None:
-            seen = self._of[source] = Seen()
-        seen.add(sequence)
-
-    def has(self, source: int, sequence: int) -> bool:
-        """Whether the log has held a publication, or may have."""
-        seen = self._of.get(source)
-        return not self.is_known or (seen is not None and seen.has(sequence))
-
-    def unlike(self, keys: Iterable[int]) -> dict[int, Ranges]:
-        """Where this differs from a set of publications, given by its keys: the numbers of those sources."""
-        counts = counts_in(keys)
-        found = {source: [0] for source in counts if source not in self._of}
-        for source, seen in self._of.items():
-            ranges = seen.ranges()
-            if ranges != [counts.get(source, 0)]:
-                found[source] = ranges
-        return found
-
-    def restore(self, keys: Iterable[int], unlike: dict[int, Ranges], is_known: bool) -> None:
-        """Begin with a set of publications, except for some sources."""
-        ranges = {source: [count] for source, count in counts_in(keys).items()} | unlike
-        self._of = {source: Seen(one) for source, one in ranges.items()}
-        self.is_known = is_known
-
-
-def counts_in(keys: Iterable[int]) -> dict[int, int]:
-    """By source up to which number a set of publications holds all, from its keys."""
-    return {key & SOURCE_MASK: key >> SOURCE_BITS for key in keys if key >= 0}

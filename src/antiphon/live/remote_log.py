@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from antiphon.live.client_messages import AskLogs, AskMarks, AskRange, LogsAre, MarksAre, RangeIs
+from antiphon.live.controls import Control
 from antiphon.live.errors import error_from
-
-if TYPE_CHECKING:
-    from antiphon.live.client import Client
 
 Times = tuple[int, int | None]
 """In microseconds since 1970, from the first to below the second, if there is one."""
 
 
+class AskingClient(Protocol):
+    """A client that asks the node to which it is connected."""
+
+    address: str
+
+    def request(self, make: Callable[[int], Control]) -> asyncio.Future[Any]:
+        """Send something to the node that it answers; ``make`` gets the number that the answer is to have."""
+
+
 class RemoteLog:
     """The log of the node that a client has now; another node would have another log."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: AskingClient) -> None:
         self._client = client
 
     async def topics(self, names: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsAre:

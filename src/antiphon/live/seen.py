@@ -8,8 +8,11 @@ safe, so the same batch may be published by two nodes; author and number stay th
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
+
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 
 GAPS_AT_MOST: Final = 2048
 """Of one author. There is one where a batch was lost with its node, or has been overtaken by others without order. When
@@ -156,3 +159,45 @@ class SeenOfAll:
         heard_last = islice(reversed(self._of.items()), authors_at_most)
         # The last of them stands last, as here.
         return {author: seen.ranges() for author, seen in reversed(list(heard_last))}
+
+
+class Logged:
+    """Which publications of a topic the log of a node has ever held, by source and number."""
+
+    def __init__(self) -> None:
+        # Whether all that was appended before is known here.
+        self.is_known = True
+        self._of: dict[int, Seen] = {}
+
+    def add(self, source: int, sequence: int) -> None:
+        """A publication is appended."""
+        seen = self._of.get(source)
+        if seen is None:
+            seen = self._of[source] = Seen()
+        seen.add(sequence)
+
+    def has(self, source: int, sequence: int) -> bool:
+        """Whether the log has held a publication, or may have."""
+        seen = self._of.get(source)
+        return not self.is_known or (seen is not None and seen.has(sequence))
+
+    def unlike(self, keys: Iterable[int]) -> dict[int, Ranges]:
+        """Where this differs from a set of publications, given by its keys: the numbers of those sources."""
+        counts = counts_in(keys)
+        found = {source: [0] for source in counts if source not in self._of}
+        for source, seen in self._of.items():
+            ranges = seen.ranges()
+            if ranges != [counts.get(source, 0)]:
+                found[source] = ranges
+        return found
+
+    def restore(self, keys: Iterable[int], unlike: dict[int, Ranges], is_known: bool) -> None:
+        """Begin with a set of publications, except for some sources."""
+        ranges = {source: [count] for source, count in counts_in(keys).items()} | unlike
+        self._of = {source: Seen(one) for source, one in ranges.items()}
+        self.is_known = is_known
+
+
+def counts_in(keys: Iterable[int]) -> dict[int, int]:
+    """By source up to which number a set of publications holds all, from its keys."""
+    return {key & SOURCE_MASK: key >> SOURCE_BITS for key in keys if key >= 0}

@@ -30,7 +30,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple, Protocol
 
 from librt.vecs import vec
 from mypy_extensions import i64
@@ -38,22 +38,22 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.retransmit_buffer import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
+from antiphon.kernel.process import Process
 from antiphon.live.batch import Batch
 from antiphon.live.client_messages import Follow, NodesAre, Safe
 from antiphon.live.clocks import monotonic_us, wall_clock_us
+from antiphon.live.closing import Lifecycle
 from antiphon.live.columns import Author, Columns, check_payload
-from antiphon.live.controls import AskPast, AskRecent, AskSeen, PastIs, RecentIs, SeenIs
-from antiphon.live.crossing import KNOWN_SECONDS, LOOK_SECONDS, Crossing
+from antiphon.live.controls import AskPast, AskRecent, AskSeen, Control, PastIs, RecentIs, SeenIs
+from antiphon.live.crossing import KNOWN_SECONDS, LOOK_SECONDS, Crossing, NodeTraits
+from antiphon.live.disk import Disk
 from antiphon.live.errors import NoMajorityError
 from antiphon.live.outbox import Segment, set_if_waiting
-from antiphon.live.questions import Questions
+from antiphon.live.questions import Others, Questions
+from antiphon.live.recent import Resumption
 from antiphon.live.seen import Seen, SeenOfAll
-from antiphon.live.subscription import Resumption
-from antiphon.live.topics import LiveTopic
-
-if TYPE_CHECKING:
-    from antiphon.live.gateway import ClientSession
-    from antiphon.live.node import Node
+from antiphon.live.tasks import Tasks
+from antiphon.live.topics import LiveTopic, TopicTable
 
 PAST_SECONDS: Final = 5.0
 """How long it waits for what is past elsewhere before it answers another node, or goes on without."""
@@ -83,26 +83,91 @@ def batches_of(topic: LiveTopic, answer: RecentIs) -> list[Batch]:
     ]
 
 
-class Sessions:
-    """The clients of one node."""
+class ConnectedClient(Protocol):
+    """A client that is connected to this node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._sessions: dict[int, ClientSession] = {}
+    client: int
+    is_sent_away: bool
+
+    def send(self, control: Control) -> None:
+        """Send something to the client when the node settles."""
+
+
+class Peers(Others, Protocol):
+    """The other nodes, and where clients find them."""
+
+    def addresses(self) -> list[str]:
+        """Where the others are."""
+
+
+class ProcessLoop(Protocol):
+    """The loop that drives the process of the node."""
+
+    @property
+    def identifier(self) -> int:
+        """The identifier of the node."""
+
+    @property
+    def process(self) -> Process | None:
+        """The process, from the moment the node has its place."""
+
+    @property
+    def topics(self) -> TopicTable:
+        """The topics of the node."""
+
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
+        """Hand a batch to the process, whether there is room or not."""
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
+
+
+class FabricTraits(NamedTuple):
+    """How a fabric lets a node catch up with others."""
+
+    # Elsewhere than on a tree a barrier would wait for a node that has crashed: processes say what counts as past.
+    has_barriers: bool
+    counts_past: bool
+    # Whether a batch is published once more that others have and that does not come.
+    publishes_again: bool
+
+
+class Sessions:
+    """The clients of one node; ``publish_on`` makes the node a publisher of a topic."""
+
+    def __init__(
+        self,
+        traits: FabricTraits,
+        loop: ProcessLoop,
+        peers: Peers,
+        disk: Disk,
+        lifecycle: Lifecycle,
+        tasks: Tasks,
+        publish_on: Callable[[str], None],
+    ) -> None:
+        self._publishes_again = traits.publishes_again
+        self._has_barriers = traits.has_barriers
+        self._counts_past = traits.counts_past
+        self._node = loop
+        self._topics = loop.topics
+        self._peers = peers
+        self._disk = disk
+        self._lifecycle = lifecycle
+        self._tasks = tasks
+        self._publish_on = publish_on
+        self._loop = asyncio.get_running_loop()
+        self._sessions: dict[int, ConnectedClient] = {}
         self.resumed = 0
         # By topic, what was handed to the process for clients: number, client, and the client's own number.
         self._unsafe: dict[LiveTopic, deque[tuple[int, int, int]]] = {}
         self._is_looking = False
-        self._questions = Questions(node)
-        # Elsewhere than on a tree a barrier would wait for a node that has crashed: processes say what counts as past.
-        self._has_barriers = node.settings.fabric == "tree"
-        self._counts_past = not self._has_barriers and not node.settings.aggregate
+        self._questions: Questions[Control] = Questions(peers, loop.settle)
 
-    def came(self, session: ClientSession) -> None:
+    def came(self, session: ConnectedClient) -> None:
         """A client has connected."""
         self._sessions[session.client] = session
 
-    def went(self, session: ClientSession) -> None:
+    def went(self, session: ConnectedClient) -> None:
         """A client's connection has ended; the client may have opened another one before."""
         if self._sessions.get(session.client) is session:
             del self._sessions[session.client]
@@ -112,20 +177,20 @@ class Sessions:
     def tell_nodes(self, is_leaving: bool = False) -> None:
         """Tell all clients where the other nodes are."""
         if self._sessions:
-            news = NodesAre([peer.address for peer in self._node.cluster.peers()], is_leaving)
+            news = NodesAre(self._peers.addresses(), is_leaving)
             for session in self._sessions.values():
                 session.send(news)
             self._node.settle()
 
     async def send_away(self) -> None:
         """This node is about to go: let clients go to others first. Nobody is sent away who has nowhere to go."""
-        if not self._node.cluster.peers():
+        if not self._peers.addresses():
             return
         for session in self._sessions.values():
             session.is_sent_away = True
         self.tell_nodes(is_leaving=True)
-        until = self._node.loop.time() + AWAY_SECONDS
-        while self._sessions and self._node.loop.time() < until:
+        until = self._loop.time() + AWAY_SECONDS
+        while self._sessions and self._loop.time() < until:
             await asyncio.sleep(LOOK_SECONDS)
 
     # What is safe.
@@ -135,13 +200,13 @@ class Sessions:
         self._unsafe.setdefault(topic, deque()).append((number, author.client, author.number))
         if not self._is_looking:
             self._is_looking = True
-            self._node.loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         """Tell clients what has become safe since the last time."""
         self._is_looking = False
         process = self._node.process
-        if process is None or self._node.is_shut:
+        if process is None or self._lifecycle.is_shut:
             return
         for topic, unsafe in list(self._unsafe.items()):
             first = process.first_unsettled(topic.number)
@@ -158,17 +223,15 @@ class Sessions:
         self._node.settle()
         if self._unsafe:
             self._is_looking = True
-            self._node.loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(LOOK_SECONDS, self._look)
 
     # What a client follows.
 
     async def follow(self, client: int, message: Follow) -> Crossing:
         """Catch up with what a client has seen, and ask others what they have delivered of its batches."""
-        node = self._node
-        topic = node.topic(message.topic)
+        topic = self._topics.topic(message.topic)
         was_member = topic.is_member()
-        if message.topic not in node.outboxes:
-            node.open_outbox(message.topic)
+        self._publish_on(message.topic)
         assert topic.joined is not None, "who publishes on a topic is about to be a member"
         await asyncio.shield(topic.joined)
         if self._has_barriers:
@@ -182,7 +245,9 @@ class Sessions:
             await self._until_delivered(topic, message.past)
         answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
         known = [Seen(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
-        return Crossing(node, topic, client, known, self._counts_past)
+        return Crossing(
+            NodeTraits(self._node.identifier, self._publishes_again), topic, client, known, self._counts_past
+        )
 
     async def _barrier(self, topic: LiveTopic) -> None:
         """Publish an empty batch about a key of its own, and wait until it has its place.
@@ -192,12 +257,12 @@ class Sessions:
         passed: asyncio.Future[None] | None = None
         refused_at: float | None = None
         while passed is None or not passed.done():
-            now = self._node.loop.time()
+            now = self._loop.time()
             reason = None if self._node.process is None else self._node.process.refusal(TOTAL)
             if reason is None:
                 refused_at = None
                 if passed is None:
-                    passed = self._node.loop.create_future()
+                    passed = self._loop.create_future()
                     nothing = Columns(0, wall_clock_us(), [])
                     key = secrets.randbits(KEY_BITS)
                     self._node.publish_segment(topic, Segment("total", (key,), nothing, 0, passed))
@@ -215,9 +280,9 @@ class Sessions:
         passed.result()
 
     async def _until_delivered(self, topic: LiveTopic, past: dict[int, int]) -> None:
-        until = self._node.loop.time() + KNOWN_SECONDS
+        until = self._loop.time() + KNOWN_SECONDS
         while any(topic.seen.highest(author) < number for author, number in past.items()):
-            if self._node.loop.time() >= until:
+            if self._loop.time() >= until:
                 raise PeerError(
                     f"this client has seen messages on {topic.name!r} at another node that did not come to node "
                     f"{self._node.identifier} in {KNOWN_SECONDS:g} seconds; what you publish now will not follow them"
@@ -229,8 +294,8 @@ class Sessions:
     def became_member(self, topic: LiveTopic) -> None:
         """This node is a member of a topic from now on."""
         if self._counts_past:
-            topic.learned = self._node.loop.create_future()
-            self._node.spawn(self._learn(topic, topic.learned))
+            topic.learned = self._loop.create_future()
+            self._tasks.spawn(self._learn(topic, topic.learned))
 
     async def _learn(self, topic: LiveTopic, learned: asyncio.Future[None]) -> None:
         """Get to know whose batches came before this node was a member: nobody is to wait for them here.
@@ -255,20 +320,20 @@ class Sessions:
     async def _tell_past(self, sender: int, message: AskPast) -> None:
         """Answer another node that has become a member, when what is past there is past here."""
         answer = PastIs(message.number, False, [], {})
-        topic = self._node.topics.get(message.topic)
+        topic = self._topics.by_name.get(message.topic)
         has_learned = topic is not None and topic.learned is not None and topic.learned.done()
         if topic is not None and has_learned:
             has_come = await self._until_come(topic, partial(self._is_past, topic, message.past))
             if has_come:
                 answer = PastIs(message.number, True, self._past(topic), topic.seen.ranges())
-        self._node.cluster.tell(sender, answer)
+        self._peers.tell(sender, answer)
         self._node.settle()
 
     async def _until_come(self, topic: LiveTopic, has_come: Callable[[], bool]) -> bool:
         """Wait for something that will come if this node stays a member, for a while; whether it has."""
-        until = self._node.loop.time() + PAST_SECONDS
+        until = self._loop.time() + PAST_SECONDS
         while topic.is_member() and not has_come():
-            if self._node.loop.time() >= until:
+            if self._loop.time() >= until:
                 return False
             await asyncio.sleep(LOOK_SECONDS)
         return topic.is_member()
@@ -359,18 +424,17 @@ class Sessions:
 
     async def _recent(self, sender: int, message: AskRecent) -> None:
         """Answer another node when what it waits for has come."""
-        node = self._node
         since_us = monotonic_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
         was_here = message.client in self._sessions
         seen = SeenOfAll(message.seen)
-        topic = node.topics.get(message.topic)
+        topic = self._topics.by_name.get(message.topic)
         if topic is None or not topic.is_member():
             # It has shown nothing.
             answer = RecentIs(message.number, False, [], is_whole=True)
         else:
             has_come = await self._until_come(topic, partial(self._has_come, sender, message, topic))
-            await node.until_on_disk()
+            await self._disk.until_shown()
             is_whole = has_come and topic.is_member() and topic.recent.is_whole(seen, since_us, was_here)
             is_complete = is_whole and not topic.recent.may_lack(seen, since_us, was_here)
             unseen = topic.recent.unseen(seen, since_us) if is_whole else []
@@ -383,8 +447,8 @@ class Sessions:
                 topic.recent.member_us(monotonic_us()),
                 [(each.author, each.number) for each in unseen] if not sent else [],
             )
-        node.cluster.tell(sender, answer)
-        node.settle()
+        self._peers.tell(sender, answer)
+        self._node.settle()
 
     def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
         """Another node asks or answers."""
@@ -393,13 +457,13 @@ class Sessions:
         if isinstance(message, (SeenIs, RecentIs, PastIs)):
             self._questions.answered(sender, message.number, message)
         elif isinstance(message, AskRecent):
-            self._node.spawn(self._recent(sender, message))
+            self._tasks.spawn(self._recent(sender, message))
         elif isinstance(message, AskPast):
-            self._node.spawn(self._tell_past(sender, message))
+            self._tasks.spawn(self._tell_past(sender, message))
         else:
-            topic = self._node.topics.get(message.topic)
+            topic = self._topics.by_name.get(message.topic)
             ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
-            self._node.cluster.tell(sender, SeenIs(message.number, ranges))
+            self._peers.tell(sender, SeenIs(message.number, ranges))
 
     def peer_gone(self, identifier: int) -> None:
         """Another node is not there any more."""

@@ -12,7 +12,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.gossip_table import GossipTable
 from antiphon.live.links import split_address
 from antiphon.live.names import checked_pattern
-from antiphon.live.outbox import check_order
+from antiphon.live.publisher import check_order
 from antiphon.live.tables import nearest_names, read_table
 from antiphon.live.tls import HOW_TO_MAKE, Tls, is_loopback
 from antiphon.live.tree_table import TreeTable, read_tree

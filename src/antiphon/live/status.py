@@ -11,22 +11,27 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from antiphon.kernel.errors import UsageError
+from antiphon.live.backlog import Backlogs
+from antiphon.live.closing import Lifecycle
+from antiphon.live.core import NodeLoop
+from antiphon.live.incoming import FrameClient
 from antiphon.live.links import split_address
+from antiphon.live.listener import Listener
+from antiphon.live.members import Members
 from antiphon.live.outbox import Outbox
+from antiphon.live.rights import Rights
+from antiphon.live.settings import Settings
 from antiphon.live.subscription import EmptySubscription, Subscription
-from antiphon.live.tls import is_loopback
+from antiphon.live.tls import Tls, is_loopback
 from antiphon.live.topics import LiveTopic
 from antiphon.trace.quantities import quantity
-
-if TYPE_CHECKING:
-    from antiphon.live.node import Node
 
 STALLED_SECONDS: Final = 5.0
 """For so long messages may wait for nobody before a node says that something is wrong with it."""
@@ -37,47 +42,92 @@ READERS_AT_MOST: Final = 64
 """So many may ask at a time."""
 
 
-def status_of(node: Node) -> dict[str, Any]:
-    """All figures of a node, as numbers and strings."""
-    process = node.process
-    links = node.cluster.links.values()
-    return {
-        **whereabouts_of(node),
-        "uptime_seconds": time.monotonic() - node.started_at,
-        "durability": node.settings.durability,
-        "clients": len(node.clients),
-        "refused_connections": node.refused_connections,
-        "resumed_clients": node.sessions.resumed,
-        "lanes_known": len(node.writers),
-        "lanes_forgotten": node.writers.forgotten,
-        "pieces_repeated": node.writers.repeated,
-        "pieces_ahead": node.writers.ahead,
-        "pieces_in_conflict": node.writers.conflicts,
-        "troubles": troubles_of(node),
-        "bytes_sent": sum(link.bytes_sent for link in links),
-        "frames_sent": sum(link.frames_sent for link in links),
-        "writes": sum(link.writes for link in links),
-        "bytes_unwritten": sum(link.unwritten_bytes() for link in links),
-        "unfinished": 0 if process is None else int(process.unfinished()),
-        "commits": 0 if node.commit is None else node.commit.commits,
-        "bytes_uncommitted": 0 if node.store is None else node.store.pending_bytes,
-        "bytes_handed_in": node.backlogs.bytes,
-        "clients_held": node.backlogs.held_clients,
-        "topics": {
-            topic.name: topic_status(node, topic) | node.cluster.figures_of(topic.number)
-            for topic in node.topics.values()
-        },
-        **node.cluster.figures(),
-    }
+class NodeStatus:
+    """Reads the figures of one node off its parts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: str,
+        core: NodeLoop,
+        members: Members,
+        rights: Rights,
+        listener: Listener,
+        lifecycle: Lifecycle,
+        clients: set[FrameClient],
+        backlogs: Backlogs,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._core = core
+        self._cluster = members.cluster
+        self._sessions = members.sessions
+        self._rights = rights
+        self._listener = listener
+        self._lifecycle = lifecycle
+        self._clients = clients
+        self._backlogs = backlogs
+
+    def figures(self) -> dict[str, Any]:
+        """All figures of the node, as numbers and strings."""
+        core, cluster = self._core, self._cluster
+        links = cluster.links.values()
+        return {
+            **self.whereabouts(),
+            "uptime_seconds": time.monotonic() - self._lifecycle.started_at,
+            "durability": self._settings.durability,
+            "clients": len(self._clients),
+            "refused_connections": self._listener.refused_connections,
+            "resumed_clients": self._sessions.resumed,
+            "lanes_known": len(core.writers),
+            "lanes_forgotten": core.writers.forgotten,
+            "pieces_repeated": core.writers.repeated,
+            "pieces_ahead": core.writers.ahead,
+            "pieces_in_conflict": core.writers.conflicts,
+            "troubles": self.troubles(),
+            "bytes_sent": sum(link.bytes_sent for link in links),
+            "frames_sent": sum(link.frames_sent for link in links),
+            "writes": sum(link.writes for link in links),
+            "bytes_unwritten": sum(link.unwritten_bytes() for link in links),
+            "unfinished": 0 if core.process is None else int(core.process.unfinished()),
+            "commits": 0 if core.commit is None else core.commit.commits,
+            "bytes_uncommitted": 0 if core.store is None else core.store.pending_bytes,
+            "bytes_handed_in": self._backlogs.bytes,
+            "clients_held": self._backlogs.held_clients,
+            "topics": {
+                topic.name: topic_status(core, topic) | cluster.figures_of(topic.number)
+                for topic in core.topics.by_name.values()
+            },
+            **cluster.figures(),
+        }
+
+    def whereabouts(self) -> dict[str, Any]:
+        """What every client has to know to go on when the node goes."""
+        peers = [{"node": peer.identifier, "address": peer.address} for peer in self._cluster.peers()]
+        return {
+            "node": self._core.identifier,
+            "address": self._address,
+            "fabric": self._settings.fabric,
+            "peers": peers,
+        }
+
+    def troubles(self) -> list[str]:
+        """What is wrong, in words; nothing if all is well."""
+        core, cluster = self._core, self._cluster
+        troubles = []
+        if self._lifecycle.failure is not None:
+            troubles.append(f"stopped: {self._lifecycle.failure}")
+        if core.commit is not None and core.commit.trouble:
+            troubles.append(f"disk: {core.commit.trouble}")
+        troubles += stalled_topics(core)
+        if self._rights.trouble:
+            troubles.append(f"rights: {self._rights.trouble}")
+        if cluster.lost_nodes and not cluster.survives_crashes:
+            troubles.append(f"lost nodes: {', '.join(map(str, cluster.lost_nodes))}")
+        return troubles
 
 
-def whereabouts_of(node: Node) -> dict[str, Any]:
-    """What every client has to know to go on when the node goes."""
-    peers = [{"node": peer.identifier, "address": peer.address} for peer in node.cluster.peers()]
-    return {"node": node.identifier, "address": node.address, "fabric": node.settings.fabric, "peers": peers}
-
-
-def topic_status(node: Node, topic: LiveTopic) -> dict[str, Any]:
+def topic_status(core: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
     """The figures of one topic."""
     subscriptions = [
         sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
@@ -98,7 +148,7 @@ def topic_status(node: Node, topic: LiveTopic) -> dict[str, Any]:
         "bytes_under_way": topic.under_way.bytes,
         "subscriptions_behind": len(topic.behind),
         "blocked_seconds": 0.0 if outbox is None else blocked_seconds(outbox),
-        "blocked_by": blocked_by(node, topic),
+        "blocked_by": blocked_by(core, topic),
     }
 
 
@@ -107,7 +157,7 @@ def blocked_seconds(outbox: Outbox) -> float:
     return max(0.0, (outbox.clock_us() - outbox.blocked_at_us) / 1_000_000) if outbox.is_blocked else 0.0
 
 
-def blocked_by(node: Node, topic: LiveTopic) -> list[str]:
+def blocked_by(core: NodeLoop, topic: LiveTopic) -> list[str]:
     """For whom publishers on a topic wait, here or elsewhere; nobody if they do not wait."""
     found = [
         f"the subscription to {sink.pattern!r} of {sink.owner}: {sink.queued} messages wait in it, its limit is "
@@ -115,43 +165,28 @@ def blocked_by(node: Node, topic: LiveTopic) -> list[str]:
         for sink in topic.behind
         if isinstance(sink, Subscription)
     ]
-    outbox, process = topic.outbox, node.process
+    outbox, process = topic.outbox, core.process
     if outbox is None or not outbox.is_blocked:
         return found
-    if node.is_disk_behind and node.store is not None:
-        found.append(f"the disk, which has not taken {node.store.pending_bytes} bytes yet")
+    if core.is_disk_behind and core.store is not None:
+        found.append(f"the disk, which has not taken {core.store.pending_bytes} bytes yet")
     elif not topic.may_publish():
         found.append("other nodes, which have not all heard that this one publishes here")
-    elif not found and process is not None and (process.room(topic.number) <= 0 or node.is_window_full(topic)):
+    elif not found and process is not None and (process.room(topic.number) <= 0 or core.is_window_full(topic)):
         found.append(f"other nodes, which have not acknowledged up to {topic.under_way.bytes} bytes yet")
     return found
 
 
-def stalled_topics(node: Node) -> list[str]:
+def stalled_topics(core: NodeLoop) -> list[str]:
     """Topics on which messages wait for nobody: something is wrong with the node itself."""
     return [
         f"topic {outbox.topic!r}: {len(outbox)} messages have waited {blocked_seconds(outbox):.0f} seconds, and nobody "
         "keeps them back; restart the node"
-        for outbox in node.blocked_outboxes
+        for outbox in tuple(core.blocked)
         if blocked_seconds(outbox) > STALLED_SECONDS
-        and (topic := node.topics.get(outbox.topic)) is not None
-        and not blocked_by(node, topic)
+        and (topic := core.topics.by_name.get(outbox.topic)) is not None
+        and not blocked_by(core, topic)
     ]
-
-
-def troubles_of(node: Node) -> list[str]:
-    """What is wrong, in words; nothing if all is well."""
-    troubles = []
-    if node.failure is not None:
-        troubles.append(f"stopped: {node.failure}")
-    if node.commit is not None and node.commit.trouble:
-        troubles.append(f"disk: {node.commit.trouble}")
-    troubles += stalled_topics(node)
-    if node.rights.trouble:
-        troubles.append(f"rights: {node.rights.trouble}")
-    if node.cluster.lost_nodes and not node.cluster.survives_crashes:
-        troubles.append(f"lost nodes: {', '.join(map(str, node.cluster.lost_nodes))}")
-    return troubles
 
 
 NODE_METRICS: Final = {
@@ -197,11 +232,11 @@ TOPIC_METRICS: Final = {
 class NodeCollector(Collector):
     """Reads the figures when Prometheus asks."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, status: NodeStatus) -> None:
+        self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        status = status_of(self._node)
+        status = self._status.figures()
         for name, family in NODE_METRICS.items():
             value = status[name]
             number = len(value) if isinstance(value, list) else value
@@ -218,10 +253,11 @@ class NodeCollector(Collector):
 class StatusServer:
     """Answers ``/metrics``, ``/status``, ``/health`` and ``/ready``; nothing else."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, status: NodeStatus, tls: Tls | None) -> None:
+        self._status = status
+        self._tls = tls
         self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node))
+        self._registry.register(NodeCollector(status))
         self._server: asyncio.Server | None = None
         self._readers = 0
         self.address = ""
@@ -229,7 +265,7 @@ class StatusServer:
     async def start(self, address: str) -> StatusServer:
         """Listen; where other machines can connect, with TLS, if there is any, and for holders of certificates only."""
         host, port = split_address(address)
-        tls = None if is_loopback(host) else self._node.tls
+        tls = None if is_loopback(host) else self._tls
         context = None if tls is None else tls.server_context(requires_certificate=True)
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST, ssl=context)
@@ -271,8 +307,8 @@ class StatusServer:
         if path == "/metrics":
             return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
         if path == "/status":
-            return "200 OK", "application/json", json.dumps(status_of(self._node)).encode()
-        troubles = troubles_of(self._node)
+            return "200 OK", "application/json", json.dumps(self._status.figures()).encode()
+        troubles = self._status.troubles()
         if path == "/health":
             troubles = [trouble for trouble in troubles if not trouble.startswith("lost nodes")]
         elif path != "/ready":

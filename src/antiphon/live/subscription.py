@@ -25,6 +25,7 @@ from antiphon.live.clocks import wall_clock_us
 from antiphon.live.errors import MissedMessagesError, SlowConsumerError
 from antiphon.live.logs import logger
 from antiphon.live.outbox import set_if_waiting
+from antiphon.live.recent import Resumption
 from antiphon.live.seen import Ranges, SeenOfAll
 from antiphon.live.tasks import Tasks
 from antiphon.live.topics import LiveTopic
@@ -54,21 +55,6 @@ def checked_start(start: Start) -> Start:
     if isinstance(start, datetime) and start.tzinfo is None:
         raise UsageError("a time to start from needs a time zone; use for example datetime.now(UTC)")
     return start
-
-
-class Resumption:
-    """Where a client's subscription goes on that was effective elsewhere since a time of the monotonic clock."""
-
-    def __init__(self, client: int, since_us: int, seen: dict[str, dict[int, Ranges]]) -> None:
-        self.client = client
-        self.since_us = since_us
-        self._seen = seen
-        # What another node has shown and was not seen, where this one has not kept enough.
-        self.fetched: dict[str, list[Batch]] = {}
-
-    def seen_on(self, topic: str) -> SeenOfAll:
-        """What was seen of a topic."""
-        return SeenOfAll(self._seen.get(topic))
 
 
 class Mark:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -138,6 +139,15 @@ def own_identity(certificate: str) -> Identity:
     return identity
 
 
+def own_node_name(certificate: str | None) -> str:
+    """The name in the certificate of a node."""
+    assert certificate is not None, "only nodes with TLS are asked"
+    identity = own_identity(certificate)
+    if identity.role != NODE:
+        raise UsageError(f"{certificate} is for a {identity.role}; a node needs one of a node")
+    return identity.name
+
+
 def instance_of(name: str, life: str) -> str:
     """What one life of a node is called, if it has a certificate with a name."""
     return f"{name}/{life}"
@@ -186,3 +196,11 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def tls_from(values: Mapping[str, str]) -> Tls:
+    """Files for TLS from names and values."""
+    try:
+        return msgspec.convert(dict(values), Tls)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"tls: {error}; it has the files authority, certificate and key") from error

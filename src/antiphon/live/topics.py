@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
+from antiphon.kernel.errors import UsageError
 from antiphon.live.batch import Batch
 from antiphon.live.clocks import monotonic_us
 from antiphon.live.names import topic_number
 from antiphon.live.outbox import Outbox
 from antiphon.live.recent import PER_KEY, Budget, Recent, TotalOrder
-from antiphon.live.recollection import Logged
-from antiphon.live.seen import SeenOfAll
-from antiphon.live.under_way import UnderWay
+from antiphon.live.seen import Logged, SeenOfAll
 
 
 class Sink(Protocol):
@@ -26,6 +27,30 @@ class Sink(Protocol):
 
     def fail(self, error: BaseException) -> None:
         """Nothing more will come, for this reason."""
+
+
+class UnderWay:
+    """How many bytes of this node's publications on one topic are under way: their sizes, the oldest first.
+
+    A process counts publications: how many more it takes before others have acknowledged some. Publications have
+    between one byte and ten megabytes, so their number bounds no memory. The last publications are acknowledged last,
+    so the number that is under way says which ones these are.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: deque[int] = deque()
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """One more is under way."""
+        self._sizes.append(size)
+        self.bytes += size
+
+    def keep(self, count: int) -> None:
+        """No more than so many are still under way."""
+        sizes = self._sizes
+        while len(sizes) > count and sizes:
+            self.bytes -= sizes.popleft()
 
 
 class LiveTopic:
@@ -136,3 +161,29 @@ class LiveTopic:
     def is_behind(self) -> bool:
         """Whether some sink of this topic holds as much as it may."""
         return bool(self._behind)
+
+
+class TopicTable:
+    """The topics of one node, by their names and numbers."""
+
+    def __init__(self, total_order: TotalOrder) -> None:
+        self.by_name: dict[str, LiveTopic] = {}
+        self.by_number: dict[int, LiveTopic] = {}
+        self._budget = Budget()
+        self._total_order = total_order
+        # Up to which offset the log holds a topic, where there is a log.
+        self.logged_end: Callable[[str], int] | None = None
+
+    def topic(self, name: str) -> LiveTopic:
+        """What this node knows about a topic, from now on if not before."""
+        found = self.by_name.get(name)
+        if found is None:
+            found = LiveTopic(name, self._budget, self._total_order)
+            other = self.by_number.setdefault(found.number, found)
+            if other is not found:
+                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
+            self.by_name[name] = found
+            if self.logged_end is not None:
+                found.end_offset = found.visible_offset = self.logged_end(name)
+                found.logged.is_known = found.end_offset == 0
+        return found

@@ -39,12 +39,11 @@ from antiphon.live.names import client_number
 from antiphon.live.tls import instance_of
 
 if TYPE_CHECKING:
-    from antiphon.live.log import DurableLog
+    from antiphon.live.log.durable import DurableLog
 
 PLACE_BITS: Final = 26
 PLACES_AT_MOST: Final = (1 << PLACE_BITS) - 1
 SERIES_AT_MOST: Final = (1 << 62 - PLACE_BITS) - 1
-LANES_AT_MOST: Final = 1 << 20
 
 STANDINGS_AT_MOST: Final = 32_768
 """When there are more, the one that has been silent longest is forgotten: a repetition would not be recognised."""

@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.client import Client
 from antiphon.live.client_messages import AskStandings, LaneOf, NodeStandings, Publish, StandingsAre
 from antiphon.live.columns import Columns, encode_columns
 from antiphon.live.controls import Control, LaneStanding
+from antiphon.live.remote_log import AskingClient
 from antiphon.live.writers import DIGEST_BITS, number_of, place_of, series_of
 
 UNDER_WAY_AT_MOST: Final = 16
@@ -59,7 +59,7 @@ class Course:
 class Lane:
     """One lane of a writer that writes one series. Made by :meth:`open`; calls must not overlap."""
 
-    def __init__(self, client: Client, writer: str, lane: int, series: int, order: str) -> None:
+    def __init__(self, client: AskingClient, writer: str, lane: int, series: int, order: str) -> None:
         self._client = client
         self._writer = writer
         self._lane = lane
@@ -75,7 +75,7 @@ class Lane:
     @classmethod
     async def open(
         cls,
-        client: Client,
+        client: AskingClient,
         writer: str,
         lane: int,
         series: int,
@@ -231,7 +231,7 @@ class Lane:
                     raise self._conflict(topic)
 
 
-async def standings_of_series(client: Client, writer: str, series: int) -> list[LaneStanding]:
+async def standings_of_series(client: AskingClient, writer: str, series: int) -> list[LaneStanding]:
     """How far all lanes of a writer have come at any node, of those that have written in this series."""
 
     def ask(number: int) -> Control:

@@ -27,8 +27,9 @@ from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
+from antiphon.live.codec import Codec
 from antiphon.live.names import key_number
-from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.wire import FABRIC_KINDS
 from antiphon.maelstrom.links import LinkOptions, Links
 from antiphon.maelstrom.protocol import (
     FRAME,

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.live.client_messages import StoredBatch
+from antiphon.live.codec import Codec
 from antiphon.live.columns import Columns, decode_columns
-from antiphon.live.wire import Codec
 from antiphon.spark.plan import Piece
 
 HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])

@@ -15,15 +15,8 @@ from antiphon.kernel.errors import UsageError
 from antiphon.live.clocks import wall_clock_us
 from antiphon.live.columns import Columns
 from antiphon.live.names import checked_name
-from antiphon.live.outbox import (
-    KEYS_TOGETHER,
-    NO_KEY,
-    VALUE_BYTES_AT_MOST,
-    check_beside_value,
-    checked_value,
-    numbers_of_keys,
-    size_beside_value,
-)
+from antiphon.live.outbox import KEYS_TOGETHER, NO_KEY, size_beside_value
+from antiphon.live.publisher import VALUE_BYTES_AT_MOST, check_beside_value, checked_value, numbers_of_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

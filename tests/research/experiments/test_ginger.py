@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from antiphon.audit.oracle import judge
 
+from antiphon.audit.oracle import judge
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.messages import DATA, Closed, Item, Proposal, Report
 from antiphon.fabrics.tree.publisher import keys_of

@@ -12,9 +12,10 @@ import pytest
 import antiphon
 from antiphon.kernel.errors import ProtocolError
 from antiphon.live.client_messages import CLIENT_CONTROLS
+from antiphon.live.codec import Codec
 from antiphon.live.columns import check_payload
 from antiphon.live.controls import PEER_CONTROLS
-from antiphon.live.wire import FABRIC_KINDS, Codec
+from antiphon.live.wire import FABRIC_KINDS
 from antiphon.torture.hostile.inputs import Mutator, Recordings, cut, framed, record, record_tls
 
 HELLO, PUBLISH, SUBSCRIBE = 100, 150, 152

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from antiphon.live.codec import Codec
 from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello
 from antiphon.live.links import split_address
-from antiphon.live.wire import LENGTH_BYTES, Codec
+from antiphon.live.wire import LENGTH_BYTES
 from antiphon.torture.live.proxies import Network, between
 from tests.live.support import free_addresses, running
 

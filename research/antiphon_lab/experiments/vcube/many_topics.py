@@ -19,7 +19,6 @@ from functools import cache
 from itertools import accumulate
 
 from antiphon.audit.oracle import judge
-
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View

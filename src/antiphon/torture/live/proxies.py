@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from antiphon.kernel.errors import ProtocolError
+from antiphon.live.codec import Codec
 from antiphon.live.controls import PEER_CONTROLS, Hello
 from antiphon.live.links import FIRST_FRAME_BYTES_AT_MOST, split_address
-from antiphon.live.wire import LENGTH_BYTES, Codec
+from antiphon.live.wire import LENGTH_BYTES
 
 LOOK_SECONDS: Final = 0.02
 READ_BYTES: Final = 1 << 16

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.kernel.errors import PeerError
+from antiphon.live.codec import Codec
 from antiphon.live.columns import decode_columns
-from antiphon.live.log import DurableLog
-from antiphon.live.wire import Codec
+from antiphon.live.log.durable import DurableLog
 from antiphon.torture.live.values import name_in
 
 READ_BYTES: Final = 1 << 20

@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
     from antiphon.live.codec import Codec
     from antiphon.live.columns import check_payload, decode_columns
     from antiphon.live.controls import PEER_CONTROLS
-    from antiphon.live.wire import FABRIC_KINDS, Codec
+    from antiphon.live.wire import FABRIC_KINDS
     from antiphon.torture.hostile.inputs import Mutator, Recordings, record
 
 FABRICS = tuple(FABRIC_KINDS)

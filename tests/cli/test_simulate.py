@@ -14,8 +14,8 @@ from rich.console import Console
 
 from antiphon.cli import main as command
 from antiphon.cli import output, simulate
+from antiphon.simulator.scenario import run
 from antiphon.simulator.scenario.run import Result
-from antiphon.simulator.scenario.scenario import run
 from antiphon.trace.store import about_trace, read_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"

@@ -18,8 +18,8 @@ from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube import total_messages as cube_totals
 from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
+from antiphon.fabrics.gossip.epto import messages as epto
 from antiphon.fabrics.gossip.epto.adaptation import DRAWS
-from antiphon.fabrics.gossip.epto.process import messages as epto
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import GONE_AT_MOST, Overlay, astray

@@ -12,11 +12,11 @@ from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process
 from antiphon.orders.fifo import Fifo
 from antiphon.orders.order import Order
+from antiphon.simulator.scenario import verdict
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.protocols.protocol import Builder, Setting
 from antiphon.simulator.scenario.protocols.registry import OWN
 from antiphon.simulator.scenario.run import Result, run_scenario
-from antiphon.simulator.scenario.scenario import verdict
 
 ONCE = 'workload = { kind = "once", window = 500 }\n'
 RATE = 'workload = { kind = "rate", mean_gap = 30, count = 100 }\n'

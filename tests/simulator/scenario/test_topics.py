@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.kernel.errors import ScenarioError, UsageError
-from antiphon.simulator.engine.engine import actions
+from antiphon.simulator.engine import actions
 from antiphon.simulator.scenario.file import check_scenario, parse_scenario
 from antiphon.simulator.scenario.run import Simulation, schedule_subscriptions
 from antiphon.simulator.scenario.scenario import (

@@ -5,7 +5,7 @@ what is to happen. ``links`` and ``connections`` know who watches whom, and what
 a scenario may do to a system while it runs, and ``disks`` what outlives a crash.
 
 Almost all of it is compiled. It imports the kernel, the fabrics' topology, the trace's recorder and
-:mod:`antiphon.simulator.network.delays`, never a scenario.
+:mod:`antiphon.simulator.network`, never a scenario.
 
 Start reading at ``engine.py``.
 """

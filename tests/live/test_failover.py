@@ -576,7 +576,7 @@ def test_what_was_delivered_before_a_new_node_was_a_member_is_not_published_agai
 
     async def test() -> None:
         async with tree(4) as nodes, antiphon.connect(nodes[1].address) as client:
-            nodes[1].sessions._look = lambda: None  # type: ignore[method-assign]
+            nodes[1].sessions._poll = lambda: None  # type: ignore[method-assign]
             first = await nodes[3].subscribe("room").ready()
             await client.publish("room", b"first", order="total", key=b"anna")
             assert await take_values(first, 1) == [b"first"]

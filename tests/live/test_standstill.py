@@ -138,7 +138,7 @@ def looks(vigil: Vigil, begin: float, end: float, heard: Callable[[float], int])
     now = begin
     while now < end:
         now += vigil.look_seconds
-        silent = vigil.look(now, {7: heard(now)})
+        silent = vigil.poll(now, {7: heard(now)})
         if silent.lost:
             return asked, now
         if silent.asked:

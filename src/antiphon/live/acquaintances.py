@@ -129,7 +129,7 @@ class Acquaintances(Membership):
         assert me is not None, "who begins has a place"
         self._close_strangers()
         self._events.placed(me, self.roster.contacts())
-        self._later("look", LOOK_SECONDS, self._look)
+        self._later("look", LOOK_SECONDS, self._poll)
         self._later("retry", self._retry_seconds, self._retry)
         self._sender.settle()
 
@@ -185,7 +185,7 @@ class Acquaintances(Membership):
         elif isinstance(message, (BlockWanted, BlockIs)):
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None:
-                self._claims.told(sender, message)
+                self._claims.on_message(sender, message)
         elif isinstance(message, ContactsAre):
             if self.roster.appointed(message.contacts):
                 self._contacts_changed()
@@ -253,7 +253,7 @@ class Acquaintances(Membership):
         if isinstance(process, Brisa) and contacts:
             process.contacts_are(contacts)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Close links that nobody needs, look who is back, and appoint contacts where some are missing."""
         for identifier, link in list(self.links.items()):
             if identifier in self._watched or self._marks.get(identifier) != link.frames_sent:
@@ -267,7 +267,7 @@ class Acquaintances(Membership):
                 self._contacts_changed()
         self._appoint()
         self._sender.settle()
-        self._later("look", LOOK_SECONDS, self._look)
+        self._later("look", LOOK_SECONDS, self._poll)
 
     def _appoint(self) -> None:
         candidates = sorted(identifier for identifier in self._watched if identifier in self.links)
@@ -373,7 +373,7 @@ class Acquaintances(Membership):
         lost_seconds = self._settings.lost_seconds
         return self.new_link(address, instance, self._link_lost, self._link_refused, silent_seconds=lost_seconds)
 
-    def heard(self) -> dict[int, int]:
+    def bytes_heard(self) -> dict[int, int]:
         """Of those to whom links are kept, on whichever connection they speak."""
         spoken: dict[str, int] = {}
         for connection in self._incoming:

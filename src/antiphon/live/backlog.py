@@ -52,7 +52,7 @@ class Backlogs:
         if size < 0 and self._held and 2 * self.bytes <= self._bytes_at_most:
             held, self._held = self._held, set()
             for backlog in held:
-                backlog.go_on()
+                backlog.resume()
 
     def hold(self, backlog: Backlog) -> None:
         """A backlog waits until there is less of all."""
@@ -95,9 +95,9 @@ class Backlog:
         if self._batches * 2 <= CLIENT_BATCHES_AT_MOST and self.bytes * 2 <= CLIENT_BYTES_AT_MOST:
             self._connection.release(OWN)
         if self.bytes == 0:
-            self.go_on()
+            self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Read from the client again, however much others have handed in."""
         self._all.forget(self)
         self._connection.release(OF_ALL)
@@ -105,7 +105,7 @@ class Backlog:
     def await_word(self) -> None:
         """A subscription of the client goes on only when the client says that it has taken something."""
         self._words_awaited += 1
-        self.go_on()
+        self.resume()
 
     def word_came(self) -> None:
         """That subscription goes on."""

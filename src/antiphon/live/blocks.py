@@ -59,7 +59,7 @@ class BlockClaims:
         finally:
             self._is_claiming = False
 
-    def told(self, sender: int, message: BlockWanted | BlockIs) -> None:
+    def on_message(self, sender: int, message: BlockWanted | BlockIs) -> None:
         """Another node asks or answers."""
         if isinstance(message, BlockIs):
             self._questions.answered(sender, message.number, message)

@@ -73,9 +73,9 @@ class Catalogue:
     def peer_gone(self, identifier: int) -> None:
         """Do not wait for the answer of one who is not there any more."""
         for name in list(self._unheard):
-            self.heard(identifier, name)
+            self.on_ack(identifier, name)
 
-    def heard(self, identifier: int, name: str) -> None:
+    def on_ack(self, identifier: int, name: str) -> None:
         """A peer has answered."""
         unheard = self._unheard.get(name)
         if unheard is None:

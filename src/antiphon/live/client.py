@@ -340,7 +340,7 @@ class Client(PubSub):
         elif isinstance(message, Safe):
             self._handing_in.safe(message.topic, message.serial)
         elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins, Dropped)):
-            self._subscriptions.told(message)
+            self._subscriptions.on_message(message)
             self._leave_former()
         elif isinstance(message, Followed):
             self._handing_in.followed(message)

@@ -153,7 +153,7 @@ class ClientSession:
         self._subscriptions: dict[int, RemoteSubscription] = {}
         self._tasks = Tasks()
         services.clients.add(self)
-        services.sessions.came(self)
+        services.sessions.on_connect(self)
 
     def frame_received(self, frame: memoryview) -> None:
         message = self._codec.decode(frame)
@@ -445,7 +445,7 @@ class ClientSession:
 
     def ended(self) -> None:
         self._services.clients.discard(self)
-        self._services.sessions.went(self)
+        self._services.sessions.on_disconnect(self)
         self.backlog.end()
         self._tasks.cancel()
         for remote in self._subscriptions.values():

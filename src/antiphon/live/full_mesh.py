@@ -221,14 +221,14 @@ class FullMesh(Membership):
         elif isinstance(message, Acquaint):
             self._introduced(connection, message.peers)
         elif isinstance(message, (BlockWanted, BlockIs)):
-            self._told_of_block(connection, message)
+            self._on_block_message(connection, message)
         else:
             super().control_received(connection, message)
 
-    def _told_of_block(self, connection: IncomingConnection, message: BlockWanted | BlockIs) -> None:
+    def _on_block_message(self, connection: IncomingConnection, message: BlockWanted | BlockIs) -> None:
         sender = self.roster.identifier_of(connection.instance)
         if sender is not None:
-            self._claims.told(sender, message)
+            self._claims.on_message(sender, message)
 
     def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
         if not self.roster.is_placed:
@@ -435,7 +435,7 @@ class FullMesh(Membership):
 
     # Signs of life.
 
-    def heard(self) -> dict[int, int]:
+    def bytes_heard(self) -> dict[int, int]:
         return {
             identifier: connection.bytes_received
             + (0 if (link := self.links.get(identifier)) is None else link.bytes_heard)

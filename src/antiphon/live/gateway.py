@@ -39,11 +39,11 @@ class Gateway:
         instance = instance_of(holder.name, hello.instance) if holder.name else hello.instance
         return ClientSession(self._services, writer, client_number(instance), holder, connection)
 
-    def look_at_rights(self) -> None:
+    def poll_rights(self) -> None:
         """See from time to time whether the rights have changed."""
-        if self._rights.look():
+        if self._rights.poll():
             self._rights_changed()
-        self._looking = asyncio.get_running_loop().call_later(RIGHTS_SECONDS, self.look_at_rights)
+        self._looking = asyncio.get_running_loop().call_later(RIGHTS_SECONDS, self.poll_rights)
 
     def read_rights_again(self) -> None:
         """Somebody says that the rights have changed."""

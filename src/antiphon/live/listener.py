@@ -100,7 +100,7 @@ class Listener:
             ) from error
         for bound in self._sockets:
             self._listen(bound)
-        self._looking = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._looking = self._loop.call_later(LOOK_SECONDS, self._poll)
         return port
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class Listener:
 
     # Cutting off.
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Cut off who has taken too long."""
         now = self._loop.time()
         self._lines = 0
@@ -193,7 +193,7 @@ class Listener:
         for connection in self._incoming():
             self._look_at_frame(connection, now)
             connection.end_if_left()
-        self._looking = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._looking = self._loop.call_later(LOOK_SECONDS, self._poll)
 
     def _look_at_frame(self, connection: IncomingConnection, now: float) -> None:
         if connection.unfinished_bytes == 0:

@@ -208,12 +208,12 @@ class Members:
                 check_foreign_name(name, sender)
             self._catalogue.peer_publishes(sender, message)
         elif isinstance(message, PublishesHeard):
-            self._catalogue.heard(sender, message.topic)
+            self._catalogue.on_ack(sender, message.topic)
         elif isinstance(message, CreditWanted):
             self._core.credit_wanted(message.topic)
         elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
-            self.sessions.told(sender, message)
+            self.sessions.on_message(sender, message)
         elif isinstance(message, (AskWriter, WriterIs)):
-            self.standings.told(sender, message)
+            self.standings.on_message(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")

@@ -255,7 +255,7 @@ class Membership:
     def unwatch(self, identifier: int) -> None:
         """It does not want to know any more."""
 
-    def heard(self) -> dict[int, int]:
+    def bytes_heard(self) -> dict[int, int]:
         """How many bytes have come from each of those who are to give signs of life."""
         return {}
 
@@ -268,7 +268,7 @@ class Membership:
         """Ask those who are silent for a sign of life, and count those as lost who have given none; again and again."""
         if self._is_closed:
             return
-        silent = self._vigil.look(self._loop.time(), self.heard())
+        silent = self._vigil.poll(self._loop.time(), self.bytes_heard())
         for identifier in silent.asked:
             self.tell(identifier, StillHere())
         for identifier in silent.lost:

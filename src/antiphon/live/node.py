@@ -119,7 +119,7 @@ class Node(PubSub):
             for pattern in settings.keep:
                 await self._subscriptions.keep(pattern)
             if settings.rights is not None:
-                self._gateway.look_at_rights()
+                self._gateway.poll_rights()
             if settings.metrics is not None:
                 self._status_server = await StatusServer(self.status, self.tls).start(settings.metrics)
         except BaseException:

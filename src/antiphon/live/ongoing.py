@@ -179,7 +179,7 @@ class OngoingSubscriptions:
         ongoing.subscription.begin_at(topic, message.from_offset)
         ongoing.subscription.push(topic, batch)
 
-    def told(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins | Dropped) -> None:
+    def on_message(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins | Dropped) -> None:
         """Something about a subscription."""
         ongoing = self._by_number.get(message.number)
         if ongoing is None:

@@ -88,7 +88,7 @@ class Rights:
         if self._path is not None:
             self._clients = read_rights(self._path)
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Read the file again if it has changed; whether the rights are others now."""
         stamp = self._stamp_now()
         return stamp != self._stamp and self.read_again()

@@ -163,11 +163,11 @@ class Sessions:
         self._is_looking = False
         self._questions: Questions[Control] = Questions(peers, loop.settle)
 
-    def came(self, session: ConnectedClient) -> None:
+    def on_connect(self, session: ConnectedClient) -> None:
         """A client has connected."""
         self._sessions[session.client] = session
 
-    def went(self, session: ConnectedClient) -> None:
+    def on_disconnect(self, session: ConnectedClient) -> None:
         """A client's connection has ended; the client may have opened another one before."""
         if self._sessions.get(session.client) is session:
             del self._sessions[session.client]
@@ -200,9 +200,9 @@ class Sessions:
         self._unsafe.setdefault(topic, deque()).append((number, author.client, author.number))
         if not self._is_looking:
             self._is_looking = True
-            self._loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(LOOK_SECONDS, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Tell clients what has become safe since the last time."""
         self._is_looking = False
         process = self._node.process
@@ -223,7 +223,7 @@ class Sessions:
         self._node.settle()
         if self._unsafe:
             self._is_looking = True
-            self._loop.call_later(LOOK_SECONDS, self._look)
+            self._loop.call_later(LOOK_SECONDS, self._poll)
 
     # What a client follows.
 
@@ -450,7 +450,7 @@ class Sessions:
         self._peers.tell(sender, answer)
         self._node.settle()
 
-    def told(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
+    def on_message(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
         """Another node asks or answers."""
         if isinstance(message, RecentIs):
             check_batches(sender, message)

@@ -44,7 +44,7 @@ class Vigil:
         self._silent_seconds: dict[int, float] = {}
         self._unasked_seconds: dict[int, float] = {}
 
-    def look(self, now: float, heard: Mapping[int, int]) -> Silent:
+    def poll(self, now: float, heard: Mapping[int, int]) -> Silent:
         """``heard`` says how much has come from each of those to whom connections are kept."""
         awake = min(now - self._looked_at, 2 * self.look_seconds)
         self._looked_at = now

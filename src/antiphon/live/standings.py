@@ -56,7 +56,7 @@ class Standings:
             await self._disk.commit.until_committed()
         return NodeStandings(standings, member_of, self._disk.store is not None)
 
-    def told(self, sender: int, message: AskWriter | WriterIs) -> None:
+    def on_message(self, sender: int, message: AskWriter | WriterIs) -> None:
         """Another node asks or answers."""
         if isinstance(message, WriterIs):
             self._questions.answered(sender, message.number, message)

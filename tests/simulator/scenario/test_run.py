@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
-from antiphon.simulator.scenario import PublishTable, Scenario, run
+from antiphon.simulator.scenario import run
+from antiphon.simulator.scenario.scenario import PublishTable, Scenario
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.run import Simulation, run_scenario
 from antiphon.trace.store import MemoryTrace, about_trace, read_trace

@@ -34,10 +34,10 @@ PRODUCT = (
     "simulator/engine/reachability.py",
     "simulator/engine/transmission.py",
     "simulator/network/*.py",
-    "live/batch.py",
-    "live/outbox.py",
-    "live/publisher.py",
-    "live/receipts.py",
+    "api/batch.py",
+    "api/outbox.py",
+    "api/publisher.py",
+    "api/receipts.py",
 )
 LABORATORY = ("protocols/*/*.py",)
 

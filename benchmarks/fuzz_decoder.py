@@ -17,15 +17,15 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["antiphon.live", "antiphon.fabrics"]):
+with atheris.instrument_imports(include=["antiphon.transport", "antiphon.api", "antiphon.fabrics"]):
     import antiphon
+    from antiphon.api.batch_codec import check_payload, decode_columns
     from antiphon.kernel.errors import ProtocolError
-    from antiphon.live.client_messages import CLIENT_CONTROLS
-    from antiphon.live.codec import Codec
-    from antiphon.live.columns import check_payload, decode_columns
-    from antiphon.live.controls import PEER_CONTROLS
-    from antiphon.live.wire import FABRIC_KINDS
     from antiphon.torture.hostile.inputs import Mutator, Recordings, record
+    from antiphon.transport.client_messages import CLIENT_CONTROLS
+    from antiphon.transport.codec import Codec
+    from antiphon.transport.peer_messages import PEER_CONTROLS
+    from antiphon.transport.schema import FABRIC_KINDS
 
 FABRICS = tuple(FABRIC_KINDS)
 CODECS = [Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[fabric], check_payload) for fabric in FABRICS]

@@ -480,7 +480,7 @@ def measure_log(log: Measured, topic_count: int, group: int, commits: int) -> st
 
 def show_log(base: Path) -> None:
     """The second table."""
-    from antiphon.live.log.durable import DurableLog
+    from antiphon.storage.log import DurableLog
 
     print("| sync | topics | batches per commit | append, us per batch | commit | processor | read | time lookup |")
     print("|---" * 8 + "|")

@@ -20,8 +20,8 @@ import msgspec
 
 import antiphon
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.live.logs import write_logs
-from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.runtime.logging import write_logs
 from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Operation
 from antiphon_lab.experiments.ginger.bank_audit import Audit, Name, Replica, audit_replicas
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 import antiphon
 import antiphon.spark
-from antiphon.live.processes import Plan, running_cluster
+from antiphon.node.local_cluster import Plan, running_cluster
 from antiphon.pipeline.session import SessionOptions, spark_session
 
 opened = ExitStack()

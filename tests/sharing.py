@@ -14,7 +14,7 @@ LONGEST_FIRST = (
     SECOND_PASS,
     "tests/spark/",
     "tests/research/report/",
-    "tests/live/test_nemesis.py",
+    "tests/cluster/test_nemesis.py",
     "tests/cli/",
     "tests/test_compiled_and_plain.py",
     "tests/torture/",

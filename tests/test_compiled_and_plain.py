@@ -131,7 +131,7 @@ CORE = (
     ("kernel", "orders", "trace"),
     ("fabrics",),
     ("simulator/engine", "simulator/network"),
-    ("live/test_columns.py", "live/test_outbox.py", "live/test_publish_and_subscribe.py", "live/test_wire.py"),
+    ("api/test_batch_codec.py", "api/test_outbox.py", "node/test_publish_and_subscribe.py", "transport/test_schema.py"),
 )
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.core import CounterMetricFamily
 
-from antiphon.live.settings import Settings, settings_from
-from antiphon.live.status import NODE_METRICS, TOPIC_METRICS
+from antiphon.node.settings import Settings, settings_from
+from antiphon.node.status import NODE_METRICS, TOPIC_METRICS
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 120

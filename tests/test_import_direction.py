@@ -191,7 +191,7 @@ def test_arrows_point_one_way() -> None:
         ("simulator.engine.engine", "import time", "imports time"),
         ("simulator.engine.calendar", "from antiphon.kernel.process import Process", "imports antiphon.kernel.process"),
         ("simulator.scenario.run", "import random", "imports random"),
-        ("simulator.scenario.run", "from antiphon.live.node import Node", "imports antiphon.live.node"),
+        ("simulator.scenario.run", "from antiphon.node.node import Node", "imports antiphon.node.node"),
         ("live.node", "from antiphon.simulator.engine import links", "imports antiphon.simulator.engine"),
         ("audit.oracle", "from antiphon.orders.vectors import CausalVectors", "imports antiphon.orders.vectors"),
         ("audit.oracle", "def f():\n    import pyspark", "antiphon.audit.oracle:2 imports pyspark"),

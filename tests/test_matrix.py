@@ -25,7 +25,7 @@ from antiphon.simulator.scenario.scenario import (
     Scenario,
     TopicsTable,
 )
-from tests.live.support import cluster, running, take_exactly, tree
+from tests.node.support import cluster, running, take_exactly, tree
 
 PAGE = Path(__file__).parent.parent / "docs" / "guarantees.md"
 TITLE = "## Every order over every fabric"

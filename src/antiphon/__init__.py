@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from antiphon.api.batch import Message
+    from antiphon.api.batch_codec import Receipt
+    from antiphon.api.subscription import Subscription
+    from antiphon.client.client import Client, connect
     from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
-    from antiphon.live.batch import Message
-    from antiphon.live.client import Client, connect
-    from antiphon.live.columns import Receipt
-    from antiphon.live.errors import (
+    from antiphon.node.node import Node, start
+    from antiphon.runtime.errors import (
         ClosedError,
         DeniedError,
         JoinError,
@@ -27,10 +29,8 @@ if TYPE_CHECKING:
         OverloadedError,
         SlowConsumerError,
     )
-    from antiphon.live.node import Node, start
-    from antiphon.live.subscription import Subscription
-    from antiphon.live.tasks import run
-    from antiphon.live.tls import Tls
+    from antiphon.runtime.tasks import run
+    from antiphon.transport.tls import Tls
 
 __all__ = [
     "AntiphonError",
@@ -57,10 +57,10 @@ __all__ = [
 # Loaded when first used: a simulation needs no sockets, and a command that prints help needs nothing.
 HOMES = {
     "antiphon.kernel.errors": ("AntiphonError", "PeerError", "UsageError"),
-    "antiphon.live.batch": ("Message",),
-    "antiphon.live.client": ("Client", "connect"),
-    "antiphon.live.columns": ("Receipt",),
-    "antiphon.live.errors": (
+    "antiphon.api.batch": ("Message",),
+    "antiphon.client.client": ("Client", "connect"),
+    "antiphon.api.batch_codec": ("Receipt",),
+    "antiphon.runtime.errors": (
         "ClosedError",
         "DeniedError",
         "JoinError",
@@ -69,10 +69,10 @@ HOMES = {
         "OverloadedError",
         "SlowConsumerError",
     ),
-    "antiphon.live.node": ("Node", "start"),
-    "antiphon.live.subscription": ("Subscription",),
-    "antiphon.live.tasks": ("run",),
-    "antiphon.live.tls": ("Tls",),
+    "antiphon.node.node": ("Node", "start"),
+    "antiphon.api.subscription": ("Subscription",),
+    "antiphon.runtime.tasks": ("run",),
+    "antiphon.transport.tls": ("Tls",),
 }
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.live.rights import token_hash
-from antiphon.live.tls import identity_in, own_identity
+from antiphon.node.acl import token_hash
+from antiphon.transport.tls import identity_in, own_identity
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import first_line, started
 

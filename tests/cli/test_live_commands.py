@@ -17,7 +17,7 @@ import pytest
 
 from antiphon.cli.running import Access
 from antiphon.cli.top import Watcher
-from antiphon.live.rights import new_token, token_hash
+from antiphon.node.acl import new_token, token_hash
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
 

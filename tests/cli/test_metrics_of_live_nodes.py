@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import antiphon
+from antiphon.api.topic_names import topic_number
 from antiphon.audit.spark.traces import describe
 from antiphon.cli.metrics import Measured, for_live
-from antiphon.live.names import topic_number
-from antiphon.live.tracing import TOPIC_MASK
-from tests.live.support import running
+from antiphon.node.tracing import TOPIC_MASK
+from tests.node.support import running
 
 
 def test_the_trace_of_a_live_node_says_the_names_of_its_topics(tmp_path: Path) -> None:

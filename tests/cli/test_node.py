@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli.node import node
-from antiphon.live.settings import Settings
+from antiphon.node.settings import Settings
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, started
 

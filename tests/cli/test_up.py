@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.kernel.errors import UsageError
-from antiphon.live.processes import free_ports
+from antiphon.node.local_cluster import free_ports
 from tests.cli.conftest import Command
 from tests.cli.local_nodes import SECONDS, ended, first_line, is_running, started
 

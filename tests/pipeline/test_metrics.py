@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from antiphon.cli.metrics import measurable, measure
 from antiphon.fabrics.cube import FullCube
-from antiphon.fabrics.cube.packets import PacketFormat, Traffic
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.kernel.errors import UsageError
 from antiphon.pipeline.metrics import METRICS, as_document, metric_named
 from antiphon.simulator.engine.actions import Publish

@@ -29,15 +29,15 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from antiphon.live.client_messages import CLIENT_CONTROLS
-from antiphon.live.codec import Codec
-from antiphon.live.columns import decode_columns
-from antiphon.live.controls import PEER_CONTROLS
-from antiphon.live.log.durable import DurableLog
-from antiphon.live.wire import FABRIC_KINDS
+from antiphon.api.batch_codec import decode_columns
 from antiphon.spark.sink import TopicStreamWriter
 from antiphon.spark.sink_options import write_options
 from antiphon.spark.source import AntiphonDataSource
+from antiphon.storage.log import DurableLog
+from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.transport.codec import Codec
+from antiphon.transport.peer_messages import PEER_CONTROLS
+from antiphon.transport.schema import FABRIC_KINDS
 
 PATIENCE_SECONDS = 120
 ROWS_PER_BATCH = 20_000

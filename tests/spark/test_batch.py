@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from antiphon import AntiphonError, Node, PeerError
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live.client_messages import RangeIs, StoredBatch
 from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece
 from antiphon.spark.ranges import RangeReader
 from antiphon.spark.reader import TopicReader
-from tests.live.support import free_addresses
+from antiphon.transport.client_messages import RangeIs, StoredBatch
+from tests.node.support import free_addresses
 from tests.spark.nodes import Nodes
 
 

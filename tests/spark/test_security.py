@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from antiphon import Node, PeerError
-from antiphon.live.errors import DeniedError
-from antiphon.live.rights import token_hash
+from antiphon.node.acl import token_hash
+from antiphon.runtime.errors import DeniedError
 from antiphon.spark.options import read_options
 from antiphon.spark.reader import TopicReader
-from tests.live.secure import ours
+from tests.node.secure import ours
 from tests.spark.nodes import Nodes
 
 TOKEN = "shop-token-that-nobody-is-to-see"

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 import antiphon
 from antiphon import Node, UsageError
-from antiphon.live.writing import standings_of_series
+from antiphon.client.idempotent_producer import standings_of_series
 from antiphon.spark.sink import batch_writer
 from antiphon.spark.sink_options import write_options
 from antiphon.spark.sink_rows import PIECE_BYTES, PIECE_ROWS, Cutter, Layout, Piece

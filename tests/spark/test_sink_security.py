@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from antiphon import Node
-from antiphon.live.rights import token_hash
+from antiphon.node.acl import token_hash
 from antiphon.spark.sink_options import write_options
-from tests.live.secure import ours
+from tests.node.secure import ours
 from tests.spark.nodes import Nodes
 
 pytestmark = pytest.mark.slow

@@ -15,15 +15,15 @@ from mypy_extensions import i64
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
+from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.api.topic_names import topic_number
 from antiphon.audit.streaming.job import find_all_logs, violations
 from antiphon.cli.main import app
 from antiphon.cli.watch import Watched, count_rows, start_query, watch_topics
 from antiphon.kernel.message import CAUSAL
-from antiphon.live.codec import Codec
-from antiphon.live.columns import Columns, encode_columns
-from antiphon.live.log.durable import DurableLog
-from antiphon.live.names import topic_number
 from antiphon.orders.order import Ordered
+from antiphon.storage.log import DurableLog
+from antiphon.transport.codec import Codec
 from tests.spark.nodes import Nodes
 
 QUESTION, ANSWER = (0, 1), (1, 1)

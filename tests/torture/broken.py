@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Synchronise, Unsubscribe
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
-from antiphon.fabrics.cube.total_messages import Claim, Closed, Granted, Release
+from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, Release
 from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.orders.order import Ordered, merged_frontiers

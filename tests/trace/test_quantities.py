@@ -8,7 +8,7 @@ from antiphon.audit import report
 from antiphon.audit.findings import KINDS
 from antiphon.cli import audit, top
 from antiphon.kernel import UsageError
-from antiphon.live import status
+from antiphon.node import status
 from antiphon.pipeline.measures import MEASURES
 from antiphon.pipeline.metrics import METRICS
 from antiphon.trace.quantities import AUDIT, DELIVERIES, EVERYTHING, NODE, QUANTITIES, SOURCES, TOPIC, quantity

@@ -11,8 +11,8 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Acknowledgement
+from antiphon.fabrics.cube.aggregation.packets import Packet
 from antiphon.fabrics.cube.messages import Answer, Bundle, LeafCopy
-from antiphon.fabrics.cube.packets import Packet
 from antiphon.kernel import CAUSAL, FIFO, NO_NODE, NONE, UNSPECIFIED, Message, Publication
 from antiphon.orders.order import Ordered
 from antiphon.trace.recorder import (

@@ -3,7 +3,7 @@
 The nodes are those of a live cube, with real connections between all of them. In the place of topics each runs the
 diagnosis (:mod:`antiphon.fabrics.cube.diagnosis`), the same class as in the simulator, over the same links. Beside it
 every live node does what all do: it notices when a connection ends, and asks those who are silent for signs of life
-(:mod:`antiphon.live.signs`). So both are measured in the same runs, at the same moment.
+(:mod:`antiphon.membership.heartbeats`). So both are measured in the same runs, at the same moment.
 
 One node is a process of its own, which is killed (SIGKILL: its connections end) or stopped (SIGSTOP: they do not). The
 others share this process, so that one clock says when each of them has noticed. What is sent while nothing happens is
@@ -29,22 +29,22 @@ from typing import Final
 import msgspec
 
 import antiphon
+from antiphon.api.batch_codec import check_payload
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
-from antiphon.live.client_messages import CLIENT_CONTROLS
-from antiphon.live.clocks import monotonic_us
-from antiphon.live.codec import Codec
-from antiphon.live.columns import check_payload
-from antiphon.live.controls import PEER_CONTROLS
-from antiphon.live.environment import LiveEnvironment
-from antiphon.live.logs import write_logs
-from antiphon.live.members import Foundation, Members, ProcessMaker
-from antiphon.live.node import Node
-from antiphon.live.settings import Settings
-from antiphon.live.signs import Vigil
-from antiphon.live.wire import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES
+from antiphon.membership.heartbeats import Vigil
+from antiphon.node.environment import LiveEnvironment
+from antiphon.node.members import Foundation, Members, ProcessMaker
+from antiphon.node.node import Node
+from antiphon.node.settings import Settings
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.logging import write_logs
+from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.transport.codec import Codec
+from antiphon.transport.peer_messages import PEER_CONTROLS
+from antiphon.transport.schema import DIAGNOSIS_KINDS, FABRIC_KINDS, LENGTH_BYTES
 from antiphon_lab.bench.live_packets import heard, say
 from antiphon_lab.experiments.vcube.diagnosis import AT_ONCE, BY_TESTS, DiagnosisCase, Timings, simulate
 

@@ -28,17 +28,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 import antiphon
+from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps import VCubePs
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
-from antiphon.live.core import NodeLoop
-from antiphon.live.disk import Disk
-from antiphon.live.environment import LiveEnvironment
-from antiphon.live.fabrics import cube_of, cube_options, of_newcomer
-from antiphon.live.node import Node
-from antiphon.live.settings import Settings
+from antiphon.node.environment import LiveEnvironment
+from antiphon.node.fabrics import cube_of, cube_options, of_newcomer
+from antiphon.node.loop import NodeLoop
+from antiphon.node.node import Node
+from antiphon.node.settings import Settings
+from antiphon.storage.disk import Disk
 from antiphon_lab.bench.reference import peak_memory_bytes
 
 TOPIC: Final = "room"

@@ -18,13 +18,13 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 import antiphon
+from antiphon.api.batch import Batch, Message
+from antiphon.api.batch_codec import Columns, decode_columns, encode_columns
+from antiphon.api.outbox import BATCH_BYTES, BATCH_MESSAGES
 from antiphon.kernel.message import CAUSAL
-from antiphon.live.batch import Batch, Message
-from antiphon.live.codec import Codec
-from antiphon.live.columns import Columns, decode_columns, encode_columns
-from antiphon.live.outbox import BATCH_BYTES, BATCH_MESSAGES
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Ordered
+from antiphon.transport.codec import Codec
 
 TURNS: Final = 200
 """How often each stage is repeated; the quickest of ``ROUNDS`` counts."""

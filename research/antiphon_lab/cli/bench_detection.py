@@ -10,7 +10,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
-from antiphon.live.logs import write_logs
+from antiphon.runtime.logging import write_logs
 from antiphon_lab.bench.live_detection import Detection, measure_detection
 from antiphon_lab.reproduction.machine import Machine
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from antiphon.cli import output
-from antiphon.live.processes import Plan, running_cluster
+from antiphon.node.local_cluster import Plan, running_cluster
 
 if TYPE_CHECKING:
     from antiphon_lab.bench.topics_bench import Line

@@ -52,8 +52,8 @@ def certs(
     """
     if context.invoked_subcommand is not None:
         return
-    from antiphon.live.certificates import DEFAULT_HOSTS, Authority, check_absent
-    from antiphon.live.tls import CLIENT, NODE
+    from antiphon.transport.certificates import DEFAULT_HOSTS, Authority, check_absent
+    from antiphon.transport.tls import CLIENT, NODE
 
     nodes = node if node is not None or client is not None else ["node"]
     clients = client if node is not None or client is not None else ["client"]
@@ -79,7 +79,7 @@ def certs(
 
 def print_next(authority: Path, made: list[tuple[str, Path, Path]]) -> None:
     """Say how the files are used."""
-    from antiphon.live.tls import NODE
+    from antiphon.transport.tls import NODE
 
     trust = f"--tls-authority {shlex.quote(str(authority))}"
     print("next:")
@@ -104,9 +104,9 @@ def token(
 
     Example: antiphon certs token shop --out shop.token
     """
-    from antiphon.live.certificates import write_secret
-    from antiphon.live.rights import new_token, token_hash
-    from antiphon.live.tls import NAME_PATTERN
+    from antiphon.node.acl import new_token, token_hash
+    from antiphon.transport.certificates import write_secret
+    from antiphon.transport.tls import NAME_PATTERN
 
     if not NAME_PATTERN.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a client: use letters, digits, dots, - and _, 64 at most")

@@ -14,11 +14,11 @@ from antiphon.audit.auditor import audit_files, files_in
 from antiphon.audit.report import Audit
 from antiphon.cli.up import relay_text
 from antiphon.kernel.errors import PeerError
-from antiphon.live.processes import Member, Plan, ProcessCluster
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
-    from antiphon.live.subscription import Subscription
+    from antiphon.api.subscription import Subscription
+    from antiphon.client.client import Client
 
 NODES = 4
 MESSAGES_EACH = 5000

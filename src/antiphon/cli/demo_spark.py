@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.processes import Plan, running_cluster
+from antiphon.node.local_cluster import Plan, running_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

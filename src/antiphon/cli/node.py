@@ -12,14 +12,14 @@ import typer
 from antiphon.cli import output, running
 
 if TYPE_CHECKING:
-    from antiphon.live.node import Node
-    from antiphon.live.settings import Settings
+    from antiphon.node.node import Node
+    from antiphon.node.settings import Settings
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def setting(metavar: str, meaning: str) -> Any:
-    """A flag that stands for the field of :class:`antiphon.live.settings.Settings` with the same name."""
+    """A flag that stands for the field of :class:`antiphon.node.settings.Settings` with the same name."""
     return typer.Option(metavar=metavar, help=meaning, show_default=False, rich_help_panel="Settings")
 
 
@@ -115,8 +115,8 @@ def node(
     Example: antiphon node --listen 127.0.0.1:7401 --join 127.0.0.1:7400 --data ./data-1
     """
     import antiphon
-    from antiphon.live.logs import write_logs
-    from antiphon.live.settings import Settings, read_settings, settings_from
+    from antiphon.node.settings import Settings, read_settings, settings_from
+    from antiphon.runtime.logging import write_logs
 
     given = locals()
     flags = {name: given[name] for name in Settings.__struct_fields__ if given[name] is not None}

@@ -16,8 +16,8 @@ from antiphon.cli import output, running
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
-    from antiphon.live.receipts import Publishing
+    from antiphon.api.receipts import Publishing
+    from antiphon.client.client import Client
 
 GROUPS_IN_FLIGHT = 48
 """Fewer than a client lets batches be under way, so that what waits in it stays short."""

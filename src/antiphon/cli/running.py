@@ -17,7 +17,7 @@ import typer
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
+    from antiphon.client.client import Client
 
 Result = TypeVar("Result")
 
@@ -140,7 +140,7 @@ def access_to(
     tls = None if authority is None else {name: str(path) for name, path in files.items() if path is not None}
     token = os.environ.get(TOKEN_VARIABLE, "")
     if token_file is not None:
-        from antiphon.live.rights import read_token
+        from antiphon.node.acl import read_token
 
         token = read_token(token_file)
     return Access(servers, cluster, reconnect_seconds, tls, token)

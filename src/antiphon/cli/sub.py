@@ -17,8 +17,8 @@ from antiphon.cli import running
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.batch import Message
-    from antiphon.live.subscription import Start, Subscription
+    from antiphon.api.batch import Message
+    from antiphon.api.subscription import Start, Subscription
 
 DEFAULT_LIMIT = 65_536
 SECONDS_BETWEEN_LINES = 1.0
@@ -64,7 +64,7 @@ def sub(
     Examples: antiphon sub room    antiphon sub 'orders.>' --json    antiphon sub room --start earliest --count 10
     """
     import antiphon
-    from antiphon.live.names import is_pattern
+    from antiphon.api.topic_names import is_pattern
 
     printer = Printer(count, quiet, json, with_topic=is_pattern(pattern))
     begin = start_from(start)

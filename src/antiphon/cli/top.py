@@ -18,7 +18,7 @@ from antiphon.cli import output, running
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
+    from antiphon.client.client import Client
 
 ANSWER_SECONDS = 5.0
 TOPICS_SHOWN = 20
@@ -164,7 +164,7 @@ class Watcher:
         return [answer for answer in answers if answer is not None]
 
     async def _status(self, address: str) -> dict[str, Any] | None:
-        from antiphon.live.errors import DeniedError
+        from antiphon.runtime.errors import DeniedError
 
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

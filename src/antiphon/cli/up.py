@@ -15,7 +15,7 @@ from rich.table import Table
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 
 ALL_GONE = "all nodes have ended"
 
@@ -73,7 +73,7 @@ def up(
     Example: antiphon up -n 4 --data ./data    and in other terminals: antiphon sub room, antiphon pub room hello
     """
     import antiphon
-    from antiphon.live.publisher import check_order
+    from antiphon.api.publisher import check_order
 
     check_order(order)
     if durability == "disk" and data is None:

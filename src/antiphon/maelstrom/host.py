@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.api.topic_names import key_number
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.options import TreeOptions
 from antiphon.fabrics.tree.quorum import Council
@@ -27,9 +28,6 @@ from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.live.codec import Codec
-from antiphon.live.names import key_number
-from antiphon.live.wire import FABRIC_KINDS
 from antiphon.maelstrom.links import LinkOptions, Links
 from antiphon.maelstrom.protocol import (
     FRAME,
@@ -46,6 +44,8 @@ from antiphon.maelstrom.protocol import (
     write_line,
 )
 from antiphon.maelstrom.timers import Timers
+from antiphon.transport.codec import Codec
+from antiphon.transport.schema import FABRIC_KINDS
 
 TOPIC: Final = 0
 """All that is published is on one topic, which has all nodes as members."""

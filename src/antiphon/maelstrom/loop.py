@@ -7,9 +7,9 @@ import select
 from collections.abc import Callable
 from typing import Final
 
-from antiphon.live.clocks import monotonic_us
 from antiphon.maelstrom.host import Host, HostOptions
 from antiphon.maelstrom.services import service_for
+from antiphon.runtime.clocks import monotonic_us
 
 READ_BYTES: Final = 1 << 16
 

@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from antiphon.client.remote_log import RemoteLog
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.logs import logger
-from antiphon.live.remote_log import RemoteLog
+from antiphon.runtime.logging import logger
 from antiphon.spark.logs import HeldLog, Logs, connect, run
 from antiphon.spark.marks import Marks, Wanted, marks_from
 from antiphon.spark.options import ReadOptions

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from antiphon.client.client import Client
+from antiphon.client.remote_log import RemoteLog
 from antiphon.kernel.errors import PeerError
-from antiphon.live.client import Client
-from antiphon.live.client_messages import LogRange, LogsAre
-from antiphon.live.errors import DeniedError
-from antiphon.live.log_desk import NO_LOG
-from antiphon.live.logs import logger
-from antiphon.live.remote_log import RemoteLog
+from antiphon.runtime.errors import DeniedError
+from antiphon.runtime.logging import logger
 from antiphon.spark.options import Access
+from antiphon.storage.log_server import NO_LOG
+from antiphon.transport.client_messages import LogRange, LogsAre
 
 ANSWER_SECONDS: Final = 5.0
 """How long a node may take to say what it holds."""

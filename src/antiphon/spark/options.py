@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from antiphon.api.topic_names import checked_name
+from antiphon.client.server_pool import addresses_of
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.logs import logger
-from antiphon.live.names import checked_name
-from antiphon.live.rights import read_token
-from antiphon.live.tls import Tls
-from antiphon.live.whereabouts import addresses_of
+from antiphon.node.acl import read_token
+from antiphon.runtime.logging import logger
+from antiphon.transport.tls import Tls
 
 EARLIEST: Final = -2
 LATEST: Final = -1

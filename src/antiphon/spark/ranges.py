@@ -13,15 +13,15 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from antiphon.client.client import Client
+from antiphon.client.remote_log import RemoteLog, Times
 from antiphon.kernel.errors import PeerError, ProtocolError
-from antiphon.live.client import Client
-from antiphon.live.client_messages import RangeIs, StoredBatch
-from antiphon.live.errors import DeniedError
-from antiphon.live.logs import logger
-from antiphon.live.remote_log import RemoteLog, Times
+from antiphon.runtime.errors import DeniedError
+from antiphon.runtime.logging import logger
 from antiphon.spark.logs import connect, new_runner
 from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import Piece
+from antiphon.transport.client_messages import RangeIs, StoredBatch
 
 CHUNK_BYTES: Final = 1 << 20
 """How much a node reads and sends for one question."""

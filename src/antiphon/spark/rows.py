@@ -23,12 +23,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from antiphon.api.batch_codec import Columns, decode_columns
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
-from antiphon.live.client_messages import StoredBatch
-from antiphon.live.codec import Codec
-from antiphon.live.columns import Columns, decode_columns
 from antiphon.spark.plan import Piece
+from antiphon.transport.client_messages import StoredBatch
+from antiphon.transport.codec import Codec
 
 HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 

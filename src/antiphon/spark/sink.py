@@ -1,8 +1,8 @@
 """The sink: rows of Spark become messages of topics, each exactly once.
 
-A partition of a batch is written by a lane of a writer (:mod:`antiphon.live.writers`): the writer is the query, known
-by its checkpoint, the lane is the partition, and the series is the batch. So whatever Spark does again, after a task, a
-worker, the driver or a node has died, has the same numbers, and every node drops what its log holds already.
+A partition of a batch is written by a lane of a writer (:mod:`antiphon.sessions.writers`): the writer is the query,
+known by its checkpoint, the lane is the partition, and the series is the batch. So whatever Spark does again, after a
+task, a worker, the driver or a node has died, has the same numbers, and every node drops what its log holds already.
 
 A task has succeeded when all members of the topics have all its rows. When all tasks have, the driver looks whether
 anything else has been written in the batch, by partitions that do not exist this time.
@@ -22,9 +22,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 import antiphon
+from antiphon.client.client import Client
+from antiphon.client.idempotent_producer import ConflictError, Lane, standings_of_series
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.client import Client
-from antiphon.live.writing import ConflictError, Lane, standings_of_series
 from antiphon.spark.options import Access
 from antiphon.spark.sink_options import WriteOptions, write_options
 from antiphon.spark.sink_rows import Cutter, Layout

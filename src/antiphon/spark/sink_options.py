@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from antiphon.api.topic_names import checked_name
 from antiphon.kernel.errors import UsageError
-from antiphon.live.names import checked_name
 from antiphon.spark.options import ACCESS_OPTIONS, Access, Given, access_from
 
 WRITE_OPTIONS: Final = ("topic", "order", "writeId", "durable", "timeoutSeconds")

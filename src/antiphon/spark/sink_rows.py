@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructType
 
+from antiphon.api.batch_codec import Columns
+from antiphon.api.outbox import KEYS_TOGETHER, NO_KEY, size_beside_value
+from antiphon.api.publisher import VALUE_BYTES_AT_MOST, check_beside_value, checked_value, numbers_of_keys
+from antiphon.api.topic_names import checked_name
 from antiphon.kernel.errors import UsageError
-from antiphon.live.clocks import wall_clock_us
-from antiphon.live.columns import Columns
-from antiphon.live.names import checked_name
-from antiphon.live.outbox import KEYS_TOGETHER, NO_KEY, size_beside_value
-from antiphon.live.publisher import VALUE_BYTES_AT_MOST, check_beside_value, checked_value, numbers_of_keys
+from antiphon.runtime.clocks import wall_clock_us
 
 if TYPE_CHECKING:
     import pyarrow as pa

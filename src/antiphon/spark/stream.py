@@ -24,8 +24,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.errors import DeniedError
-from antiphon.live.logs import logger
+from antiphon.runtime.errors import DeniedError
+from antiphon.runtime.logging import logger
 from antiphon.spark.failover import another_log, marks_at, marks_before, marks_in, same_batch_elsewhere, texts_of
 from antiphon.spark.logs import Logs, Memory
 from antiphon.spark.marks import Wanted

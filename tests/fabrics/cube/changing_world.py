@@ -10,12 +10,12 @@ from itertools import pairwise
 
 from antiphon.audit.oracle import Oracle
 from antiphon.audit.total_order import Name, circle_in, circle_text
-from antiphon.fabrics.admission import Peer, Phase
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import Environment, Message, Publication, RandomStream
 from antiphon.kernel.message import TOTAL
-from tests.fabrics.admission_world import Node, Step, World
+from antiphon.membership.admission import Peer, Phase
+from tests.membership.admission_world import Node, Step, World
 
 Operation = tuple[str, int]
 """What the application of a node does: ``subscribe``, ``publish`` or ``unsubscribe``, and the topic."""

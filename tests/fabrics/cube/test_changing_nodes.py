@@ -9,16 +9,16 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.admission import Phase
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.messages import Answer, Bequest, Subscribe
 from antiphon.fabrics.cube.topology import FullCube, PartialCube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import Message, ProtocolError, UsageError
 from antiphon.kernel.message import publication_key
+from antiphon.membership.admission import Phase
 from antiphon.orders.order import Ordered
-from tests.fabrics.admission_world import explore
 from tests.fabrics.cube.changing_world import ChangingWorld
+from tests.membership.admission_world import explore
 from tests.support import Notebook
 
 Held = Callable[[str, str, object], bool]

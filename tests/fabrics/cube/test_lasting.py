@@ -9,14 +9,14 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.fault_messages import ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
-from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.fabrics.cube.messages import Acknowledgement, Unsubscribe, member_entry
-from antiphon.fabrics.cube.retransmit_buffer import Keeping, Possession, with_held
+from antiphon.fabrics.cube.repair.messages import ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping, Possession, with_held
+from antiphon.fabrics.cube.repair.unrest import COMPARING
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube
-from antiphon.fabrics.cube.unrest import COMPARING
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, Message, publication_key

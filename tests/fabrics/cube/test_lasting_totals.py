@@ -8,7 +8,7 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.repaired_delivery import PLACES_AT_MOST, Places
+from antiphon.fabrics.cube.repair.delivery import PLACES_AT_MOST, Places
 from antiphon.kernel.message import TOTAL
 from antiphon.orders.claims import Claims, Wish
 from antiphon.orders.order import Placed

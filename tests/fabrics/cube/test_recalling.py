@@ -5,9 +5,9 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.log_recovery import Recall, recall
-from antiphon.fabrics.cube.repaired_delivery import DISORDER, Places
-from antiphon.fabrics.cube.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.delivery import DISORDER, Places
+from antiphon.fabrics.cube.repair.log_recovery import Recall, recall
+from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
 from antiphon.kernel.message import CAUSAL, TOTAL, Message, publication_key
 from antiphon.kernel.process import Environment, LogReader
 from antiphon.orders.order import Ordered, Placed

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, PacketFormat, Traffic, full_or_partial
+from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Parcel
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
 from antiphon.simulator.engine.actions import Publish

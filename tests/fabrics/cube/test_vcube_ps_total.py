@@ -9,7 +9,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.messages import Answer
-from antiphon.fabrics.cube.total_messages import Closed, Granted
+from antiphon.fabrics.cube.total_order.messages import Closed, Granted
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Message, Process, ProtocolError, Publication, UsageError
 from antiphon.kernel.message import NO_KEYS, TOTAL

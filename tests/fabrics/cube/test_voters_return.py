@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.fabrics.cube.incarnations import LIVES_AT_MOST, Lives
+from antiphon.fabrics.cube.total_order.incarnations import LIVES_AT_MOST, Lives
 from antiphon.kernel.process import NO_NODE
 from antiphon.simulator.scenario.run import Result
 from antiphon.simulator.scenario.scenario import CrashFault, Fault, PartitionFault, PublishTable, RestartFault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import antiphon
-from antiphon.live.settings import Settings
+from antiphon.node.settings import Settings
 from antiphon_lab.bench.live_detection import Run, Task, Traffic, default_row, diagnosis_row, run_once
 
 NODES = 4

@@ -8,9 +8,9 @@ import pytest
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
 from antiphon.simulator.scenario import run
-from antiphon.simulator.scenario.scenario import PublishTable, Scenario
 from antiphon.simulator.scenario.file import load_scenario, parse_scenario
 from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.scenario import PublishTable, Scenario
 from antiphon.trace.store import MemoryTrace, about_trace, read_trace
 
 EXAMPLES = {path.stem: path for path in (Path(__file__).parents[3] / "examples" / "scenarios").glob("*.toml")}

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 import antiphon
+from antiphon.api.batch_codec import check_payload
 from antiphon.kernel.errors import ProtocolError
-from antiphon.live.client_messages import CLIENT_CONTROLS
-from antiphon.live.codec import Codec
-from antiphon.live.columns import check_payload
-from antiphon.live.controls import PEER_CONTROLS
-from antiphon.live.wire import FABRIC_KINDS
 from antiphon.torture.hostile.inputs import Mutator, Recordings, cut, framed, record, record_tls
+from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.transport.codec import Codec
+from antiphon.transport.peer_messages import PEER_CONTROLS
+from antiphon.transport.schema import FABRIC_KINDS
 
 HELLO, PUBLISH, SUBSCRIBE = 100, 150, 152
 

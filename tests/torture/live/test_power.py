@@ -13,7 +13,7 @@ import pytest
 
 import antiphon
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.live.log.durable import DurableLog
+from antiphon.storage.log import DurableLog
 from antiphon.torture.live.power import EVERYTHING, LATEST, SECTOR_BYTES, SECTORS, WAYS, Disk, compile_library, compiler
 
 pytestmark = pytest.mark.skipif(

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from antiphon.live.codec import Codec
-from antiphon.live.controls import PEER_CONTROLS, PROTOCOL_VERSION, Hello
-from antiphon.live.links import split_address
-from antiphon.live.wire import LENGTH_BYTES
 from antiphon.torture.live.proxies import Network, between
-from tests.live.support import free_addresses, running
+from antiphon.transport.codec import Codec
+from antiphon.transport.links import split_address
+from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Hello
+from antiphon.transport.schema import LENGTH_BYTES
+from tests.node.support import free_addresses, running
 
 CODEC = Codec(PEER_CONTROLS)
 

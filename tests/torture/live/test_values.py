@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from antiphon.live.publisher import VALUE_BYTES_AT_MOST
+from antiphon.api.publisher import VALUE_BYTES_AT_MOST
 from antiphon.torture.live.values import Name, Sizes, name_in
 
 

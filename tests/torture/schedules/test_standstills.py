@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from antiphon.fabrics.cube.retransmission import FILLING_AT_MOST
+from antiphon.fabrics.cube.repair.retransmission import FILLING_AT_MOST
 from antiphon.kernel.errors import ScenarioError
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine.disks import ENTRIES_PER_PIECE

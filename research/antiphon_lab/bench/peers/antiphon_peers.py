@@ -223,8 +223,8 @@ class TlsSide(AntiphonSide):
         }
 
     def _make(self, directory: Path) -> None:
-        from antiphon.live.certificates import Authority
-        from antiphon.live.tls import NODE
+        from antiphon.transport.certificates import Authority
+        from antiphon.transport.tls import NODE
 
         made = self._open.enter_context(tempfile.TemporaryDirectory(prefix="antiphon-bench-"))
         Authority.make(Path(made) / "all").issue(NODE, "node")

@@ -23,8 +23,8 @@ from math import exp, lgamma, log
 import numpy as np
 
 from antiphon.fabrics.cube import PacketFormat, Traffic, full_or_partial
+from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.fabrics.cube.vcube_ps import Options
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.kernel.process import Environment, Process

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.cube.packets import Packet, PacketFormat, Traffic
+from antiphon.fabrics.cube.aggregation.packets import Packet, PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import UNSPECIFIED, Message

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat
 from antiphon.fabrics.cube.directory import Directory
-from antiphon.fabrics.cube.packets import PacketFormat
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.order import Order

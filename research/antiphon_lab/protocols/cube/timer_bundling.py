@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.packets import PacketFormat, Traffic
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import UNSPECIFIED

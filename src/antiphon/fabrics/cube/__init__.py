@@ -1,8 +1,8 @@
 """The cube fabric: per-publisher spanning trees on a virtual hypercube."""
 
+from antiphon.fabrics.cube.aggregation.packets import Packet, PacketFormat, Traffic
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
 from antiphon.fabrics.cube.messages import Acknowledgement
-from antiphon.fabrics.cube.packets import Packet, PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import (
     Cube,
     FullCube,

@@ -33,7 +33,7 @@ from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.surveys import Asker, Survey, Surveys
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SUBSCRIBING, SYNCHRONISING, Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment

@@ -17,7 +17,7 @@ from antiphon.fabrics.cube.dissemination import Dissemination
 from antiphon.fabrics.cube.membership import Membership
 from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic, TopicTable
-from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import TOTAL

@@ -1,9 +1,9 @@
 """A process for topics on the cube: the parts that each has, and what the application does with it.
 
 Three protocols are put together from such parts: VCube-PS for nodes that do not fail
-(:mod:`antiphon.fabrics.cube.vcube_ps`), the same with aggregation (:mod:`antiphon.fabrics.cube.vcube_ps_aggregation`),
-and the one through crashes and partitions that live nodes run (:mod:`antiphon.fabrics.cube.lasting`). Each chooses its
-parts, and leads from each message to the part that handles it, in one place: its ``receive``.
+(:mod:`antiphon.fabrics.cube.vcube_ps`), the same with aggregation (:mod:`antiphon.fabrics.cube.aggregation.process`),
+and the one through crashes and partitions that live nodes run (:mod:`antiphon.fabrics.cube.fault_tolerant`). Each
+chooses its parts, and leads from each message to the part that handles it, in one place: its ``receive``.
 
 * ``topics``: what the node knows about each topic, which all parts read and write;
 * ``operations``: the line of what the application asks for;
@@ -22,15 +22,15 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.dissemination import Dissemination
-from antiphon.fabrics.cube.lock_manager import LockManager
 from antiphon.fabrics.cube.membership import Membership
 from antiphon.fabrics.cube.messages import LeafCopy, Refusal
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.operations import Operations
 from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
-from antiphon.fabrics.cube.total_messages import KeyLock
-from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.total_order.lock_manager import LockManager
+from antiphon.fabrics.cube.total_order.messages import KeyLock
+from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import CAUSAL, NO_KEYS, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED, Message

@@ -15,7 +15,7 @@ from antiphon.fabrics.cube.messages import Answer, Question, Synchronise, append
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import OUTSIDE, SUBSCRIBING, Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.fabrics.cube.total_order import TotalOrder
+from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Message, publication_key
 from antiphon.kernel.process import NO_NODE, Environment

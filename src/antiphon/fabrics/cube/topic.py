@@ -8,7 +8,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.ack_aggregation import Waves
-from antiphon.fabrics.cube.retransmit_buffer import Keeping
+from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping
 from antiphon.fabrics.cube.route import Route
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError

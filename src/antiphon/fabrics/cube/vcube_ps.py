@@ -22,7 +22,7 @@ algorithms lose publications and block subscribers when membership changes
 
 ``docs/architecture.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small systems.
 Links must not lose or duplicate; they may reorder. Nodes do not fail here: those that may are in
-:mod:`antiphon.fabrics.cube.lasting`.
+:mod:`antiphon.fabrics.cube.fault_tolerant`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
-from antiphon.fabrics.cube.lock_manager import LockManager
 from antiphon.fabrics.cube.membership import Follower, Membership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
@@ -54,8 +53,9 @@ from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
 from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import Cube
-from antiphon.fabrics.cube.total_messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
-from antiphon.fabrics.cube.total_order import WaveTotalOrder
+from antiphon.fabrics.cube.total_order.lock_manager import LockManager
+from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
+from antiphon.fabrics.cube.total_order.ordering import WaveTotalOrder
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment
 from antiphon.orders.order import Ordered

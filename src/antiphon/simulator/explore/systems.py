@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from antiphon.fabrics.cube.lasting import LastingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.view import View

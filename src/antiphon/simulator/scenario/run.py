@@ -16,8 +16,8 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine import actions
-from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.engine.disks import BrokerDisks, Disks, LastingDisks, RecallingDisks, Sync, Trouble
+from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.engine.events import NEVER
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay, QuantileDelay
 from antiphon.simulator.network.network import Cut, Network

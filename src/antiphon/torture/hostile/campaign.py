@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import antiphon
+from antiphon.api.subscription import Subscription
+from antiphon.client.client import Client
 from antiphon.kernel.errors import AntiphonError
-from antiphon.live.client import Client
-from antiphon.live.links import split_address
-from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
-from antiphon.live.subscription import Subscription
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.torture.hostile.inputs import Mutator, record, record_tls
+from antiphon.transport.links import split_address
 
 CONNECTIONS = 200
 """How many attackers are connected at a time."""

@@ -20,12 +20,12 @@ from typing import Any, Final
 import msgspec
 
 import antiphon
-from antiphon.live.certificates import Authority
-from antiphon.live.client_messages import Follow
-from antiphon.live.controls import PROTOCOL_VERSION, Hello
-from antiphon.live.links import split_address
-from antiphon.live.tls import CLIENT, NODE
-from antiphon.live.wire import LENGTH_BYTES
+from antiphon.transport.certificates import Authority
+from antiphon.transport.client_messages import Follow
+from antiphon.transport.links import split_address
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello
+from antiphon.transport.schema import LENGTH_BYTES
+from antiphon.transport.tls import CLIENT, NODE
 
 HOST: Final = "127.0.0.1"
 BYTES_AT_MOST: Final = 4096

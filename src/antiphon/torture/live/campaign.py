@@ -23,8 +23,8 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.clocks import monotonic_us
-from antiphon.live.processes import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.runtime.clocks import monotonic_us
 from antiphon.torture.live.crowd import COME_SECONDS
 from antiphon.torture.live.crowds import Crowds
 from antiphon.torture.live.faults import LOST_SECONDS, SECONDS, Fault, Happening, Nemesis

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import antiphon
+from antiphon.api.subscription import POLICIES
 from antiphon.kernel.errors import PeerError
-from antiphon.live.errors import MissedMessagesError
-from antiphon.live.subscription import POLICIES
+from antiphon.runtime.errors import MissedMessagesError
 from antiphon.torture.live.journal import Journal
 from antiphon.torture.live.load import say
 from antiphon.torture.live.values import name_in
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
-    from antiphon.live.subscription import Subscription
+    from antiphon.api.subscription import Subscription
+    from antiphon.client.client import Client
 
 FIRST_IDENTITY: Final = 1 << 20
 """Subscribers have numbers from here on, and applications below."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.clocks import monotonic_us
+from antiphon.runtime.clocks import monotonic_us
 from antiphon.torture.live.crowd import DROPPING_NAME, END_SECONDS, FIRST_IDENTITY, LIVES_AT_MOST, CrowdWork
 from antiphon.torture.live.loads import start_process
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.kernel.errors import UsageError
-from antiphon.live.processes import Member, ProcessCluster
-from antiphon.live.settings import Settings
+from antiphon.node.local_cluster import Member, ProcessCluster
+from antiphon.node.settings import Settings
 from antiphon.torture.live.power import Disk, Loss
 from antiphon.torture.live.proxies import Network, Pair, between
 

@@ -29,7 +29,7 @@ from typing import Final, TextIO
 
 import msgspec
 
-from antiphon.live.clocks import monotonic_us
+from antiphon.runtime.clocks import monotonic_us
 
 BUFFER_BYTES: Final = 1 << 16
 NO_KEYS: Final = "-"

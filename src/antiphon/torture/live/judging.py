@@ -29,9 +29,9 @@ import msgspec
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
+from antiphon.api.topic_names import key_number
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES
-from antiphon.live.names import key_number
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
 from antiphon.torture.live.dropping import Droppings, Name, Published, visits_in
 from antiphon.torture.live.journal import NO_KEYS, Entry, read_journal

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from antiphon.live.batch import Message
+    from antiphon.api.batch import Message
 
 LOST = "lost at clients"
 TWICE = "twice at clients"

@@ -21,13 +21,13 @@ import msgspec
 
 import antiphon
 from antiphon.kernel.errors import PeerError
-from antiphon.live.errors import OverloadedError
+from antiphon.runtime.errors import OverloadedError
 from antiphon.torture.live.journal import Journal
 from antiphon.torture.live.values import Name, Sizes, name_in
 
 if TYPE_CHECKING:
-    from antiphon.live.batch import Message
-    from antiphon.live.client import Client
+    from antiphon.api.batch import Message
+    from antiphon.client.client import Client
 
 RECONNECT_SECONDS: Final = 3600.0
 """Clients look for a node for as long as the campaign may last: nobody gives up."""

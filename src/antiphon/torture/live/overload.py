@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import antiphon
-from antiphon.live.clocks import monotonic_us
-from antiphon.live.errors import OverloadedError
-from antiphon.live.processes import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.errors import OverloadedError
 
 if TYPE_CHECKING:
-    from antiphon.live.batch import Message
-    from antiphon.live.client import Client
+    from antiphon.api.batch import Message
+    from antiphon.client.client import Client
 
 TOPIC: Final = "flood"
 VALUE_BYTES: Final = 64 << 10

@@ -22,11 +22,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from antiphon.api.batch_codec import decode_columns
 from antiphon.kernel.errors import PeerError
-from antiphon.live.codec import Codec
-from antiphon.live.columns import decode_columns
-from antiphon.live.log.durable import DurableLog
+from antiphon.storage.log import DurableLog
 from antiphon.torture.live.values import name_in
+from antiphon.transport.codec import Codec
 
 READ_BYTES: Final = 1 << 20
 

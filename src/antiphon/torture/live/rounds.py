@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 import antiphon
 from antiphon.kernel.errors import PeerError
-from antiphon.live.processes import Member, Plan, ProcessCluster
+from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 from antiphon.torture.live.judging import Audit
 from antiphon.torture.live.listeners import CLIENT_CHECKS, Listener, judge_listeners, name_of
 from antiphon.trace.store import read_trace
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
-    from antiphon.live.subscription import Subscription
+    from antiphon.api.subscription import Subscription
+    from antiphon.client.client import Client
 
 CHECKS = ("completeness", "duplicates", "fifo", "causal", "total", "validity", "membership")
 TOPICS = ("bank", "news")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.live.processes import Plan
+from antiphon.node.local_cluster import Plan
 from antiphon.torture.live.rounds import (
     KILL_SECONDS,
     QUIET,
@@ -26,7 +26,7 @@ from antiphon.torture.live.rounds import (
 )
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
+    from antiphon.client.client import Client
 
 ORDERS = ("none", "fifo", "causal", "causal", "total", "total")
 REPLACED = 0.75

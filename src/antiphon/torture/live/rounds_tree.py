@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.kernel.errors import PeerError
-from antiphon.live.processes import Member, Plan, any_ports, write_tree
+from antiphon.node.local_cluster import Member, Plan, any_ports, write_tree
 from antiphon.torture.live.rounds import (
     KILL_SECONDS,
     QUIET,
@@ -21,7 +21,7 @@ from antiphon.torture.live.rounds import (
 )
 
 if TYPE_CHECKING:
-    from antiphon.live.client import Client
+    from antiphon.client.client import Client
 
 KEYS = ("anna", "ben", "clara", "dora", "emil")
 ORDERS = ("none", "fifo", "causal", "total", "total")

@@ -10,7 +10,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from antiphon.live.publisher import VALUE_BYTES_AT_MOST
+from antiphon.api.publisher import VALUE_BYTES_AT_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

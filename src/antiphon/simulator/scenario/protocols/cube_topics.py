@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from antiphon.fabrics.cube.lasting import LastingVCubePs
-from antiphon.fabrics.cube.packets import PacketFormat
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat
+from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
-from antiphon.fabrics.cube.vcube_ps_aggregation import AggregatingVCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.order import Order

@@ -1,0 +1,393 @@
+"""Outboxes: where what the application publishes on one topic waits for the turn of the loop to end.
+
+``publish`` is called once per message, so it does next to nothing: it adds the value to a column. The columns become
+one batch when the turn ends or when they are long enough, and only while the protocol has room for another
+publication; until then they go on growing, so the busier a system is, the larger are its batches. When they have
+reached their bound, publishers wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from antiphon.api.batch_codec import NEVER, NO_AUTHOR, Author, Columns
+from antiphon.api.receipts import BatchReceipt, Publishing, Refusals
+from antiphon.runtime.errors import OverloadedError
+
+BATCH_MESSAGES: Final = 256
+BATCH_BYTES: Final = 64 << 10
+"""A batch of this size leaves before the turn of the loop ends."""
+
+WAITING_MESSAGES: Final = 4096
+WAITING_BYTES: Final = 256 << 10
+"""When so much waits because the protocol has no room, publishers wait."""
+
+OVERRUN: Final = 16
+OVERRUN_BYTES: Final = 64 << 20
+"""How many times as many messages, and how many bytes, may wait when publishers do not: several of the largest."""
+
+CLOSED_BYTES: Final = 4 << 20
+"""Nothing more is added to a batch of so many bytes that waits: with one more message it still fits a frame."""
+
+KEYS_TOGETHER: Final = 64
+"""How many keys a batch may be about whose messages have different ones."""
+
+NO_KEY: Final = (0,)
+"""What names no key is about this one."""
+
+
+@final
+class Segment:
+    """Messages that follow each other and become one batch; ``receipt`` is finished when they are accepted.
+
+    ``about`` are the numbers of the keys that all of them are about; ``author`` is the client that published them, with
+    its own number for the batch.
+    """
+
+    def __init__(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        size: i64,
+        receipt: Any,
+        author: Author = NO_AUTHOR,
+        is_foreign: bool = False,
+    ) -> None:
+        self.order: Final[str] = order
+        self.about: Final[tuple[int, ...]] = about
+        self.columns: Final[Columns] = columns
+        self.size: Final[i64] = size
+        self.receipt: Final[Any] = receipt
+        self.author: Final[Author] = author
+        # Whether a client published them, which is told itself what becomes of them.
+        self.is_foreign: Final[bool] = is_foreign
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Outbox:
+    """The publications of this node on one topic that have not left yet.
+
+    ``room`` says how many more publications the protocol takes now; ``send`` hands one over. Both come from the node,
+    as does ``loop``, of which only ``call_soon`` and ``create_future`` are used.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        order: str,
+        loop: Any,
+        accepted: Any,
+        room: Callable[[], int],
+        send: Callable[[Segment], None],
+        clock_us: Callable[[], int],
+        blocked: set[Outbox],
+        author: Callable[[], int],
+        refusals: Refusals,
+    ) -> None:
+        self.topic: Final[str] = topic
+        self.order: str = order
+        # The keys that what is collected is about: their numbers, and their names if they are no column.
+        self.about: tuple[int, ...] = ()
+        self.names: tuple[bytes, ...] = ()
+        self.first_sequence: i64 = 1
+        self.next_sequence: i64 = 1
+        self._loop: Final[Any] = loop
+        self._accepted: Final = BatchReceipt(accepted, None)
+        # Who publishes here, and where what it was refused is counted.
+        self._author: Final = author
+        self._refusals: Final = refusals
+        self._room: Final = room
+        self._send: Final = send
+        self.clock_us: Final = clock_us
+        # All outboxes of the node that have more than there was room for.
+        self._blocked: Final = blocked
+        # What has another order or other keys than the values below and had to wait before them.
+        self._closed: list[Segment] = []
+        self._closed_count: i64 = 0
+        self._closed_bytes: i64 = 0
+        self._values: list[bytes] = []
+        self._keys: list[bytes | None] | None = None
+        self._headers: list[dict[str, bytes] | None] | None = None
+        self._expires_us: list[int] | None = None
+        self._bytes: i64 = 0
+        self._is_scheduled: bool = False
+        self._receipt: BatchReceipt | None = None
+        self._waiting: Any = None
+        self._waiting_receipt: BatchReceipt | None = None
+        self.is_blocked: bool = False
+        self.failure: BaseException | None = None
+        self.waits: i64 = 0
+        # While it is blocked: when that began, or when something was last sent.
+        self.blocked_at_us: int = 0
+
+    def __len__(self) -> int:
+        return len(self._values) + self._closed_count
+
+    def begin_at(self, sequence: int) -> None:
+        """Number messages from here on."""
+        self.first_sequence = sequence
+        self.next_sequence = sequence
+
+    def post(self, value: bytes, with_receipt: bool) -> Publishing:
+        """Take a value; the answer is what the publisher is to await."""
+        if self._keys is not None:
+            self._keys.append(None)
+        if self._headers is not None:
+            self._headers.append(None)
+        if self._expires_us is not None:
+            self._expires_us.append(NEVER)
+        return self._take(value, len(value), with_receipt)
+
+    def post_with(
+        self, value: bytes, key: bytes | None, headers: dict[str, bytes] | None, expires_us: int, with_receipt: bool
+    ) -> Publishing:
+        """Take a value with more than itself; a column begins with the first message that uses it."""
+        count = len(self._values)
+        if key is not None and self._keys is None:
+            self._keys = [None] * count
+        if headers is not None and self._headers is None:
+            self._headers = [None] * count
+        if expires_us != NEVER and self._expires_us is None:
+            self._expires_us = [NEVER] * count
+        if self._keys is not None:
+            self._keys.append(key)
+        if self._headers is not None:
+            self._headers.append(headers)
+        if self._expires_us is not None:
+            self._expires_us.append(expires_us)
+        return self._take(value, len(value) + size_beside_value(key, headers), with_receipt)
+
+    def _take(self, value: bytes, size: i64, with_receipt: bool) -> Publishing:
+        number = self.next_sequence + len(self._values)
+        self._values.append(value)
+        self._bytes += size
+        if len(self._values) >= BATCH_MESSAGES or self._bytes >= BATCH_BYTES or self._closed_count > 0:
+            batch = self._post_full(size, with_receipt)
+        else:
+            if not self._is_scheduled and not self.is_blocked:
+                self._is_scheduled = True
+                self._loop.call_soon(self.flush_in_turn)
+            batch = self._current_receipt() if with_receipt else self._accepted
+        return Publishing(batch, self.topic, self._author, number)
+
+    def post_columns(
+        self,
+        order: str,
+        about: tuple[int, ...],
+        columns: Columns,
+        with_receipt: bool,
+        author: Author = NO_AUTHOR,
+    ) -> Any:
+        """Take a whole batch, which stays one; the answer is to be awaited, unless it is None."""
+        if self._has_overrun(len(self), self._bytes + self._closed_bytes):
+            raise self._overload()
+        if len(self._values) > 0:
+            self._close()
+        size: i64 = 0
+        for value in columns.values:
+            size += len(value)
+        receipt = self._loop.create_future() if with_receipt else None
+        numbered = Columns(
+            int(self.next_sequence),
+            columns.timestamp_us,
+            columns.values,
+            columns.keys,
+            columns.headers,
+            columns.expires_us,
+            columns.about,
+            # A lane of a writer counts what it has written in another way.
+            columns.first_sequence if author.client != 0 and author.writer == 0 else None,
+        )
+        self.next_sequence += len(columns.values)
+        self._add(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
+        self.flush()
+        if with_receipt:
+            return receipt
+        return self.until_room() if self.is_blocked else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that publishers wait."""
+        return len(self) >= WAITING_MESSAGES or self._bytes + self._closed_bytes >= WAITING_BYTES
+
+    def _post_full(self, size: i64, with_receipt: bool) -> BatchReceipt:
+        receipt = self._current_receipt() if with_receipt else None
+        self.flush()
+        if len(self) < WAITING_MESSAGES and self._bytes + self._closed_bytes < WAITING_BYTES:
+            # Unless the publisher gives up its turn now and then, nothing would be written or read.
+            return BatchReceipt(self._a_turn(), None) if receipt is None else receipt
+        # One message may be larger than all that may wait: what counts is what waited before it.
+        if self._has_overrun(len(self) - 1, self._bytes + self._closed_bytes - size):
+            self._give_back(size)
+            raise self._overload()
+        if self._bytes >= CLOSED_BYTES:
+            self._close()
+        self.waits += 1
+        return self._room_receipt() if receipt is None else receipt
+
+    def _has_overrun(self, count: i64, size: i64) -> bool:
+        return count > WAITING_MESSAGES * OVERRUN or size > OVERRUN_BYTES
+
+    def _overload(self) -> OverloadedError:
+        return OverloadedError(
+            f"{len(self)} messages wait on topic {self.topic!r} because it takes them more slowly; "
+            "await what publish returns, which slows the publisher down"
+        )
+
+    def _give_back(self, size: i64) -> None:
+        """The last message was too much: who is told that it was refused may publish it again."""
+        self._values.pop()
+        self._bytes -= size
+        if len(self._values) == 0:
+            # It was made for this message, and nobody has it.
+            self._receipt = None
+        if self._keys is not None:
+            self._keys.pop()
+        if self._headers is not None:
+            self._headers.pop()
+        if self._expires_us is not None:
+            self._expires_us.pop()
+
+    def change(self, order: str, about: tuple[int, ...], names: tuple[bytes, ...]) -> None:
+        """What follows has another order or is about other keys, and so belongs to another batch.
+
+        Batches stay in the order of the calls: what one publisher asks for in order is one line, whatever the keys.
+        """
+        if len(self._values) > 0 and not self.flush():
+            self._close()
+        self.order = order
+        self.about = about
+        self.names = names
+
+    def widen(self, about: tuple[int, ...]) -> None:
+        """What follows is about other keys, and may be in the same batch: that is then about all of them."""
+        if len(self._values) > 0:
+            together = tuple(sorted({*(self.about or NO_KEY), *(about or NO_KEY)}))
+            if len(together) > KEYS_TOGETHER:
+                self.change(self.order, about, ())
+                return
+            about = together
+        self.about = about
+
+    def _a_turn(self) -> Any:
+        future = self._loop.create_future()
+        self._loop.call_soon(set_if_waiting, future)
+        return future
+
+    def until_room(self) -> Any:
+        """A future that is done when publishers need not wait any more."""
+        if self._waiting is None:
+            self._waiting = self._loop.create_future()
+        return self._waiting
+
+    def _room_receipt(self) -> BatchReceipt:
+        if self._waiting is None or self._waiting_receipt is None:
+            self._waiting_receipt = BatchReceipt(self.until_room(), None)
+        return self._waiting_receipt
+
+    def _current_receipt(self) -> BatchReceipt:
+        receipt = self._receipt
+        if receipt is None:
+            receipt = self._receipt = BatchReceipt(self._loop.create_future(), self._refusals)
+        return receipt
+
+    def flush_in_turn(self) -> None:
+        """What ``call_soon`` calls."""
+        self._is_scheduled = False
+        self.flush()
+
+    def flush(self) -> bool:
+        """Make a batch of what waits and send it; false if the protocol has no room for all of it."""
+        if len(self) == 0:
+            return True
+        if self.failure is not None:
+            self.fail(self.failure)
+            return True
+        has_moved = not self.is_blocked
+        while self._room() > 0:
+            if len(self._closed) == 0:
+                if len(self._values) == 0:
+                    break
+                self._close()
+            has_moved = True
+            segment = self._closed.pop(0)
+            self._closed_count -= len(segment.columns.values)
+            self._closed_bytes -= segment.size
+            self._send(segment)
+        self.is_blocked = len(self) > 0
+        if self.is_blocked:
+            if has_moved:
+                self.blocked_at_us = self.clock_us()
+            self._blocked.add(self)
+        else:
+            self._blocked.discard(self)
+        if self._waiting is not None and not self.is_blocked:
+            waiting = self._waiting
+            self._waiting = self._waiting_receipt = None
+            set_if_waiting(waiting)
+        return not self.is_blocked
+
+    def _close(self) -> None:
+        """Nothing more is added to what has been collected."""
+        values = self._values
+        names = list(self.names) if len(self.names) > 0 else None
+        columns = Columns(
+            int(self.next_sequence), self.clock_us(), values, self._keys, self._headers, self._expires_us, names
+        )
+        self.next_sequence += len(values)
+        self._refusals.published += len(values)
+        receipt = self._receipt
+        if receipt is not None:
+            receipt.count = len(values)
+        self._add(Segment(self.order, self.about, columns, self._bytes, None if receipt is None else receipt.future))
+        self._values = []
+        self._keys = None
+        self._headers = None
+        self._expires_us = None
+        self._bytes = 0
+        self._receipt = None
+
+    def _add(self, segment: Segment) -> None:
+        self._closed.append(segment)
+        self._closed_count += len(segment.columns.values)
+        self._closed_bytes += segment.size
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing can be sent any more: whoever waits is told why."""
+        self.failure = error
+        if len(self._values) > 0:
+            self._close()
+        futures = [segment.receipt for segment in self._closed]
+        futures.append(self._waiting)
+        for segment in self._closed:
+            if segment.receipt is None and not segment.is_foreign:
+                # Its publisher was told that it is taken, as it mostly is; flush and close say that it was not.
+                refusal = self._refusals.add(error, len(segment.columns.values))
+                if self._waiting_receipt is not None:
+                    self._waiting_receipt.counted(refusal)
+        self._closed.clear()
+        self._closed_count = 0
+        self._closed_bytes = 0
+        self._waiting = self._waiting_receipt = None
+        for future in futures:
+            if future is not None and not future.done():
+                future.set_exception(error)
+
+
+def set_if_waiting(future: Any) -> None:
+    """Finish a future that nobody may have cancelled."""
+    if not future.done():
+        future.set_result(None)
+
+
+def size_beside_value(key: bytes | None, headers: dict[str, bytes] | None) -> i64:
+    """How many bytes a message holds beside its value."""
+    size: i64 = 0 if key is None else len(key)
+    if headers is not None:
+        for name, content in headers.items():
+            size += len(name) + len(content)
+    return size

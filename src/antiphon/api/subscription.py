@@ -1,0 +1,499 @@
+"""Subscriptions: messages of a topic, or of all topics that match a pattern, as an iterator or to a callback.
+
+A subscription is *ready* when whatever anybody publishes from then on will come. What comes faster than the
+application takes it waits in a bounded queue; what happens at the bound is the subscription's policy:
+
+* ``block`` (the default): nothing is dropped. The publishers of the topic are slowed; at a node with a log the
+  subscription goes on reading from the log instead, and nobody is slowed.
+* ``drop_oldest``, ``drop_newest``: whole batches are dropped and counted in ``dropped``.
+* ``disconnect``: the subscription ends with :class:`SlowConsumerError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Protocol
+
+from antiphon.api.batch import Batch, Message
+from antiphon.api.outbox import set_if_waiting
+from antiphon.api.replay_buffer import Resumption
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.errors import AntiphonError, ProtocolError, UsageError
+from antiphon.runtime.clocks import wall_clock_us
+from antiphon.runtime.dedup import Ranges, SeenOfAll
+from antiphon.runtime.errors import MissedMessagesError, SlowConsumerError
+from antiphon.runtime.logging import logger
+from antiphon.runtime.tasks import Tasks
+
+POLICIES: Final = ("block", "drop_oldest", "drop_newest", "disconnect")
+DEFAULT_LIMIT: Final = 65_536
+QUEUE_BYTES_AT_MOST: Final = 64 << 20
+"""How many bytes may wait in one subscription, however many messages they are."""
+
+REPLAY_BYTES: Final = 1 << 20
+"""How much of a log is read at a time."""
+
+Start = str | int | datetime
+Callback = Callable[[Message], Awaitable[None] | None]
+WhenMissed = Callable[[str], None]
+"""Is told the topic of which messages may be missing."""
+
+log = logger("subscription")
+
+
+def checked_start(start: Start) -> Start:
+    """Where a subscription begins: ``latest``, ``earliest``, an offset or a time."""
+    if isinstance(start, str) and start not in ("latest", "earliest"):
+        raise UsageError(f"a subscription starts at 'latest', 'earliest', an offset or a datetime, not at {start!r}")
+    if isinstance(start, int) and start < 0:
+        raise UsageError(f"offsets count from 0; there is no offset {start}")
+    if isinstance(start, datetime) and start.tzinfo is None:
+        raise UsageError("a time to start from needs a time zone; use for example datetime.now(UTC)")
+    return start
+
+
+class Mark:
+    """Stands between the batches of a subscription.
+
+    Either messages of the topic may be missing here, or from here on comes whatever is not among ``seen``: what its
+    node had shown before.
+    """
+
+    def __init__(self, seen: dict[int, Ranges] | None = None) -> None:
+        self.seen = seen
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether messages may be missing here."""
+        return self.seen is None
+
+
+class SubscriptionHost(Protocol):
+    """What a subscription needs of the node or client that it belongs to."""
+
+    @property
+    def has_log(self) -> bool:
+        """Whether what was delivered can be read again."""
+
+    async def subscription_ready(self, subscription: Subscription) -> None:
+        """Wait until a subscription is effective."""
+
+    def subscription_closed(self, subscription: Subscription, topics: list[LiveTopic]) -> None:
+        """A subscription has ended."""
+
+    def first_offset(self, topic: LiveTopic, start: Start) -> int:
+        """The offset at which a subscription begins."""
+
+    def read_log(self, topic: LiveTopic, offset: int, max_bytes: int) -> list[Batch]:
+        """Batches from the log."""
+
+    def taken(self, subscription: Subscription, batch: Batch, from_offset: int) -> None:
+        """The application has taken a batch."""
+
+    def release_credit(self, topic: LiveTopic, subscription: Subscription) -> None:
+        """A subscription that had fallen behind has room again."""
+
+
+class Subscription:
+    """Iterate over it, or give it a callback. Use as an async context manager, or call ``close``."""
+
+    def __init__(
+        self,
+        host: SubscriptionHost,
+        pattern: str,
+        start: Start = "latest",
+        callback: Callback | None = None,
+        policy: str = "block",
+        limit: int = DEFAULT_LIMIT,
+        when_missed: WhenMissed | None = None,
+    ) -> None:
+        if policy not in POLICIES:
+            raise UsageError(f"a subscription's policy is {', '.join(POLICIES)}, not {policy!r}")
+        if limit < 1:
+            raise UsageError(f"a subscription holds at least 1 message, not {limit}")
+        self.pattern = pattern
+        self.start = checked_start(start)
+        self.policy = policy
+        self.limit = limit
+        self.dropped = 0
+        self.delivered = 0
+        self.expired = 0
+        self.gaps = 0
+        self.resumption: Resumption | None = None
+        # Whose it is, for those who look at the node.
+        self.owner = "this program"
+        self._host = host
+        self._when_missed = when_missed
+        self.has_callback = callback is not None
+        self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
+        # Whether marks say where each topic begins, as gateways want it.
+        self.marks_beginnings = False
+        # Where gateways want it: the batches that were dropped since somebody took note of them.
+        self.dropped_batches: dict[LiveTopic, SeenOfAll] | None = None
+        self._queue: deque[tuple[LiveTopic, Batch | Mark]] = deque()
+        self._queued = 0
+        self._queued_bytes = 0
+        self._current: Iterator[Message] = iter(())
+        self._from_offset: dict[LiveTopic, int] = {}
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._has_ended = False
+        self._topics: list[LiveTopic] = []
+        self._reading: set[LiveTopic] = set()
+        self._tasks = Tasks()
+        if callback is not None and self._callback is None:
+            self._tasks.spawn(self._call_for_each(callback))
+
+    # What the application does.
+
+    async def ready(self) -> Subscription:
+        """Wait until whatever is published from now on will come."""
+        await self._host.subscription_ready(self)
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        while True:
+            # Whoever stops in the middle of a batch and iterates again goes on with the next message.
+            for message in self._current:
+                yield message
+            if self._is_over():
+                return
+            self._current = iter(await self._next_batch())
+
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """Iterate over lists of messages, as they come: the quickest way to take many."""
+        while True:
+            messages = list(self._current) or await self._next_batch()
+            if messages:
+                yield messages
+            if self._is_over():
+                return
+
+    async def raw_batches(self) -> AsyncIterator[tuple[LiveTopic, Batch | Mark, int]]:
+        """Iterate over batches and marks, each with the offset from which on its topic is wanted: for gateways."""
+        while not self._is_over():
+            taken = await self._take()
+            if taken is not None:
+                topic, batch = taken
+                if isinstance(batch, Batch):
+                    self.delivered += batch.count
+                yield topic, batch, self._from_offset.get(topic, 0)
+
+    def _is_over(self) -> bool:
+        """Whether there is nothing more to come, not even the error with which it ended."""
+        return self._is_closed and not self._queue and self._failure is None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will be added to what has come."""
+        return self._is_closed
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which it ended, if it did."""
+        return self._failure
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait for the application."""
+        return self._queued
+
+    async def close(self) -> None:
+        """End the subscription."""
+        self.end()
+
+    def end(self) -> None:
+        """End the subscription at once: when this returns, its host knows nothing of it any more."""
+        if self._has_ended:
+            return
+        self._is_closed = True
+        self._clear()
+        self._end()
+        self._wake()
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._queued = self._queued_bytes = 0
+
+    def _end(self) -> None:
+        """Nothing more is wanted of the host; what has come may still be taken."""
+        self._has_ended = True
+        self._tasks.cancel()
+        for topic in self._reading:
+            topic.readers -= 1
+        self._reading.clear()
+        topics, self._topics = self._topics, []
+        # The host first forgets it, then lets those go on who waited for it: what they publish is not for it.
+        self._host.subscription_closed(self, topics)
+
+    async def __aenter__(self) -> Subscription:
+        return await self.ready()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the node does.
+
+    def begin(self, topic: LiveTopic) -> None:
+        """Start with a topic whose membership is effective: at its end, or with what its log holds."""
+        if self._is_closed or topic in self._topics:
+            return
+        self._topics.append(topic)
+        if self.resumption is not None:
+            self._resume(topic, self.resumption)
+            return
+        offset = self._from_offset[topic] = self._host.first_offset(topic, self.start)
+        if offset >= topic.visible_offset:
+            self._mark_beginning(topic)
+            topic.add_sink(self)
+        else:
+            self._read_from(topic, offset)
+
+    def _resume(self, topic: LiveTopic, resumption: Resumption) -> None:
+        """Begin with what has been shown here and was not seen elsewhere."""
+        self._from_offset[topic] = 0
+        topic.add_sink(self)
+        seen = resumption.seen_on(topic.name)
+        fetched = resumption.fetched.pop(topic.name, None)
+        if fetched is None and topic.recent.may_lack(seen, resumption.since_us):
+            self.miss(topic)
+        for batch in (*(fetched or ()), *topic.recent.unseen(seen, resumption.since_us)):
+            if self in topic.sinks:
+                # Else there was more than it may hold, and it goes on with the log.
+                self.push(topic, batch)
+        self._mark_beginning(topic)
+
+    def _mark_beginning(self, topic: LiveTopic) -> None:
+        if self.marks_beginnings:
+            self._queue.append((topic, Mark(topic.recent.shown.ranges())))
+            self._wake()
+
+    def begin_at(self, topic: LiveTopic, offset: int) -> None:
+        """What comes of a topic is wanted from an offset on."""
+        self._from_offset[topic] = offset
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        """A batch has been delivered."""
+        if self._is_closed:
+            return
+        if self._callback is not None:
+            self._call(topic, batch)
+            self._host.taken(self, batch, self._from_offset.get(topic, 0))
+            return
+        if not self._has_room_for(batch) and self._queue and not self._make_room(topic, batch):
+            return
+        self._add(topic, batch)
+        is_full = self._queued >= self.limit or self._queued_bytes >= QUEUE_BYTES_AT_MOST
+        if is_full and self.policy == "block" and not self._host.has_log:
+            topic.fell_behind(self)
+        if self._waiter is not None:
+            self._wake()
+
+    def _has_room_for(self, batch: Batch) -> bool:
+        is_short = self._queued_bytes + len(batch.payload) <= QUEUE_BYTES_AT_MOST
+        return is_short and self._queued + batch.count <= self.limit
+
+    def _is_half_empty(self) -> bool:
+        return self._queued * 2 <= self.limit and self._queued_bytes * 2 <= QUEUE_BYTES_AT_MOST
+
+    def _add(self, topic: LiveTopic, batch: Batch) -> None:
+        self._queue.append((topic, batch))
+        self._queued += batch.count
+        self._queued_bytes += len(batch.payload)
+
+    def _remove(self) -> tuple[LiveTopic, Batch | Mark]:
+        topic, batch = self._queue.popleft()
+        if isinstance(batch, Batch):
+            self._queued -= batch.count
+            self._queued_bytes -= len(batch.payload)
+        return topic, batch
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Here messages may be missing."""
+        if self._is_closed:
+            return
+        self.gaps += 1
+        if self._when_missed is not None:
+            self._when_missed(topic.name)
+        elif self.has_callback:
+            log.error("messages may be missing", topic=topic.name, pattern=self.pattern)
+        else:
+            self._queue.append((topic, Mark()))
+            self._wake()
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error, after what has come."""
+        self._failure = error
+        self._is_closed = True
+        self._wake()
+
+    def revoke(self, error: BaseException) -> None:
+        """End with an error at once: nothing more is shown, not even what has come."""
+        self._clear()
+        self.fail(error)
+        if not self._has_ended:
+            self._end()
+
+    def _make_room(self, topic: LiveTopic, batch: Batch) -> bool:
+        """The queue is full: do what the policy says; whether the batch is to be taken."""
+        if self.policy == "block":
+            if not self._host.has_log:
+                return True
+            # The log has it: go on from there when the application has taken what waits.
+            topic.remove_sink(self)
+            self._read_from(topic, batch.first_offset)
+            return False
+        if self.policy == "drop_newest":
+            self._drop(topic, batch)
+            return False
+        if self.policy == "drop_oldest":
+            self._drop_oldest_for(batch)
+            return True
+        error = SlowConsumerError(
+            f"the subscription to {self.pattern!r} had {self._queued} messages waiting and was ended; "
+            "take them faster, raise its limit or choose another policy"
+        )
+        self.fail(error)
+        self._end()
+        return False
+
+    def _drop_oldest_for(self, batch: Batch) -> None:
+        """Drop batches until there is room for another. Marks stay: the subscriber must hear of what is missing."""
+        marks: list[tuple[LiveTopic, Batch | Mark]] = []
+        while self._queue and not self._has_room_for(batch):
+            topic, oldest = self._remove()
+            if isinstance(oldest, Batch):
+                self._drop(topic, oldest)
+            else:
+                marks.append((topic, oldest))
+        self._queue.extendleft(reversed(marks))
+
+    def _drop(self, topic: LiveTopic, batch: Batch) -> None:
+        self.dropped += batch.count
+        if self.dropped_batches is not None:
+            self.dropped_batches.setdefault(topic, SeenOfAll()).add(batch.author, batch.number, batch.is_written)
+
+    def _call(self, topic: LiveTopic, batch: Batch) -> None:
+        callback = self._callback
+        assert callback is not None, "only subscriptions with a callback call"
+        try:
+            messages = self._visible(topic, batch)
+        except ProtocolError as error:
+            log.error("a batch cannot be read", cause=error, topic=topic.name, publisher=batch.publisher)
+            return
+        self.delivered += len(messages)
+        for message in messages:
+            try:
+                callback(message)
+            except Exception as error:
+                # One bad message must not cost the others, nor the node's other subscriptions.
+                log.error("a callback failed", cause=error, topic=topic.name, offset=message.offset)
+
+    async def _call_for_each(self, callback: Callback) -> None:
+        async for message in self:
+            try:
+                await callback(message)  # type: ignore[misc]
+            except Exception as error:
+                log.error("a callback failed", cause=error, topic=message.topic, offset=message.offset)
+
+    async def _next_batch(self) -> list[Message]:
+        taken = await self._take()
+        if taken is None:
+            return []
+        topic, batch = taken
+        if not isinstance(batch, Batch):
+            raise MissedMessagesError(topic.name)
+        messages = self._visible(topic, batch)
+        self.delivered += len(messages)
+        return messages
+
+    async def _take(self) -> tuple[LiveTopic, Batch | Mark] | None:
+        """The next batch or mark, when there is one; None when there will be no more."""
+        while not self._queue:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_closed:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        topic, batch = self._remove()
+        if not isinstance(batch, Batch):
+            return topic, batch
+        self._host.taken(self, batch, self._from_offset.get(topic, 0))
+        if self._is_half_empty():
+            for held in self._topics:
+                if held.is_behind:
+                    self._host.release_credit(held, self)
+            if self._room is not None:
+                set_if_waiting(self._room)
+        return topic, batch
+
+    def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
+        from_offset = self._from_offset.get(topic, 0)
+        messages = batch.messages(from_offset, wall_clock_us())
+        if batch.columns.expires_us is not None:
+            self.expired += len(batch.messages(from_offset)) - len(messages)
+        return messages
+
+    def _read_from(self, topic: LiveTopic, offset: int) -> None:
+        """Go on with the log."""
+        self._reading.add(topic)
+        topic.readers += 1
+        self._tasks.spawn(self._replay(topic, offset))
+
+    async def _replay(self, topic: LiveTopic, offset: int) -> None:
+        """Read the log from an offset on, until there is nothing that the others have seen and this one has not."""
+        try:
+            while offset < topic.visible_offset:
+                while not self._is_half_empty():
+                    # Several topics may wait for the same room.
+                    if self._room is None or self._room.done():
+                        self._room = asyncio.get_running_loop().create_future()
+                    await self._room
+                for batch in self._host.read_log(topic, offset, REPLAY_BYTES):
+                    if self._callback is not None:
+                        self._call(topic, batch)
+                    else:
+                        self._add(topic, batch)
+                    offset = batch.end_offset
+                self._wake()
+                await asyncio.sleep(0)
+            if not self._is_closed:
+                topic.add_sink(self)
+        except AntiphonError as error:
+            # The disk failed, or retention was quicker. Nothing more is wanted of its other topics either.
+            self.fail(error)
+            if not self._has_ended:
+                self._end()
+        finally:
+            if topic in self._reading:
+                self._reading.discard(topic)
+                topic.readers -= 1
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            set_if_waiting(waiter)
+
+
+class EmptySubscription(Subscription):
+    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        pass

@@ -1,0 +1,189 @@
+"""What one live node knows about one topic: who here publishes and subscribes, and how far it has delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from antiphon.api.batch import Batch
+from antiphon.api.outbox import Outbox
+from antiphon.api.replay_buffer import PER_KEY, Budget, Recent, TotalOrder
+from antiphon.api.topic_names import topic_number
+from antiphon.kernel.errors import UsageError
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.dedup import Logged, SeenOfAll
+
+
+class Sink(Protocol):
+    """Something here that wants the messages of a topic: a subscription, or a client's."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        """Take a batch. It never waits: a sink that cannot keep up says so through ``LiveTopic.fell_behind``."""
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Here messages are missing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more will come, for this reason."""
+
+
+class UnderWay:
+    """How many bytes of this node's publications on one topic are under way: their sizes, the oldest first.
+
+    A process counts publications: how many more it takes before others have acknowledged some. Publications have
+    between one byte and ten megabytes, so their number bounds no memory. The last publications are acknowledged last,
+    so the number that is under way says which ones these are.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: deque[int] = deque()
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """One more is under way."""
+        self._sizes.append(size)
+        self.bytes += size
+
+    def keep(self, count: int) -> None:
+        """No more than so many are still under way."""
+        sizes = self._sizes
+        while len(sizes) > count and sizes:
+            self.bytes -= sizes.popleft()
+
+
+class LiveTopic:
+    """One topic at one node."""
+
+    def __init__(self, name: str, budget: Budget | None = None, total_order: TotalOrder = PER_KEY) -> None:
+        self.name = name
+        self.number = topic_number(name)
+        self.outbox: Outbox | None = None
+        self._sinks: dict[Sink, None] = {}
+        # Subscriptions that read the log and will be sinks when they have caught up.
+        self.readers = 0
+        # Subscriptions that wait for the membership.
+        self.beginners = 0
+        # Done when this node's membership is effective, and when everybody has heard that it publishes here.
+        self.joined: asyncio.Future[None] | None = None
+        # Elsewhere than on a tree, done when this node knows whose batches the others had seen when it became a member.
+        self.learned: asyncio.Future[None] | None = None
+        self.announced: asyncio.Task[None] | None = None
+        # Messages up to the first have got their offset; up to the second, subscribers may see them.
+        self.end_offset = 0
+        self.visible_offset = 0
+        # Where the log was when the membership began, and that of what is not for subscribers.
+        self.log_from = 0
+        self.passed_over_from = 0
+        # Until when, on the loop's clock, publishers elsewhere or here wait for acknowledgements.
+        self.hurried_until = 0.0
+        # What was delivered, so that nothing is delivered twice, and the last of what was shown.
+        self.seen = SeenOfAll()
+        # Where the log has what was delivered last, by the keys of publications; only where others may ask for it.
+        self.recorded: dict[int, int] = {}
+        # What the log has ever held; only where a node comes back with its log.
+        self.logged = Logged()
+        self.recent = Recent(budget or Budget(), total_order)
+        # What this node has published and others may not have acknowledged.
+        self.under_way = UnderWay()
+        self.repeated_batches = 0
+        # Those of the sinks that hold as much as they may.
+        self._behind: dict[Sink, None] = {}
+        self.delivered_messages = 0
+        self.delivered_bytes = 0
+        # Batches that nobody had kept when they were asked for.
+        self.lost_batches = 0
+        # Whether the last that happened was such a loss, of which subscribers have not been told yet.
+        self.is_missing = False
+
+    def is_member(self) -> bool:
+        """Whether the membership is effective."""
+        return self.joined is not None and self.joined.done() and not self.joined.cancelled()
+
+    def may_publish(self) -> bool:
+        """Whether whoever must know that this node publishes here knows it."""
+        return self.is_member() and self.announced is not None and self.announced.done()
+
+    def is_wanted(self) -> bool:
+        """Whether anybody here still publishes or subscribes."""
+        return self.outbox is not None or bool(self._sinks) or self.readers > 0 or self.beginners > 0
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Whatever here wants the messages of this topic."""
+        return tuple(self._sinks)
+
+    @property
+    def behind(self) -> tuple[Sink, ...]:
+        """The sinks for which the publishers of this topic wait."""
+        return tuple(self._behind)
+
+    def add_sink(self, sink: Sink) -> None:
+        """From now on a sink gets what is shown."""
+        self._sinks[sink] = None
+
+    def remove_sink(self, sink: Sink) -> bool:
+        """A sink wants nothing more, so nobody waits for it either; true if it was the last to wait for."""
+        self._sinks.pop(sink, None)
+        return self.caught_up(sink)
+
+    def show(self, batch: Batch) -> None:
+        """Let the subscribers see a batch."""
+        self.visible_offset = batch.end_offset
+        self.recent.add(monotonic_us(), batch)
+        for sink in tuple(self._sinks):
+            sink.push(self, batch)
+
+    def miss(self) -> None:
+        """Tell the subscribers that messages are missing; what is lost from now on is another gap."""
+        self.is_missing = False
+        self.recent.lost(monotonic_us())
+        for sink in tuple(self._sinks):
+            sink.miss(self)
+
+    def fell_behind(self, sink: Sink) -> None:
+        """A sink has as much as it may hold; the publishers are slowed until it has caught up, or has ended.
+
+        They are slowed for sinks alone: a sink that has ended takes nothing, and would hold them for ever.
+        """
+        if sink in self._sinks:
+            self._behind[sink] = None
+
+    def caught_up(self, sink: Sink) -> bool:
+        """A sink has room again; true if it was the last to wait for."""
+        if sink not in self._behind:
+            return False
+        del self._behind[sink]
+        return not self._behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some sink of this topic holds as much as it may."""
+        return bool(self._behind)
+
+
+class TopicTable:
+    """The topics of one node, by their names and numbers."""
+
+    def __init__(self, total_order: TotalOrder) -> None:
+        self.by_name: dict[str, LiveTopic] = {}
+        self.by_number: dict[int, LiveTopic] = {}
+        self._budget = Budget()
+        self._total_order = total_order
+        # Up to which offset the log holds a topic, where there is a log.
+        self.logged_end: Callable[[str], int] | None = None
+
+    def topic(self, name: str) -> LiveTopic:
+        """What this node knows about a topic, from now on if not before."""
+        found = self.by_name.get(name)
+        if found is None:
+            found = LiveTopic(name, self._budget, self._total_order)
+            other = self.by_number.setdefault(found.number, found)
+            if other is not found:
+                raise UsageError(f"the names {name!r} and {other.name!r} have the same number; rename one of them")
+            self.by_name[name] = found
+            if self.logged_end is not None:
+                found.end_offset = found.visible_offset = self.logged_end(name)
+                found.logged.is_known = found.end_offset == 0
+        return found

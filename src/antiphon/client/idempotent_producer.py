@@ -1,0 +1,256 @@
+"""The client's side of a writer: one lane of it writes a series, again if it has to, and knows when all have it.
+
+Whoever does work that may be done again opens a :class:`Lane`, hands in the same pieces in the same order and finishes.
+What all nodes have on their disks is not sent again. What differs from what was written before is refused. When
+:meth:`Lane.finish` returns, every member of the topics has every piece once. If anything goes wrong, whatever it is,
+nothing is promised, and everything may be begun again at any node (:mod:`antiphon.sessions.writers` says why that is
+so).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.api.batch_codec import Columns, encode_columns
+from antiphon.client.remote_log import AskingClient
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.sessions.writers import DIGEST_BITS, number_of, place_of, series_of
+from antiphon.transport.client_messages import AskStandings, LaneOf, NodeStandings, Publish, StandingsAre
+from antiphon.transport.peer_messages import Control, LaneStanding
+
+UNDER_WAY_AT_MOST: Final = 16
+"""Batches that a lane has handed in and that are not accepted, before it waits."""
+
+STALLED_SECONDS: Final = 10.0
+"""For so long nobody who lacks something may stand still before the lane gives up."""
+
+LEVEL_SECONDS: Final = 1.0
+"""For so long somebody who lacks something of an earlier series may stand still before a new one begins."""
+
+PAUSES_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+CONTENT_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+class NoLogError(UsageError):
+    """The node keeps nothing on a disk, so it cannot know after a restart what has been written."""
+
+
+class ConflictError(UsageError):
+    """Something else has been written under the same name and numbers before."""
+
+
+class Course:
+    """What a lane has written on one topic, in this series."""
+
+    def __init__(self) -> None:
+        self.place = 0
+        self.digest = 0
+        # What all who count had when the lane was opened, and the furthest that anybody had.
+        self.everywhere = 0
+        self.furthest = 0
+        self.furthest_digests: set[int] = set()
+
+
+class Lane:
+    """One lane of a writer that writes one series. Made by :meth:`open`; calls must not overlap."""
+
+    def __init__(self, client: AskingClient, writer: str, lane: int, series: int, order: str) -> None:
+        self._client = client
+        self._writer = writer
+        self._lane = lane
+        self._series = series
+        self._order = order
+        self._courses: dict[str, Course] = {}
+        self._under_way: deque[asyncio.Future[Any]] = deque()
+        # Topics on which not all have the same of an earlier series.
+        self._uneven: set[str] = set()
+        self.skipped = 0
+        """Pieces that were not sent because all have them."""
+
+    @classmethod
+    async def open(
+        cls,
+        client: AskingClient,
+        writer: str,
+        lane: int,
+        series: int,
+        order: str = "causal",
+        topics: Iterable[str] = (),
+        needs_log: bool = True,
+    ) -> Lane:
+        """Ask all nodes how far this lane has come."""
+        number_of(series, 1)
+        opened = cls(client, writer, lane, series, order)
+        wanted = list(dict.fromkeys(topics))
+        nodes = await opened._ask(wanted)
+        found = {standing.topic for node in nodes for standing in node.standings}
+        if not found <= set(wanted):
+            # Also those who know nothing of the lane are members of these topics.
+            nodes = await opened._ask([*dict.fromkeys((*wanted, *sorted(found)))])
+        if needs_log and not nodes[0].has_log:
+            raise NoLogError(
+                f"the node at {client.address} keeps no log, so it could not tell after a restart what has been "
+                "written; start nodes with a data directory (--data), or allow it (durable=false)"
+            )
+        opened._begin(nodes)
+        return opened
+
+    async def _ask(self, topics: list[str]) -> list[NodeStandings]:
+        def ask(number: int) -> Control:
+            return AskStandings(number, self._writer, self._lane, topics)
+
+        answer = await self._client.request(ask)
+        assert isinstance(answer, StandingsAre), "nothing else answers this"
+        return answer.nodes
+
+    def _begin(self, nodes: list[NodeStandings]) -> None:
+        for topic in sorted({standing.topic for node in nodes for standing in node.standings}):
+            numbers = [number for node in nodes for number, _ in standings_on(topic, node)]
+            later = max(numbers)
+            if series_of(later) > self._series:
+                raise ConflictError(
+                    f"lane {self._lane} of {self._writer!r} has already written series {series_of(later)} on {topic!r} "
+                    f"and now comes with series {self._series}: the record of what was done is older than what was "
+                    "written (was a checkpoint restored from a copy?); go on under another name"
+                )
+            if series_of(later) < self._series:
+                if len(set(self._numbers(topic, nodes))) > 1:
+                    self._uneven.add(topic)
+                continue
+            course = self._courses[topic] = Course()
+            course.furthest = place_of(later)
+            course.furthest_digests = {
+                digest for node in nodes for number, digest in standings_on(topic, node) if number == later
+            }
+            # In causal and total order, what is written now comes after all that this node had, also to those who could
+            # not be asked. In fifo order that is so only of what goes through this node, so everything does.
+            course.everywhere = 0 if self._order == "fifo" else min(self._places(topic, nodes))
+
+    def _numbers(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
+        """How far the lane has come at the node that was asked and at all members of a topic."""
+        return [
+            max((number for number, _ in standings_on(topic, node)), default=0)
+            for index, node in enumerate(nodes)
+            if index == 0 or topic in node.member_of
+        ]
+
+    def _places(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
+        """The same in this series."""
+        return [place_of(number) if self._is_of_series(number) else 0 for number in self._numbers(topic, nodes)]
+
+    async def _until_level(self, topic: str) -> None:
+        """Wait for those who catch up with an earlier series: what comes of it behind the new one is dropped.
+
+        Who does not come further was away when it was written, and has a hole there as for all messages.
+        """
+        loop = asyncio.get_running_loop()
+        moved_at, best, attempt = loop.time(), -1, 0
+        while loop.time() - moved_at < LEVEL_SECONDS:
+            numbers = self._numbers(topic, await self._ask([topic]))
+            if len(set(numbers)) == 1:
+                return
+            if sum(numbers) > best:
+                best, moved_at, attempt = sum(numbers), loop.time(), 0
+            await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
+            attempt += 1
+
+    def _is_of_series(self, number: int) -> bool:
+        return series_of(number) == self._series
+
+    async def write(self, topic: str, columns: Columns, about: tuple[int, ...] = ()) -> None:
+        """Hand in the next piece for a topic. It is accepted when :meth:`finish` returns and not before."""
+        course = self._courses.get(topic)
+        if course is None:
+            course = self._courses[topic] = Course()
+        if topic in self._uneven:
+            self._uneven.discard(topic)
+            await self._until_level(topic)
+        previous = course.digest
+        course.place += 1
+        course.digest = chained(previous, topic, self._order, columns)
+        if course.place == course.furthest and course.furthest_digests != {course.digest}:
+            raise self._conflict(topic)
+        if course.place <= course.everywhere:
+            self.skipped += 1
+            return
+        number = number_of(self._series, course.place)
+        lane = LaneOf(self._writer, self._lane, course.digest, previous)
+        payload = encode_columns(columns)
+        while len(self._under_way) >= UNDER_WAY_AT_MOST:
+            await self._under_way.popleft()
+        self._under_way.append(
+            self._client.request(lambda reply: Publish(reply, topic, self._order, payload, about, number, lane))
+        )
+
+    def _conflict(self, topic: str) -> ConflictError:
+        return ConflictError(
+            f"lane {self._lane} of {self._writer!r} has written other rows in series {self._series} on {topic!r} "
+            "before; what is done again must give the same rows in the same order. Nothing more was written: find out "
+            "what is not deterministic (or has changed), and go on under another name"
+        )
+
+    async def finish(self) -> dict[str, tuple[int, int]]:
+        """Wait until every member of the topics has every piece; how many there are of each topic, and their digest."""
+        while self._under_way:
+            await self._under_way.popleft()
+        loop = asyncio.get_running_loop()
+        moved_at, best, attempt = loop.time(), -1, 0
+        while True:
+            nodes = await self._ask(list(self._courses))
+            for topic in {standing.topic for node in nodes for standing in node.standings} | self._courses.keys():
+                self._check_end(topic, nodes)
+            places = [place for topic in self._courses for place in self._places(topic, nodes)]
+            if all(
+                place == course.place for topic, course in self._courses.items() for place in self._places(topic, nodes)
+            ):
+                return {topic: (course.place, course.digest) for topic, course in self._courses.items()}
+            if sum(places) > best:
+                best, moved_at, attempt = sum(places), loop.time(), 0
+            if loop.time() - moved_at > STALLED_SECONDS:
+                raise PeerError(
+                    f"lane {self._lane} of {self._writer!r}: some member of {', '.join(self._courses)} does not have "
+                    f"all that was written and has not come further for {STALLED_SECONDS:g} seconds; begin again"
+                )
+            await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
+            attempt += 1
+
+    def _check_end(self, topic: str, nodes: list[NodeStandings]) -> None:
+        """Nobody may have more than was written now, or something else."""
+        course = self._courses.get(topic) or Course()
+        for node in nodes:
+            for number, digest in standings_on(topic, node):
+                if not self._is_of_series(number):
+                    continue
+                place = place_of(number)
+                if place > course.place or (place == course.place and digest != course.digest):
+                    raise self._conflict(topic)
+
+
+async def standings_of_series(client: AskingClient, writer: str, series: int) -> list[LaneStanding]:
+    """How far all lanes of a writer have come at any node, of those that have written in this series."""
+
+    def ask(number: int) -> Control:
+        return AskStandings(number, writer, None, [])
+
+    answer = await client.request(ask)
+    assert isinstance(answer, StandingsAre), "nothing else answers this"
+    return [each for node in answer.nodes for each in node.standings if series_of(each.number) == series]
+
+
+def standings_on(topic: str, node: NodeStandings) -> list[tuple[int, int]]:
+    """Numbers and digests of one topic."""
+    return [(standing.number, standing.digest) for standing in node.standings if standing.topic == topic]
+
+
+def chained(previous: int, topic: str, order: str, columns: Columns) -> int:
+    """The digest of everything up to a piece. When it was published makes no difference."""
+    content = (topic, order, columns.values, columns.keys, columns.headers, columns.about)
+    state = blake2b(previous.to_bytes(8, "big"), digest_size=8)
+    state.update(CONTENT_ENCODER.encode(content))
+    return int.from_bytes(state.digest(), "big") >> 64 - DIGEST_BITS

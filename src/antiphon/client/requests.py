@@ -1,0 +1,76 @@
+"""What a client has asked and waits for: each request has a number, which its answer repeats."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from antiphon.client.publishing import set_exception
+from antiphon.runtime.errors import DeniedError, error_from
+from antiphon.transport.client_messages import Accepted, Dismissed, LogsAre, MarksAre, RangeIs, StandingsAre, StatusIs
+
+LogAnswer = LogsAre | RangeIs | MarksAre | StandingsAre | Dismissed
+
+
+class Requests:
+    """The open requests of one client, of two kinds.
+
+    Any node can say how it is, so the next node is asked again when one goes. What the log of a node was asked for, or
+    a lane has written, ends with the node: another node has another log.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._last_number = 0
+        self._status: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._of_node: dict[int, asyncio.Future[Any]] = {}
+
+    def next_number(self) -> int:
+        """A number for something that the node is to answer."""
+        self._last_number += 1
+        return self._last_number
+
+    def ask_status(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """Wait for the figures of a node, of whichever answers under this number."""
+        number = self.next_number()
+        answer: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._status[number] = answer
+        answer.add_done_callback(lambda _: self._status.pop(number, None))
+        return number, answer
+
+    def ask_node(self, number: int) -> asyncio.Future[Any]:
+        """Wait for an answer of this node under this number."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._of_node[number] = answer
+        answer.add_done_callback(lambda _: self._of_node.pop(number, None))
+        return answer
+
+    def unanswered_status(self) -> list[int]:
+        """The numbers under which somebody waits for the figures of a node."""
+        return [number for number, answer in self._status.items() if not answer.done()]
+
+    def status_came(self, message: StatusIs) -> None:
+        """A node says how it is, or that the client may not know."""
+        answer = self._status.get(message.number)
+        if message.denied:
+            set_exception(answer, DeniedError(message.denied))
+        elif answer is not None and not answer.done():
+            answer.set_result(message.status)
+
+    def answered(self, message: LogAnswer | Accepted) -> None:
+        """The node has answered, if somebody still waits for it."""
+        answer = self._of_node.get(message.number)
+        if isinstance(message, Accepted) and message.error:
+            set_exception(answer, error_from(message.error, message.is_denied, message.kind))
+        elif answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def node_lost(self, error: BaseException) -> None:
+        """This node answers nothing more."""
+        for answer in tuple(self._of_node.values()):
+            set_exception(answer, error)
+
+    def fail(self, error: BaseException) -> None:
+        """No node answers any more."""
+        for answer in tuple(self._status.values()):
+            set_exception(answer, error)

@@ -1,0 +1,295 @@
+"""VCube-PS through crashes, returns and partitions, as live nodes run it.
+
+Goes beyond the thesis, which leaves failures as future work (section 6.2). Links are connections: they neither lose nor
+reorder while they are up, and the host says when one breaks and when it is back. ``docs/architecture.md`` argues it.
+
+* Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`), and newcomers ask each node
+itself
+  (:mod:`antiphon.fabrics.cube.repair.surveys`).
+* What a tree failed to carry, members give each other (:mod:`antiphon.fabrics.cube.repair.anti_entropy`), also to those
+who
+  restart with their logs.
+* Total order goes on where a majority is within reach (:mod:`antiphon.fabrics.cube.total_order.quorum`), with locks
+that lead
+  around the lost too (:mod:`antiphon.fabrics.cube.total_order.repair`) and places that decide what is too late
+  (:mod:`antiphon.fabrics.cube.repair.delivery`).
+
+Both sides of a partition go on by themselves, each with its own trees.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.messages import (
+    Acknowledgement,
+    Answer,
+    Bequest,
+    Bundle,
+    LeafCopy,
+    Question,
+    Refusal,
+    Register,
+    Registered,
+    Unregister,
+    Unsubscribe,
+)
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.operations import Operations
+from antiphon.fabrics.cube.process import CubeProcess, carries_lock, unknown
+from antiphon.fabrics.cube.repair.anti_entropy import AntiEntropy
+from antiphon.fabrics.cube.repair.delivery import RepairedDelivery
+from antiphon.fabrics.cube.repair.messages import Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.repair.retransmission import Retransmission
+from antiphon.fabrics.cube.repair.surveys import DirectSurveys
+from antiphon.fabrics.cube.repair.tree_repair import RepairedDissemination
+from antiphon.fabrics.cube.repair.unrest import COMPARING, RestlessTopics
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, TopicTable, mixed
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.total_order.electorate import Electorate
+from antiphon.fabrics.cube.total_order.messages import (
+    Closed,
+    Granted,
+    KeeperIs,
+    KeyLock,
+    Standing,
+    ToKeeper,
+    Unlock,
+    VoterIs,
+    Voters,
+)
+from antiphon.fabrics.cube.total_order.quorum import EXCLUDING, QuorumLockManager
+from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import Environment
+from antiphon.orders.order import Ordered
+
+
+@final
+class LastingVCubePs(CubeProcess):
+    """One node of a topic system whose nodes fail, come back and lose each other."""
+
+    def __init__(self, environment: Environment, cube: Cube, options: Options, faults: FaultOptions) -> None:
+        faults.check(options)
+        topics = TopicTable(environment.identifier, options)
+        operations = Operations(environment, topics)
+        nodes = CubeNodes(environment, cube, topics)
+        self.presence: Final = Presence(environment, cube)
+        self.restless: Final = RestlessTopics(environment, faults.compare_ticks)
+        self.retransmission: Final = Retransmission(environment, faults, options.total)
+        self.delivery: Final = RepairedDelivery(
+            environment, operations, self.presence, self.retransmission, self.restless
+        )
+        self.dissemination: Final = RepairedDissemination(
+            environment, topics, nodes, operations, self.delivery, self.retransmission
+        )
+        self.electorate: Final = Electorate(environment, cube, self.presence, options.total)
+        self.lock_manager: Final = QuorumLockManager(
+            environment, topics, nodes, operations, self.presence, self.electorate, faults
+        )
+        self.total_order: Final = RepairedTotalOrder(
+            environment,
+            topics,
+            nodes,
+            operations,
+            self.dissemination,
+            self.delivery,
+            self.lock_manager,
+            self.presence,
+            self.electorate,
+            self.restless,
+        )
+        self.direct_surveys: Final = DirectSurveys(environment, topics, nodes, self.total_order, self.presence)
+        self.anti_entropy: Final = AntiEntropy(
+            environment,
+            topics,
+            nodes,
+            operations,
+            self.presence,
+            self.restless,
+            self.delivery,
+            self.retransmission,
+            self.total_order,
+            faults,
+        )
+        membership = Membership(
+            environment,
+            topics,
+            nodes,
+            operations,
+            self.dissemination,
+            self.delivery,
+            self.total_order,
+            self.direct_surveys,
+            self.anti_entropy,
+        )
+        super().__init__(
+            environment,
+            topics,
+            operations,
+            nodes,
+            self.dissemination,
+            self.lock_manager,
+            self.total_order,
+            self.direct_surveys,
+            membership,
+        )
+
+    # The life of the process.
+
+    def begin_as_newcomer(self) -> None:
+        self.lock_manager.begin_as_newcomer()
+
+    def begin_counting_at(self, counter: i64) -> None:
+        super().begin_counting_at(counter)
+        self.total_order.attempt = max(self.total_order.attempt, counter)
+
+    def start(self) -> None:
+        self.presence.watch_all()
+        self.lock_manager.start()
+
+    def expire(self, name: i64) -> None:
+        if name == COMPARING:
+            self.anti_entropy.expire()
+        elif name == EXCLUDING:
+            self.lock_manager.expire()
+
+    def synced(self) -> None:
+        self.lock_manager.synced()
+
+    def leave(self) -> None:
+        self.nodes.leave()
+        self.lock_manager.resign()
+
+    # Who is within reach.
+
+    def joined(self, node: i64) -> None:
+        if node not in self.presence.present:
+            self.environment.watch(node)
+            self._found(node)
+        if self.options.total:
+            self.lock_manager.voter_found(node)
+
+    def left(self, node: i64) -> None:
+        self.peer_lost(node)
+        if self.options.total:
+            self.lock_manager.voter_left(node)
+
+    def peer_found(self, peer: i64) -> None:
+        if peer not in self.presence.present:
+            self._found(peer)
+        if self.options.total:
+            self.lock_manager.voter_found(peer)
+
+    def _found(self, peer: i64) -> None:
+        self.presence.found(peer)
+        self.nodes.include(peer)
+        self.lock_manager.joined(peer)
+        for topic in self.topics():
+            # It may also lack what this node said before it left.
+            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):
+                self.anti_entropy.member_met(topic, peer)
+            elif topic.state != OUTSIDE:
+                self.presence.meet(topic, peer)
+
+    def peer_lost(self, peer: i64) -> None:
+        if peer not in self.presence.present:
+            return
+        # Before anything goes on for which there is no majority any more.
+        self.electorate.count(peer)
+        self.presence.lost(peer)
+        self.nodes.remove(peer)
+        for topic in self.topics():
+            self._forget_member(topic, peer)
+        self.lock_manager.left(peer)
+        self.direct_surveys.lost(peer)
+        if self.options.total:
+            self.operations.advance_opened()
+            self.lock_manager.voter_lost(peer)
+
+    def _forget_member(self, topic: Topic, node: i64) -> None:
+        """A node is lost, member or not: nothing waits for it, and others do what it did."""
+        self.dissemination.forget_member(topic, node)
+        if topic.state == MEMBER and node in topic.away:
+            self.restless.disturb(topic)
+        self.total_order.forget_member(topic, node)
+        self.anti_entropy.forget_member(topic, node)
+
+    # What hosts and operators ask.
+
+    def refusal(self, order: i64, topic: i64 = 0) -> str | None:
+        return self.lock_manager.refusal(order)
+
+    def first_unsettled(self, topic: i64) -> i64:
+        return self.dissemination.first_unsettled(topic)
+
+    def counted(self, topic: i64) -> list[int]:
+        return list(mixed(self.topic_table.find(topic)).frontier())
+
+    def voters(self) -> list[int]:
+        """Those of whom a majority is needed for total order."""
+        return sorted(self.electorate.voters)
+
+    def missing_voters(self) -> list[int]:
+        """Those of them that are out of reach."""
+        return self.electorate.missing()
+
+    def dismiss(self, voters: list[int]) -> None:
+        """An operator says that voters are gone for good: from now on they do not count, and all are told."""
+        self.lock_manager.dismiss(voters)
+
+    # What arrives.
+
+    def receive(self, sender: i64, message: Message) -> None:
+        if isinstance(message, (Ordered, Bundle, Acknowledgement)):
+            self.dissemination.receive(sender, message)
+        elif isinstance(message, (Compare, Filling, Gone)):
+            self.anti_entropy.receive(sender, message)
+        elif isinstance(message, (Question, Answer)):
+            self._receive_survey(sender, message)
+        elif isinstance(message, (Unsubscribe, Register, Registered, Unregister)):
+            self.membership.receive(sender, message)
+        elif isinstance(message, (KeyLock, Closed, Granted, Unlock)) or carries_lock(message):
+            self.total_order.receive(sender, message)
+        elif isinstance(message, (LeafCopy, Refusal)):
+            self.dissemination.receive(sender, message)
+        elif isinstance(message, (ToKeeper, KeeperIs, Standing, Voters, VoterIs)):
+            self.lock_manager.receive(sender, message)
+        elif isinstance(message, Bequest):
+            self.nodes.receive_bequest(message)
+        else:
+            raise unknown(sender, message)
+        if self.options.total:
+            self.operations.advance_opened()
+
+    def _receive_survey(self, sender: i64, message: Message) -> None:
+        self.direct_surveys.receive(sender, message)
+        if isinstance(message, Question):
+            if self.options.total:
+                self.operations.advance_opened()
+            topic = self.topic(message.topic)
+            if topic is not None:
+                self._heard_newcomer(topic, sender)
+
+    def _heard_newcomer(self, topic: Topic, newcomer: i64) -> None:
+        """A newcomer speaks for itself: whatever was known of it is out of date."""
+        self.anti_entropy.not_away(topic, newcomer)
+        if newcomer not in self.presence.present:
+            # It was lost since it asked, or was found and this node does not know yet.
+            self._forget_member(topic, newcomer)
+
+    def state(self) -> str:
+        parts = (
+            self.presence.text(),
+            self.total_order.text(),
+            self.lock_manager.text(),
+            self.delivery.text(),
+            self.retransmission.text(),
+            self.restless.text(),
+            self.anti_entropy.text(),
+        )
+        return f"{super().state()} {' '.join(parts)}"

@@ -1,0 +1,482 @@
+"""Anti-entropy on the cube: what a tree failed to carry, members give each other.
+
+Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`); here is what makes up for the
+rest. ``docs/architecture.md`` argues it.
+
+* **Compare.** Two members tell each other what they have: per source a number, and single publications beyond
+  (:class:`~antiphon.fabrics.cube.repair.messages.Compare`), with the members of whom they know. Who has something that
+  the other lacks sends it (``Filling``), from memory or from its log
+  (:mod:`antiphon.fabrics.cube.repair.retransmission`). Order is restored by the receiver, as always.
+* **When.** When two find each other, and every ``compare_ticks`` while a topic is *restless*: after somebody was lost
+  or found, while somebody is away, while something waits for what has not come in a whole round, after something came
+  of a publisher that is out of reach, until three rounds have brought nothing new. In a round a member asks the first
+  member of each of its clusters; news reach all in as many rounds as the cube has dimensions. So the last publications
+  of a dead publisher are completed by those who have them. Newcomers count as past what they have not got; who lacks it
+  asks all (:mod:`antiphon.fabrics.cube.repair.lacks`).
+* **Return.** A member is back in a view when the owner of the view has given it all that it has, over a link that keeps
+  the order: what the owner hands on later comes later. Who was cut off and who restarts with its log do the same. The
+  latter is a member at once, from where its log ends (``Environment.past``).
+* **Loss.** Who lacks something that others wait for asks all nodes, former members too. If all have answered and it has
+  not come, it is given up: at once if somebody has had it and has not any more, and nobody is away; or else after
+  ``forget_ticks``, since whoever is away may bring it. ``Environment.lost`` names it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.agenda import Agenda
+from antiphon.fabrics.cube.membership import Follower
+from antiphon.fabrics.cube.messages import COUNTER_BITS, COUNTER_MASK, Unsubscribe, member_entry
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.repair.delivery import RepairedDelivery, lock_unannounced
+from antiphon.fabrics.cube.repair.lacks import Lacks
+from antiphon.fabrics.cube.repair.messages import ANSWER, ANSWERS_ALL, ASKS, ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.repair.retransmission import (
+    GIVEN_ALL,
+    GIVEN_PART,
+    GIVEN_WHAT_IS_HERE,
+    MOST_DOUBLINGS,
+    Retransmission,
+)
+from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.unrest import RestlessTopics, Unrest
+from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, FaultOptions, Options, Topic, TopicTable, mixed
+from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
+from antiphon.fabrics.cube.view import View
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.process import NO_NODE, Environment
+
+QUIET_ROUNDS: Final[i64] = 3
+"""So many rounds without anything new, and a topic rests, if nothing is missing and nobody is away."""
+
+
+@final
+class AntiEntropy(Follower):
+    """Compares what this node has with what others have, and gets what it lacks."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: TopicTable,
+        nodes: CubeNodes,
+        agenda: Agenda,
+        presence: Presence,
+        restless: RestlessTopics,
+        delivery: RepairedDelivery,
+        retransmission: Retransmission,
+        total_order: RepairedTotalOrder,
+        faults: FaultOptions,
+    ) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._topics: Final[TopicTable] = topics
+        self._options: Final[Options] = topics.options
+        self._nodes: Final[CubeNodes] = nodes
+        self._agenda: Final[Agenda] = agenda
+        self._presence: Final[Presence] = presence
+        self._restless: Final[RestlessTopics] = restless
+        self._delivery: Final[RepairedDelivery] = delivery
+        self._retransmission: Final[Retransmission] = retransmission
+        self._total_order: Final[RepairedTotalOrder] = total_order
+        self._faults: Final[FaultOptions] = faults
+        # By topic, who has left, and who is not expected back, under which counter: late hearsay brings neither back.
+        # The former have said so, and others are told; of the latter only this node thinks so.
+        self._departed: dict[i64, dict[i64, i64]] = {}
+        self._forgotten: dict[i64, dict[i64, i64]] = {}
+        # By topic, what others count as past and have not given.
+        self._lacks: dict[i64, Lacks] = {}
+
+    # When to compare.
+
+    def forget_member(self, topic: Topic, node: i64) -> None:
+        """A node is lost, member or not."""
+        self._retransmission.forget(topic, node)
+        self._not_answering(topic, node)
+        if topic.state == MEMBER and node not in self._presence.present and mixed(topic).counts_any_of(node):
+            # It may have left the topic before not all had its last publications: nobody else hands those on now.
+            self._restless.disturb(topic)
+
+    def member_met(self, topic: Topic, peer: i64) -> None:
+        """Somebody who may be a member of a topic of which this node is one can be reached."""
+        if peer in topic.away:
+            self._restless.disturb(topic)
+        unrest = self._restless.of(topic)
+        if unrest is not None:
+            # It has to be asked too, and what others have said may be out of date.
+            unrest.unanswered = None
+        self._compare(topic, peer, ASKS)
+
+    def expire(self) -> None:
+        """It is time for a round in all topics that are restless."""
+        for name, unrest in self._restless.begin_round():
+            self._next_round(self._topics.find(name), unrest)
+        self._restless.end_round()
+        if self._options.total:
+            self._agenda.advance_opened()
+
+    def _next_round(self, topic: Topic, unrest: Unrest) -> None:
+        lacks = self._lacks_of(topic)
+        if not lacks.is_empty():
+            lacks.next_round(Possession(self._delivery.have(topic)))
+        if unrest.is_doubt and self._is_only_doubt(topic, unrest, lacks):
+            return
+        self._forget_missing(topic, unrest)
+        asks_all = self._total_order.has_orphans(topic) or self._delivery.is_returning(topic)
+        # While something new comes, what is lacking may be part of it.
+        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)
+        is_whole = len(topic.away) == 0 and topic.order.waiting() == 0 and not asks_all
+        if topic.state != MEMBER or (is_whole and unrest.quiet_rounds >= QUIET_ROUNDS):
+            self._rest(topic)
+            return
+        if unrest.pause > 0 and not lacks.is_lasting():
+            unrest.pause -= 1
+            return
+        unrest.quiet_rounds += 1
+        if unrest.quiet_rounds > QUIET_ROUNDS:
+            # Compiled shifts are those of 64 bits: the number of rounds has no bound, and the shift must have one.
+            unrest.pause = 1 << min(unrest.quiet_rounds - QUIET_ROUNDS, MOST_DOUBLINGS)
+        self._note_missing(topic, unrest)
+        if self._options.total:
+            self._total_order.break_circle(topic)
+        if asks_all or len(unrest.missing_since) > 0 or len(unrest.gone) > 0:
+            self._ask_all(topic, unrest)
+            return
+        for neighbour in self._neighbours(topic):
+            self._compare(topic, neighbour, ASKS)
+
+    def _is_only_doubt(self, topic: Topic, unrest: Unrest, lacks: Lacks) -> bool:
+        """Something waits or is lacking. Nothing is wrong unless the same was missing in the last round."""
+        is_lacking = lacks.is_young() or lacks.is_lasting()
+        if (topic.order.waiting() == 0 and not is_lacking) or topic.state != MEMBER:
+            self._rest(topic)
+            return True
+        before = unrest.missing_since
+        self._note_missing(topic, unrest)
+        if not lacks.is_lasting() and not any(first in before for first in unrest.missing_since):
+            return True
+        unrest.is_doubt = False
+        return False
+
+    def _rest(self, topic: Topic) -> None:
+        self._restless.rest(topic)
+        if topic.state != MEMBER or self._lacks_of(topic).is_empty():
+            self._lacks.pop(topic.name, None)
+
+    def _lacks_of(self, topic: Topic) -> Lacks:
+        lacks = self._lacks.get(topic.name)
+        if lacks is None:
+            lacks = Lacks()
+            self._lacks[topic.name] = lacks
+        return lacks
+
+    def _note_lacks(self, topic: Topic, theirs: Possession, mine: Possession) -> None:
+        """Another member has what this one lacks: either it is on its way, or somebody else has to give it."""
+        lacks = self._lacks_of(topic)
+        lacks.note(theirs, mine)
+        if lacks.is_young():
+            self._restless.doubt(topic)
+
+    def _note_missing(self, topic: Topic, unrest: Unrest) -> None:
+        order = mixed(topic)
+        now = self._environment.now()
+        before = unrest.missing_since
+        unrest.missing_since = {}
+        for source, _ in order.gaps():
+            first = publication_key(source, order.past(source) + 1)
+            unrest.missing_since[first] = before.get(first, now)
+
+    def _neighbours(self, topic: Topic) -> list[i64]:
+        found: list[i64] = []
+        s: i64 = 1
+        while s <= self._nodes.cube.dimension:
+            first = topic.view.first(self._me, s)
+            if first != NO_NODE:
+                found.append(first)
+            s += 1
+        # Those who are known, can be reached, and have not come back yet.
+        return found + [member for member in topic.away if member in self._presence.present]
+
+    def _forget_missing(self, topic: Topic, unrest: Unrest) -> None:
+        """Nobody waits for ever for those who are away."""
+        now = self._environment.now()
+        for member, counter in list(topic.away.items()):
+            if (
+                member not in self._presence.present
+                and now - self._presence.lost_at.setdefault(member, now) >= self._faults.forget_ticks
+            ):
+                self.not_away(topic, member)
+                self._forgotten.setdefault(topic.name, {})[member] = counter
+                # What only it might have brought is asked for once more, and given up.
+                unrest.quiet_rounds = 0
+                unrest.pause = 0
+
+    # Comparing.
+
+    def _compare(self, topic: Topic, peer: i64, asks: i64) -> None:
+        members = vec[i64]()
+        # A view from the start holds its owner.
+        for member in topic.view.active_members():
+            members = append(members, member_entry(member, topic.view.counter_of(member), True))
+        for member, counter in topic.away.items():
+            members = append(members, member_entry(member, counter, False))
+        is_member = topic.state == MEMBER
+        message = Compare(
+            self._me, topic.joined_counter, topic.name, members, self._delivery.have(topic), asks, is_member
+        )
+        self._environment.send(peer, message)
+
+    def receive(self, sender: i64, message: Message) -> None:
+        """Another member says what it has, gives something, or has had it."""
+        if isinstance(message, Compare):
+            self._receive_compare(sender, message)
+        elif isinstance(message, Filling):
+            self._receive_filling(sender, message)
+        elif isinstance(message, Gone):
+            self._receive_gone(message)
+
+    def _receive_compare(self, sender: i64, message: Compare) -> None:
+        """Another node says what it has: give it what it lacks, and ask for what is lacking here."""
+        topic = self._topics.find(message.topic)
+        # Who has left, or is about to join again, may still have what others lack, of itself above all.
+        theirs, mine = Possession(message.have), Possession(self._delivery.have(topic))
+        given = self._retransmission.give(topic, sender, message, theirs, mine) if message.is_member else GIVEN_ALL
+        has_given_all = given != GIVEN_PART
+        if topic.state == OUTSIDE:
+            if has_given_all and message.asks in (ASKS, ASKS_ALL):
+                # Whatever subscription of this node the other has heard of, in this life or before, is over.
+                self._environment.send(sender, Unsubscribe(self._me, self._topics.counter, topic.name))
+            return
+        self._hear_of_members(topic, sender, message.members)
+        if message.is_member and topic.state != MEMBER and topic.view.counter_of(sender) < message.sequence:
+            # Nobody has asked it, or it has not been asked; it is met when this node is a member.
+            topic.away[sender] = message.sequence
+        if not message.is_member or topic.state != MEMBER:
+            # Either has surveys under way, and will meet the other as a member; or it has left, and may have something.
+            if message.asks != ASKS:
+                self._answer(topic, sender, message, has_given_all, False)
+            elif topic.state == MEMBER and len(theirs.beyond(mine)) > 0:
+                self._compare(topic, sender, ASKS)
+            return
+        if has_given_all:
+            self._take_back(topic, sender, message.sequence)
+        lacks = len(theirs.beyond(mine)) > 0
+        if lacks:
+            self._note_lacks(topic, theirs, mine)
+        # Who lacks what counts as past here, and is not here, has to know that it lacks it.
+        self._answer(topic, sender, message, has_given_all, lacks or given == GIVEN_WHAT_IS_HERE)
+
+    def _answer(self, topic: Topic, sender: i64, message: Compare, has_given_all: bool, has_news: bool) -> None:
+        if message.asks == ANSWERS_ALL:
+            self._not_answering(topic, sender)
+        elif message.asks == ASKS_ALL:
+            # Who has not got all asks again, and the answer comes behind the rest.
+            if has_given_all:
+                self._compare(topic, sender, ANSWERS_ALL)
+        elif message.asks == ASKS and (has_news or self._knows_more(topic, message)):
+            self._compare(topic, sender, ANSWER)
+
+    def _knows_more(self, topic: Topic, message: Compare) -> bool:
+        """Whether this node knows of members of whom the other did not speak, or is away for it."""
+        known = {entry >> (COUNTER_BITS + 1): entry & 1 == 1 for entry in message.members}
+        return not known.get(self._me, False) or any(
+            member not in known and member != message.source for member in [*topic.view.active_members(), *topic.away]
+        )
+
+    def _hear_of_members(self, topic: Topic, speaker: i64, members: vec[i64]) -> None:
+        departed = self._departed.get(topic.name, {})
+        forgotten = self._forgotten.get(topic.name, {})
+        for entry in members:
+            node, counter = entry >> (COUNTER_BITS + 1), (entry >> 1) & COUNTER_MASK
+            if node == self._me or topic.view.counter_of(node) >= counter or topic.away.get(node, -1) >= counter:
+                continue
+            if departed.get(node, -1) >= counter:
+                if node in self._presence.present:
+                    self._environment.send(speaker, Unsubscribe(node, departed[node], topic.name))
+                continue
+            if node not in self._presence.present and forgotten.get(node, -1) >= counter:
+                continue
+            topic.away[node] = counter
+            if topic.state == MEMBER:
+                self._restless.disturb(topic)
+                if node in self._presence.present:
+                    self._compare(topic, node, ASKS)
+
+    def _take_back(self, topic: Topic, peer: i64, counter: i64) -> None:
+        """A member has been given all that is here: what follows goes to it as to all."""
+        if peer not in self._presence.present:
+            return
+        self._departed.get(topic.name, {}).pop(peer, None)
+        self._forgotten.get(topic.name, {}).pop(peer, None)
+        is_news = topic.view.counter_of(peer) < counter or peer in topic.away
+        self.not_away(topic, peer)
+        topic.view.add(peer, counter, True)
+        if is_news:
+            self._restless.disturb(topic)
+            if self._options.total:
+                self._total_order.member_back(topic, peer)
+
+    def not_away(self, topic: Topic, member: i64) -> None:
+        """Nobody has to wait for a member to come back."""
+        if topic.away.pop(member, NO_NODE) != NO_NODE:
+            self._agenda.advance_later(topic)
+
+    def is_news(self, topic: Topic, word: Unsubscribe) -> bool:
+        # Who is no member here need not be spoken of to others.
+        return topic.view.counter_of(word.source) >= 0 or topic.state != MEMBER
+
+    def member_left(self, topic: Topic, word: Unsubscribe) -> None:
+        if topic.away.get(word.source, word.sequence + 1) <= word.sequence:
+            self.not_away(topic, word.source)
+        # Late hearsay does not bring it back.
+        departed = self._departed.setdefault(topic.name, {})
+        departed[word.source] = max(word.sequence, departed.get(word.source, -1))
+        self._not_answering(topic, word.source)
+
+    # Getting.
+
+    def _receive_filling(self, sender: i64, message: Filling) -> None:
+        """Here is something that this node lacks."""
+        topic = self._topics.find(message.topic)
+        if topic.state != MEMBER:
+            return
+        is_new = False
+        if self._options.total:
+            for publication in message.publications:
+                lock_unannounced(topic, publication)
+        for publication in message.publications:
+            key = publication_key(publication.source, publication.sequence)
+            if not self._delivery.has_arrived(topic, key):
+                is_new = True
+                self._delivery.arrived(topic, publication)
+        if is_new:
+            self._restless.disturb(topic)
+        unrest = self._restless.of(topic)
+        is_asked_with_all = unrest is not None and unrest.unanswered is not None and sender in unrest.unanswered
+        # If nothing was new somebody else gives the same, and is quicker.
+        if not message.is_last and (is_new or is_asked_with_all):
+            self._compare(topic, sender, ASKS_ALL if is_asked_with_all else ASKS)
+
+    # Giving up.
+
+    def _receive_gone(self, message: Gone) -> None:
+        """Another one has had what this node lacks, and does not have it any more."""
+        topic = self._topics.find(message.topic)
+        if topic.state != MEMBER:
+            return
+        for key in message.entries:
+            source, last = key & SOURCE_MASK, key >> SOURCE_BITS
+            if mixed(topic).past(source) < last:
+                unrest = self._restless.of(topic)
+                if unrest is None:
+                    unrest = self._restless.disturb(topic)
+                unrest.gone[source] = max(last, unrest.gone.get(source, 0))
+
+    def _ask_all(self, topic: Topic, unrest: Unrest) -> None:
+        if unrest.unanswered is None or len(unrest.unanswered) == 0:
+            # Also those who are no members any more.
+            unrest.unanswered = dict(self._presence.present)
+            unrest.gone_when_asked = dict(unrest.gone)
+            self._lacks_of(topic).ask()
+            for node in unrest.unanswered:
+                self._compare(topic, node, ASKS_ALL)
+        # Else some take longer for their answer than a round, and the others have spoken. Nobody is asked twice: over a
+        # connection the answer comes or the peer is lost, and a network that is slow would get slower with each round.
+        self._look_what_is_lost(topic)
+
+    def _not_answering(self, topic: Topic, peer: i64) -> None:
+        """A peer has answered the question to all, or will not."""
+        unrest = self._restless.of(topic)
+        if unrest is not None and unrest.unanswered is not None and unrest.unanswered.pop(peer, False):
+            self._look_what_is_lost(topic)
+
+    def _look_what_is_lost(self, topic: Topic) -> None:
+        """If all have answered, what is still missing is nowhere within reach."""
+        unrest = self._restless.of(topic)
+        if unrest is None or unrest.unanswered is None or len(unrest.unanswered) > 0:
+            return
+        unrest.unanswered = None
+        self._lacks_of(topic).all_have_answered()
+        if self._options.total:
+            self._delivery.end_returning(topic)
+            self._total_order.give_up_orphans(topic)
+        order = mixed(topic)
+        now = self._environment.now()
+        for source, last in order.gaps():
+            since = unrest.missing_since.get(publication_key(source, order.past(source) + 1), now)
+            if now - since >= self._faults.forget_ticks:
+                self._give_up(topic, source, last)
+        if len(topic.away) == 0:
+            for source, last in sorted(unrest.gone_when_asked.items()):
+                self._give_up(topic, source, last)
+        unrest.gone = {
+            source: last
+            for source, last in unrest.gone.items()
+            if last > unrest.gone_when_asked.get(source, 0) and order.past(source) < last
+        }
+
+    def _give_up(self, topic: Topic, source: i64, last: i64) -> None:
+        order = mixed(topic)
+        number = order.past(source) + 1
+        until = number - 1
+        while until < last and not order.is_held(publication_key(source, until + 1)):
+            until += 1
+        if until < number:
+            return
+        while number <= until:
+            if not order.counts(publication_key(source, number)):
+                self._environment.lost(topic.name, source, number)
+            number += 1
+        self._delivery.deliver_all(topic, order.pass_over(source, until))
+        self._restless.disturb(topic)
+
+    # Coming, and coming back.
+
+    def joined(self, topic: Topic, early: list[Message]) -> None:
+        for peer in self._presence.end_asking(topic):
+            self.member_met(topic, peer)
+        topic.away = {node: counter for node, counter in topic.away.items() if topic.view.counter_of(node) < counter}
+        for node in topic.away:
+            if node in self._presence.present:
+                self._compare(topic, node, ASKS)
+        # Owners of locks may have been excluded while this node joined.
+        if len(topic.away) > 0 or self._total_order.has_orphans(topic):
+            self._restless.disturb(topic)
+
+    def resume(self, topic: Topic) -> bool:
+        past = self._environment.past(topic.name)
+        if past is None:
+            self._presence.begin_asking(topic)
+            return False
+        self._go_on_from(topic, vec[i64](past))
+        return True
+
+    def _go_on_from(self, topic: Topic, past: vec[i64]) -> None:
+        """Go on where an earlier life of this node ended; what it has missed it gets from those it meets."""
+        topic.joined_counter = self._topics.next_counter()
+        topic.view = View(self._nodes.cube.dimension)
+        topic.order.start_from(past)
+        order = mixed(topic)
+        topic.published = topic.begun = max(topic.begun, order.past(self._me))
+        # What is published now follows all that was delivered then.
+        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or key & SOURCE_MASK != self._me]))
+        topic.state = MEMBER
+        if self._options.total:
+            self._delivery.begin_returning(topic)
+            self._total_order.tell_unlocked(topic)
+        self._environment.subscribed(topic.name)
+        for peer in self._presence.present:
+            self._compare(topic, peer, ASKS)
+        self._restless.disturb(topic)
+        self._agenda.advance(topic)
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        departed = [(name, sorted(nodes.items())) for name, nodes in sorted(self._departed.items())]
+        forgotten = [(name, sorted(nodes.items())) for name, nodes in sorted(self._forgotten.items())]
+        lacks = [(name, one.text()) for name, one in sorted(self._lacks.items()) if not one.is_empty()]
+        return f"{departed} {forgotten} {lacks}"

@@ -1,0 +1,197 @@
+"""Delivery where nodes may fail: what is kept for others, what comes to one who returns, and what comes too late.
+
+* **Places.** A total publication carries the place that the keeper gave it. Of two about a key nobody delivers that
+  with the lower place second: if it comes too late, because it was on the other side of a partition, its loss is told.
+  So whoever delivers two of them delivers them in the same order as all others who deliver both, whatever has failed.
+* **Returns.** A member that comes back from its log holds back what is not total until all within reach have said what
+  they have: it may belong behind a total publication of which nobody has told this node.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.agenda import Agenda
+from antiphon.fabrics.cube.delivery import Delivery
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.repair.retransmission import Retransmission
+from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
+from antiphon.fabrics.cube.repair.unrest import RestlessTopics
+from antiphon.fabrics.cube.topic import Topic, mixed, total
+from antiphon.kernel.message import TOTAL, publication_key
+from antiphon.kernel.process import Environment, LogReader
+from antiphon.orders.order import Ordered, Placed
+from antiphon.orders.total import keys_of
+
+PLACES_AT_MOST: Final = 1 << 16
+"""Of so many keys of a topic the last place is remembered."""
+
+RECALLED_PIECES: Final = 64
+"""So much of its log a node reads at most that has returned, to know what is too late."""
+
+DISORDER: Final = 1024
+"""No total publication was delivered after so many whose places are all before its own."""
+
+
+@final
+class Places:
+    """The last total publication about each key that was delivered, of the keys that were used last.
+
+    What an earlier life of this node delivered is read from its log, but only if something comes that may be older.
+    """
+
+    def __init__(self, log: LogReader | None) -> None:
+        self._last: Final[dict[i64, tuple[i64, i64]]] = {}
+        # Of those that are forgotten the highest: whatever is new is far above it.
+        self._forgotten: tuple[i64, i64] = (0, 0)
+        # What was not read of the log, and the places of what was read last, as many as tell; 0 for what has none.
+        self._log: LogReader | None = log
+        self._pieces_read: i64 = 0
+        self._read_last: list[i64] = []
+
+    def take(self, publication: Placed) -> bool:
+        """Whether a total publication may be delivered now; it is then."""
+        name = (publication.place, publication.source)
+        while self._log is not None and self._may_be_before(publication.place):
+            self._read_back(self._log)
+        keys = keys_of(publication)
+        for key in keys:
+            if name <= self._last.get(key, self._forgotten):
+                return False
+        for key in keys:
+            self._put(key, name)
+        return True
+
+    def _may_be_before(self, place: i64) -> bool:
+        """Whether something may have been delivered, in what was not read, that has a later place."""
+        return len(self._read_last) < DISORDER or max(self._read_last) >= place
+
+    def _read_back(self, log: LogReader) -> None:
+        piece = log.earlier()
+        self._pieces_read += 1
+        if piece is None or len(piece) == 0 or self._pieces_read == RECALLED_PIECES:
+            self._log = None
+        places: list[i64] = []
+        for message in reversed(piece or []):
+            places.append(message.place if isinstance(message, Placed) else 0)
+            if isinstance(message, Placed):
+                name = (message.place, message.source)
+                for key in keys_of(message):
+                    if name > self._last.get(key, self._forgotten):
+                        self._put(key, name)
+        self._read_last = (self._read_last + places)[-DISORDER:]
+
+    def _put(self, key: i64, name: tuple[i64, i64]) -> None:
+        self._last.pop(key, None)
+        self._last[key] = name
+        if len(self._last) > PLACES_AT_MOST:
+            oldest = next(iter(self._last))
+            self._forgotten = max(self._forgotten, self._last.pop(oldest))
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        return f"{sorted(self._last.items())} {self._forgotten} {self._pieces_read} {self._log is None}"
+
+
+@final
+class RepairedDelivery(Delivery):
+    """Delivers what an order releases, unless it is too late, and keeps what arrives for others."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        agenda: Agenda,
+        presence: Presence,
+        retransmission: Retransmission,
+        restless: RestlessTopics,
+    ) -> None:
+        super().__init__(environment, agenda)
+        self._presence: Final[Presence] = presence
+        self._retransmission: Final[Retransmission] = retransmission
+        self._restless: Final[RestlessTopics] = restless
+        self._places: dict[i64, Places] = {}
+        # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
+        self._returning: dict[i64, dict[i64, Ordered]] = {}
+
+    # What arrives.
+
+    def arrived(self, topic: Topic, publication: Ordered) -> None:
+        key = publication_key(publication.source, publication.sequence)
+        if publication.order != TOTAL and self.is_returning(topic):
+            # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
+            self._returning[topic.name][key] = publication
+        else:
+            if publication.order == TOTAL:
+                lock_unannounced(topic, publication)
+                self._agenda.advance_later(topic)
+            if not mixed(topic).counts(key):
+                self._retransmission.keep(topic, publication)
+            self.deliver_all(topic, topic.order.arrived(publication))
+        if publication.source not in self._presence.present and publication.source != self._me:
+            # Its publisher does not see to it any more that all get it.
+            self._restless.disturb(topic)
+        if topic.order.waiting() > 0:
+            self._restless.doubt(topic)
+
+    def deliver_one(self, topic: Topic, publication: Ordered) -> None:
+        if isinstance(publication, Placed) and not self._places_of(topic).take(publication):
+            self._environment.lost(topic.name, publication.source, publication.sequence)
+        else:
+            self._environment.deliver(publication)
+
+    def _places_of(self, topic: Topic) -> Places:
+        places = self._places.get(topic.name)
+        if places is None:
+            places = Places(None)
+            self._places[topic.name] = places
+        return places
+
+    def have(self, topic: Topic) -> vec[i64]:
+        """All that has arrived on a topic, or counts as past, as a set of publications."""
+        order = mixed(topic)
+        returning = self._returning.get(topic.name)
+        held = order.held_keys() + ([] if returning is None else list(returning))
+        return with_held(order.frontier(), held) if len(held) > 0 else order.frontier()
+
+    def has_arrived(self, topic: Topic, key: i64) -> bool:
+        """Whether a publication counts as past, or waits."""
+        order = mixed(topic)
+        if order.counts(key) or order.is_held(key):
+            return True
+        held = self._returning.get(topic.name)
+        return held is not None and key in held
+
+    # Coming back.
+
+    def begin_returning(self, topic: Topic) -> None:
+        """This node is a member again, from its log, and has not heard from all what it missed."""
+        self._returning[topic.name] = {}
+        self._places[topic.name] = Places(self._environment.read_back(topic.name))
+
+    def is_returning(self, topic: Topic) -> bool:
+        """Whether this node has not heard yet what it missed."""
+        return topic.name in self._returning
+
+    def end_returning(self, topic: Topic) -> None:
+        """All within reach have said what they have: what was held back goes on."""
+        if self.is_returning(topic):
+            order = total(topic)
+            for key, publication in self._returning.pop(topic.name).items():
+                if not order.counts(key) and not order.is_held(key):
+                    self.arrived(topic, publication)
+            self._agenda.advance_later(topic)
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        returning = [(name, sorted(held)) for name, held in sorted(self._returning.items())]
+        return f"{[(name, each.text()) for name, each in sorted(self._places.items())]} {returning}"
+
+
+def lock_unannounced(topic: Topic, publication: Ordered) -> None:
+    """What others publish after a total publication waits for it, also where the lock has not come."""
+    order = total(topic)
+    if isinstance(publication, Placed) and not order.knows_lock(publication.source, publication.sequence):
+        order.lock(publication.source, publication.sequence, keys_of(publication), publication.place)

@@ -1,0 +1,180 @@
+"""What a member gives to those who lack something: from memory what it keeps, and from its log what is older.
+
+Much comes in parts: who has got a part asks at once for the next, and one part at a time is on its way to each peer.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import append, vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.messages import Bundle
+from antiphon.fabrics.cube.repair.log_recovery import Recall, recall
+from antiphon.fabrics.cube.repair.messages import ASKS_ALL, Compare, Filling, Gone
+from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping, Possession
+from antiphon.fabrics.cube.topic import FaultOptions, Topic
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.process import Environment
+from antiphon.orders.order import Ordered
+
+MOST_DOUBLINGS: Final[i64] = 4
+LONGEST_PAUSE: Final[i64] = 1 << MOST_DOUBLINGS
+"""Rounds in which members compare become rarer while nothing new comes, down to one in so many."""
+
+FILLING_AT_MOST: Final[i64] = 64
+FILLING_BYTES: Final[i64] = 1 << 20
+"""How much is sent at once to one who lacks something, about; then it asks for more."""
+
+GIVEN_PART: Final[i64] = 0
+GIVEN_ALL: Final[i64] = 1
+GIVEN_WHAT_IS_HERE: Final[i64] = 2
+"""Whether another one has got what it lacks: a part, all of it, or all but what counts as past here and is not here."""
+
+
+@final
+class Part:
+    """A part of what somebody lacks, on its way: for which subscription, its last publication, and since when."""
+
+    def __init__(self, counter: i64, last: i64, sent_at: i64) -> None:
+        self.counter: Final[i64] = counter
+        self.last: Final[i64] = last
+        self.sent_at: Final[i64] = sent_at
+
+
+@final
+class Retransmission:
+    """Keeps publications for others, and sends them what they lack."""
+
+    def __init__(self, environment: Environment, faults: FaultOptions, is_total: bool) -> None:
+        self._environment: Final[Environment] = environment
+        self._faults: Final[FaultOptions] = faults
+        self._is_total: Final[bool] = is_total
+        # By topic and peer, what was read from the log for it.
+        self._recalls: dict[tuple[i64, i64], Recall] = {}
+        # By topic and peer, the part that was sent to it last, if there is more for it.
+        self._under_way: dict[tuple[i64, i64], Part] = {}
+
+    # What is kept.
+
+    def keep(self, topic: Topic, publication: Ordered) -> None:
+        """Keep a publication for whoever lacks it."""
+        self._kept(topic).add(publication)
+
+    def keep_packet(self, topic: Topic, packet: Message) -> None:
+        """Keep what a packet holds."""
+        kept = self._kept(topic)
+        if isinstance(packet, Ordered):
+            kept.add(packet)
+        elif isinstance(packet, Bundle):
+            for publication in packet.publications:
+                kept.add(publication)
+
+    def _kept(self, topic: Topic) -> Keeping:
+        kept = topic.keeping
+        if kept is None:
+            kept = Keeping(self._faults.keep)
+            topic.keeping = kept
+        return kept
+
+    def forget(self, topic: Topic, peer: i64) -> None:
+        """A peer is lost: nothing is on its way to it."""
+        self._recalls.pop((topic.name, peer), None)
+        self._under_way.pop((topic.name, peer), None)
+
+    # Giving.
+
+    def give(self, topic: Topic, peer: i64, message: Compare, theirs: Possession, mine: Possession) -> i64:
+        """Send a part of what another one lacks; whether that was all."""
+        counter = message.sequence
+        # A question to all is asked once, and has to be answered: the part that is on its way may be lost.
+        if message.asks != ASKS_ALL and self._is_under_way(topic, peer, counter, theirs):
+            return GIVEN_PART
+        found, is_all_here = self._lacking(topic, peer, theirs, mine)
+        size: i64 = 0
+        count: i64 = 0
+        while count < len(found) and count < FILLING_AT_MOST and size < FILLING_BYTES:
+            size += len(found[count].payload)
+            count += 1
+        if count > 0:
+            self._environment.send(peer, Filling(found[:count], count == len(found)))
+        if count < len(found):
+            last = publication_key(found[count - 1].source, found[count - 1].sequence)
+            self._under_way[topic.name, peer] = Part(counter, last, self._environment.now())
+            return GIVEN_PART
+        return GIVEN_ALL if is_all_here else GIVEN_WHAT_IS_HERE
+
+    def _is_under_way(self, topic: Topic, peer: i64, counter: i64, theirs: Possession) -> bool:
+        """Whether another one has asked before it got the part that was sent to it last; it asks again when it has.
+
+        Members ask in every round. If each question were answered with the same part, each answer would lead to a
+        question of its own, and all of these would go on beside each other, more of them with every round.
+        """
+        part = self._under_way.get((topic.name, peer))
+        if part is None:
+            return False
+        is_recent = self._environment.now() - part.sent_at < LONGEST_PAUSE * self._faults.compare_ticks
+        if (
+            is_recent
+            and part.counter == counter
+            and not theirs.holds(part.last & SOURCE_MASK, part.last >> SOURCE_BITS)
+        ):
+            return True
+        del self._under_way[topic.name, peer]
+        return False
+
+    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> tuple[list[Ordered], bool]:
+        """What another one lacks and is here, and whether that is all that counts here."""
+        found: list[Ordered] = []
+        is_all_here = True
+        older: list[tuple[i64, i64, i64]] = []
+        kept = self._kept(topic)
+        for source, reached, last in mine.beyond(theirs):
+            number = last
+            while number > reached:
+                if not theirs.holds(source, number):
+                    publication = kept.get(publication_key(source, number))
+                    if publication is not None:
+                        found.append(publication)
+                    elif mine.holds(source, number):
+                        if self._environment.was_logged(topic.name, source, number):
+                            break
+                        is_all_here = False
+                number -= 1
+            if number > reached:
+                older.append((source, reached + 1, number))
+        found.reverse()
+        if len(older) > 0:
+            found = self._recalled(topic, peer, theirs, older) + found
+        else:
+            self._recalls.pop((topic.name, peer), None)
+        if self._is_total:
+            # What somebody published after a total publication must not come before it to who has no lock for it.
+            found = [each for each in found if each.order == TOTAL] + [each for each in found if each.order != TOTAL]
+        return found, is_all_here
+
+    def _recalled(
+        self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
+    ) -> list[Ordered]:
+        """From the log what another one lacks; it is told what is not there either."""
+        name = (topic.name, peer)
+        known = self._recalls.get(name)
+        if known is None or not known.covers(older):
+            known = recall(self._environment, topic.name, older, theirs)
+            self._recalls[name] = known
+        left = known.unsent(theirs)
+        gone = vec[i64]()
+        for source, first, last in older:
+            last_gone = known.gone_before(source, first, last)
+            if last_gone >= first:
+                gone = append(gone, publication_key(source, last_gone))
+        if len(gone) > 0:
+            self._environment.send(peer, Gone(self._environment.identifier, topic.name, gone))
+        return left
+
+    def text(self) -> str:
+        """Everything as text, for those who compare states."""
+        recalls = [(name, one.text()) for name, one in sorted(self._recalls.items())]
+        parts = [(name, part.counter, part.last) for name, part in sorted(self._under_way.items())]
+        return f"{recalls} {parts}"

@@ -1,0 +1,133 @@
+"""The voters of a cube whose nodes may fail, and what a node keeps of that for its next life.
+
+The part of :mod:`antiphon.fabrics.cube.total_order.quorum` that knows the voters, which of them are within reach, and
+whether these are a majority. Voters have the identifiers of their first lives
+(:mod:`antiphon.fabrics.cube.total_order.incarnations`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.topology import Cube
+from antiphon.fabrics.cube.total_order.incarnations import Lives
+from antiphon.fabrics.cube.total_order.messages import KeeperIs, VoterIs
+from antiphon.kernel.message import Message
+from antiphon.kernel.process import NO_NODE, Environment
+
+EPOCH_BITS: Final[i64] = 32
+"""Versions of who counts begin with the epoch of the keeper that made them: what an earlier one says is older."""
+
+
+@final
+class Electorate:
+    """Who counts for total order, through all lives of this node's voter."""
+
+    def __init__(self, environment: Environment, cube: Cube, presence: Presence, is_total: bool) -> None:
+        self._environment: Final[Environment] = environment
+        self._me: Final[i64] = environment.identifier
+        self._presence: Final[Presence] = presence
+        self.voters: dict[i64, bool] = dict.fromkeys(cube.members(), True)
+        self.version: i64 = 1
+        self.lives: Lives = Lives(self._me, list(cube.members()))
+        self.has_majority: bool = True
+        # How often it was asked whether what is written down is on disk, and there was no answer yet.
+        self.unsynced: i64 = 0
+        records = environment.journal() if is_total else None
+        self._is_kept: Final[bool] = records is not None
+        # Whether this node is a voter that had an earlier life, and what that one has written down of the keeper.
+        self.is_back: bool = False
+        self.past: KeeperIs | None = None
+        if records is not None:
+            self._restore(records, list(cube.members()))
+
+    def begin_as_newcomer(self) -> None:
+        """Others were here first, and say who counts."""
+        self.version = 0
+        self.voters = {}
+        self.count()
+
+    def sorted_voters(self) -> vec[i64]:
+        """Those of whom a majority is needed, ascending."""
+        return vec[i64](sorted(self.voters))
+
+    def voter_is(self) -> VoterIs:
+        """Which voter this node is."""
+        return VoterIs(self._me, self.lives.incarnation, self.lives.voter)
+
+    # What outlives this process.
+
+    def _restore(self, records: list[Message], nodes: list[int]) -> None:
+        """Go on as the voter that has written this."""
+        past: KeeperIs | None = None
+        voter: VoterIs | None = None
+        for record in records:
+            if isinstance(record, KeeperIs):
+                past = record
+            elif isinstance(record, VoterIs):
+                voter = record
+        if past is None or voter is None:
+            return
+        self.past = past
+        if len(past.voters) == 0:
+            # It had not heard who counts. If it founds the cluster anew, its places are above all that there were.
+            self.version = (past.sequence + 1) << EPOCH_BITS
+            return
+        self.is_back = True
+        self.lives = Lives(self._me, nodes, voter.origin, voter.sequence + 1)
+        self.version = past.version
+        self.voters = {}
+        for node in past.voters:
+            self.voters[node] = True
+        self.count()
+
+    def remember(self, keeper: KeeperIs) -> None:
+        """Write down who this node is, and what it knows of the keeper and of those who count."""
+        if not self._is_kept:
+            return
+        self._environment.rewrite([self.voter_is(), keeper])
+        if not self._environment.sync():
+            self.unsynced += 1
+
+    # Who is within reach.
+
+    def reached(self, lost: i64 = NO_NODE) -> dict[i64, bool]:
+        """The voters within reach, this node among them, but for one node that is just lost."""
+        reached: dict[i64, bool] = {self.lives.voter: True}
+        for node in self._presence.present:
+            if node != lost:
+                reached[self.lives.voter_of(node)] = True
+        return reached
+
+    def missing(self) -> list[int]:
+        """Those who count and are out of reach."""
+        reached = self.reached()
+        return [voter for voter in sorted(self.voters) if voter not in reached]
+
+    def count(self, lost: i64 = NO_NODE) -> None:
+        """Find out whether a majority is within reach, but for one node that is just lost."""
+        among = self.reached(lost)
+        reached: i64 = 0
+        for voter in self.voters:
+            if voter in among:
+                reached += 1
+        missing = len(self.voters) - reached
+        if reached != missing or reached == 0:
+            self.has_majority = reached > missing
+        else:
+            self.has_majority = min(self.voters) in among
+
+    def counts_for_total(self, node: i64) -> bool:
+        """Whether total order has to wait for a node."""
+        return node in self._presence.present or self.is_missed(node)
+
+    def is_missed(self, node: i64) -> bool:
+        """Whether a node is out of reach that still counts, and of which no later life is known."""
+        if node in self._presence.present or self.lives.is_over(node):
+            return False
+        voter = self.lives.voter_of(node)
+        return (node if voter == NO_NODE else voter) in self.voters

@@ -1,0 +1,102 @@
+"""Newcomers of a full mesh: how one asks for its place, and what is remembered of them until all have met.
+
+A newcomer hears of others before it has an identifier of its own, and those who are out of reach do not hear of
+newcomers before they are back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from antiphon.transport.admission_messages import Peer
+from antiphon.transport.links import OutgoingLink
+
+ASK_SECONDS: Final = 0.3
+"""How long a newcomer waits before it asks the next node for an identifier."""
+
+
+class PlaceSearch:
+    """Asks one node after the other for a place, until one has given it.
+
+    ``ask`` sends the question to an address, over a link of its own; ``is_over`` says that nobody need be asked.
+    """
+
+    def __init__(self, ask: Callable[[str], OutgoingLink], is_over: Callable[[], bool]) -> None:
+        self._ask_at = ask
+        self._is_over = is_over
+        self._asking: asyncio.TimerHandle | None = None
+        # Links over which nothing more is said, but something may yet be heard.
+        self.strangers: list[OutgoingLink] = []
+        # Why those who were asked closed the connection, by address.
+        self.refusals: dict[str, str] = {}
+
+    def ask(self, contacts: Sequence[str], attempt: int = 0) -> None:
+        """Ask the next of these nodes, and the one after it if there is no answer for a while."""
+        if self._is_over():
+            return
+        self.strangers.append(self._ask_at(contacts[attempt % len(contacts)]))
+        self._asking = asyncio.get_running_loop().call_later(ASK_SECONDS, self.ask, contacts, attempt + 1)
+
+    def stop(self) -> None:
+        """Nobody is asked for a place any more."""
+        for link in self.strangers:
+            link.close()
+        self.strangers.clear()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def what_others_said(self) -> str:
+        """Why those who were asked closed the connection, as the end of a sentence."""
+        return "".join(f"; {address} said: {reason}" for address, reason in self.refusals.items())
+
+
+class Introductions:
+    """Who has spoken of whom, and who has yet to hear of whom."""
+
+    def __init__(self) -> None:
+        # Those of whom a newcomer has heard before it had its identifier, each with the life that spoke of it.
+        self.known_before: list[tuple[str, Peer]] = []
+        # Newcomers of whom those who were lost at that time may not have heard.
+        self._missed: dict[int, list[Peer]] = {}
+
+    def introduced(self, speaker: str, peers: Sequence[Peer]) -> None:
+        """Somebody speaks of others to a newcomer that has no identifier yet."""
+        self.known_before += [(speaker, peer) for peer in peers]
+
+    def has_spoken(self, speaker: str) -> bool:
+        """Whether somebody has spoken of others before this newcomer had its identifier."""
+        return any(said == speaker for said, _ in self.known_before)
+
+    def trusted(self, giver: str, founders: int) -> list[Peer]:
+        """Of whom to take the word that they exist: of those of whom whoever gives a place speaks, and of newcomers.
+
+        Who says of itself that it is a founder may have begun anew, as this node has, and will soon be somebody else.
+        """
+        named = {peer.instance for speaker, peer in self.known_before if speaker == giver}
+        return [
+            peer
+            for _, peer in self.known_before
+            if peer.instance in named or (peer.identifier is not None and peer.identifier >= founders)
+        ]
+
+    def missed(self, lost: Iterable[int], newcomer: Peer) -> None:
+        """Those who are lost do not hear of a newcomer before they are found."""
+        for identifier in lost:
+            if identifier != newcomer.identifier:
+                self._missed.setdefault(identifier, []).append(newcomer)
+
+    def missed_by(self, identifier: int, over: set[int]) -> list[Peer]:
+        """The newcomers of whom a node has to hear that is found, without those whose lives are over.
+
+        They are kept for the next time, as the connection may end before it is said.
+        """
+        missed = [peer for peer in self._missed.get(identifier, ()) if peer.identifier not in over]
+        if missed:
+            self._missed[identifier] = missed
+        return missed
+
+    def forget(self, identifier: int) -> None:
+        """A node does not come back."""
+        self._missed.pop(identifier, None)

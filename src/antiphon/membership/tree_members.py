@@ -1,0 +1,282 @@
+"""The brokers of a tree as one of them sees them: founders from a table, newcomers, and those that return.
+
+Connections are those of a full mesh (:mod:`antiphon.membership.full_mesh`). Founders know each other from a table, and
+a founder may be used when it has heard from all others. A broker that returns with its log is who it was
+(:mod:`antiphon.membership.identities`): it takes the place of its earlier life. Who comes later, because it asks to
+join or because it was a founder and has lost its log, is a newcomer: some broker gives it an identifier, and its
+process looks for a place in the tree.
+
+In a tree without a quorum failures are taken at their word: who is lost stays lost, and is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import TOTAL
+from antiphon.membership.address_book import BLOCKS_FIRST, Roster
+from antiphon.membership.full_mesh import COUNTED_OUT, FullMesh
+from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
+from antiphon.membership.membership import Place
+from antiphon.membership.tree_settings import TreeTable
+from antiphon.runtime.logging import logger
+from antiphon.transport.admission_messages import Peer
+from antiphon.transport.incoming import IncomingConnection
+from antiphon.transport.links import OutgoingLink
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Acquaint, Hello, PlaceGiven
+
+RETURN_SECONDS: Final = 1.0
+"""How long a broker that returns tries to reach another one before that one counts as lost."""
+
+ANOTHER_LIFE: Final = "an earlier life of this broker is known here; this one is new, and is to ask for a place"
+
+log = logger("brokers")
+
+
+class Brokers(FullMesh):
+    """All brokers of a tree."""
+
+    def __init__(self, place: Place, table: TreeTable) -> None:
+        super().__init__(place, len(table.brokers), table.quorum)
+        self._table = table
+        self._sent_away: set[str] = set()
+        # The latest incarnation of each other broker that anybody has heard of.
+        self._incarnations: dict[int, int] = {}
+
+    # Beginning.
+
+    def _begin(self, contacts: Sequence[str]) -> None:
+        """Go on as who this broker was, begin as a founder and wait for the others, or ask for a place."""
+        identity = kept_identity(self._disk)
+        if identity is not None:
+            self._return(identity)
+        else:
+            super()._begin(contacts)
+
+    def _begin_as_founder(self) -> None:
+        place = self._table.place_of(self._address)
+        count = max(1, len(self._table.brokers))
+        share = (BLOCKS_FIRST - count) // count
+        first = count + place * share
+        self.roster.take(PlaceGiven(place, first, first + share, []))
+        others = [other for other in range(count) if other != place]
+        for other in others:
+            self._connect(other, self._table.brokers[other], "", self._settings.join_seconds)
+        # Others may be further and speak to the process before this broker has heard from all.
+        self._events.placed(place, others)
+        self._look_who_is_there()
+
+    def _is_missing(self, place: int) -> bool:
+        return place != self.roster.me.identifier and self.roster.peer(place) is None and place not in self._lost
+
+    def _look_who_is_there(self) -> None:
+        founders = range(self._founders)
+        is_founder = self.roster.is_placed and not self._contacts
+        if is_founder and not self._is_in.done() and not any(self._is_missing(place) for place in founders):
+            self._is_in.set_result(None)
+            self._keep_identity()
+
+    def _is_searching(self) -> bool:
+        process = self._events.process
+        return isinstance(process, TreeBroker) and not process.view.has_place
+
+    def why_not_in(self) -> str:
+        """What to say to whoever waited for a place in vain."""
+        seconds = self._settings.join_seconds
+        said = self._search.what_others_said()
+        if self._contacts:
+            return (
+                f"no broker at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; start one "
+                f"of these with fabric tree, or name another{said}"
+            )
+        missing = [address for place, address in enumerate(self._table.brokers) if self._is_missing(place)]
+        return (
+            f"the brokers at {', '.join(missing)} are not there after {seconds:g} seconds; start all brokers of the "
+            f"tree{said}"
+        )
+
+    # Those who greet this broker.
+
+    def _recognised(self, connection: IncomingConnection, hello: Hello) -> int | None:
+        identifier = self._claimed(connection, hello) if hello.identifier >= 0 else None
+        if identifier is None and hello.address in self._table.brokers:
+            if not self._contacts:
+                identifier = self._founder_greeted(connection, hello)
+            elif self.roster.is_placed:
+                # Whoever has joined a tree knows that it has long begun, also when no founder is left.
+                self._send_away(connection, hello)
+        return identifier
+
+    def _founder_greeted(self, connection: IncomingConnection, hello: Hello) -> int | None:
+        if hello.address == self._address:
+            raise ProtocolError(f"a broker at {hello.address} has the address of this one; give each its own")
+        place = self._table.brokers.index(hello.address)
+        named = self._table.name_of(place)
+        if named and connection.identity is not None and connection.identity.name != named:
+            raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
+        known = self.roster.peer(place)
+        if known is None and not (self._has_quorum and self._is_in.done()):
+            self.roster.learn([Peer(hello.instance, hello.address, place)])
+            return place
+        if known is not None:
+            # Whoever lives there now, the one who is known does not.
+            self._lose(place)
+            self._never_again(place)
+        if not self._has_quorum:
+            connection.expel(COUNTED_OUT)
+        else:
+            self._send_away(connection, hello)
+        return None
+
+    def _send_away(self, connection: IncomingConnection, hello: Hello) -> None:
+        """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
+        if hello.instance not in self._sent_away:
+            self._sent_away.add(hello.instance)
+            connection.expel(ANOTHER_LIFE)
+
+    def _excluded(self, link: OutgoingLink, reason: str) -> None:
+        if reason == ANOTHER_LIFE and self._has_quorum:
+            self._become_newcomer()
+        else:
+            super()._excluded(link, reason)
+
+    def _become_newcomer(self) -> None:
+        if not self._is_in.done() and not self._contacts:
+            self._contacts = [address for address in self._table.brokers if address != self._address]
+            self._loop.call_soon(self._start_again)
+
+    def _start_again(self) -> None:
+        """An earlier life of this broker was a founder: begin as a newcomer."""
+        log.info("an earlier life of this broker is known to the others; joining as a new one")
+        for link in self.links.values():
+            link.close()
+        self.links.clear()
+        self._lost.clear()
+        self._watched.clear()
+        self._events.displaced()
+        self.roster = Roster(self._instance, self._address, 0)
+        self._search.ask(self._contacts)
+
+    def _name_of(self, identifier: int) -> str:
+        return self._table.name_of(identifier)
+
+    # Returning.
+
+    def _return(self, identity: Identity) -> None:
+        """Go on as who this broker was in an earlier life, with whoever of the others is there."""
+        log.info("returning with the log of an earlier life", node=identity.identifier)
+        self.is_returning = True
+        self.roster.take(place_of(identity, int(self._disk.fact("highest identifier", "-1"))))
+        founders = dict(enumerate(self._table.brokers))
+        self._addresses = {**founders, **identity.addresses}
+        self._addresses.pop(identity.identifier, None)
+        self._is_in.set_result(None)
+        self._events.placed(identity.identifier, sorted(self._addresses))
+        for other, address in self._addresses.items():
+            self._connect(other, address, "", RETURN_SECONDS)
+
+    def _keep_identity(self) -> None:
+        """Write down who this broker is and where the others are, once it has its place for good."""
+        me = self.roster.me.identifier
+        if me is None or not self._is_in.done():
+            return
+        others = self._named(set(self.links) | (self._lost - self._over) - {me})
+        known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
+        unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
+        keep_identity(self._disk, Identity(me, {**unheard, **known}))
+
+    @property
+    def incarnation(self) -> int:
+        process = self._events.process
+        return int(process.durable.incarnation) if isinstance(process, TreeBroker) else 0
+
+    def hello(self, target: str = "") -> bytes:
+        me = self.roster.me.identifier
+        settings = self._settings
+        is_broker = isinstance(self._events.process, TreeBroker)
+        if me is None or not self._is_in.done() or not is_broker or not self._has_quorum:
+            return super().hello(target)
+        lives = self.incarnation
+        hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target, "", me, lives)
+        return self._sender.codec.encode_control(hello)
+
+    def _claimed(self, connection: IncomingConnection, hello: Hello) -> int | None:
+        """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
+        identifier = hello.identifier
+        if not self.roster.is_placed or not self._has_quorum:
+            return None
+        if not self._is_in.done():
+            if hello.incarnation > 0 and not self._contacts:
+                # The tree is older than this broker, which has lost its log if it ever was in it.
+                self._become_newcomer()
+            return None
+        known = self.roster.peer(identifier)
+        if hello.incarnation == 0 and (known is not None or identifier not in self._addresses):
+            # It has never been away; who is new is introduced.
+            return None
+        if identifier == self.roster.me.identifier or hello.incarnation < self._incarnations.get(identifier, 0):
+            raise ProtocolError(f"broker {identifier} has a later life than this one, or it is another broker")
+        self._check_name(connection, identifier, known)
+        self._incarnations[identifier] = hello.incarnation
+        self._take_in(Peer(hello.instance, hello.address, identifier))
+        return identifier
+
+    def _check_name(self, connection: IncomingConnection, identifier: int, known: Peer | None) -> None:
+        """With certificates, nobody returns as somebody else."""
+        if connection.identity is None:
+            return
+        named = self._table.name_of(identifier) or (known.instance.partition("/")[0] if known is not None else "")
+        if named and connection.identity.name != named:
+            raise ProtocolError(f"the identifier {identifier} is that of {named!r}")
+
+    def _take_in(self, peer: Peer) -> None:
+        """A broker is back: whatever was known of its earlier life is over."""
+        identifier = peer.identifier
+        assert identifier is not None, "who returns says who it is"
+        if self.roster.peer(identifier) is not None:
+            self._lose(identifier)
+            self.roster.forget(identifier)
+            self._lost.add(identifier)
+        self._over.discard(identifier)
+        self._let_go_of_former(peer)
+        timer = self._retries.pop(identifier, None)
+        if timer is not None:
+            timer.cancel()
+        link = self.links.get(identifier)
+        if link is not None and (link.instance or link.address != peer.address):
+            del self.links[identifier]
+            link.close()
+            link = None
+        self.roster.learn([peer])
+        if link is None:
+            self._connect(identifier, peer.address, peer.instance)
+        away = self._lost - self._over - {identifier}
+        self.tell(identifier, Acquaint(self._named((set(self.links) | away) - {identifier})))
+        self._keep_identity()
+
+    # The council.
+
+    def figures(self) -> dict[str, Any]:
+        process = self._events.process
+        if not self._has_quorum or not isinstance(process, TreeBroker):
+            return {}
+        council = sorted({broker for body in process.view.council.bodies for broker in body})
+        return {
+            "council": council,
+            "missing": [broker for broker in council if broker not in process.view.current.parents],
+            "orders_totally": process.refusal(TOTAL) is None,
+        }
+
+    def dismiss(self, brokers: Sequence[int]) -> str:
+        process = self._events.process
+        if not self._has_quorum or not isinstance(process, TreeBroker):
+            return super().dismiss(brokers)
+        present = [broker for broker in brokers if broker in process.view.current.parents]
+        if present:
+            return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
+        log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        process.dismiss([int(broker) for broker in brokers])
+        return ""

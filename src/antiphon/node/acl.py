@@ -1,0 +1,231 @@
+"""Who may publish, subscribe and look into a node: a TOML file that is read again when it changes.
+
+A client says who it is by a token, or by its certificate::
+
+    [clients.shop]
+    token = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    publish = ["orders.>"]
+    subscribe = ["orders.>", "prices.*"]
+
+    [clients.operator]
+    admin = true
+
+Of a token the file holds the hash alone. Tokens are long and random, so one round of a plain hash is enough: there is
+nothing to be guessed. A file that cannot be used leaves everything as it was, and the node says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from antiphon.api.topic_names import checked_pattern, matches
+from antiphon.kernel.errors import UsageError
+from antiphon.runtime.errors import DeniedError
+from antiphon.runtime.logging import logger
+from antiphon.transport.tls import Identity
+
+TOKEN_BYTES: Final = 32
+HASH_PREFIX: Final = "sha256:"
+HASH_DIGITS: Final = 64
+WHO: Final = "give a token (token=, --token-file, ANTIPHON_TOKEN) or show a certificate (tls=, --tls-certificate)"
+
+log = logger("rights")
+
+
+class ClientTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The table of one client: patterns of topics, and whether it may see the figures of nodes."""
+
+    token: str | None = None
+    publish: list[str] = []
+    subscribe: list[str] = []
+    admin: bool = False
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether the client may publish there."""
+        return any(matches(pattern, topic) for pattern in self.publish)
+
+    def may_subscribe(self, wanted: str) -> bool:
+        """Whether the client may see all that a topic or pattern stands for."""
+        return any(covers(pattern, wanted) for pattern in self.subscribe)
+
+
+class RightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file."""
+
+    clients: dict[str, ClientTable] = {}
+
+
+EVERYTHING: Final = ClientTable(publish=[">"], subscribe=[">"], admin=True)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A client as a node knows it: what it is called, the hash of the token by which it was known, and its rights."""
+
+    name: str
+    token_hash: str
+    rights: ClientTable
+
+
+ANYBODY: Final = Holder("", "", EVERYTHING)
+
+
+class Rights:
+    """The rights of all clients at one node; without a file whoever is let in may do everything."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._clients: dict[str, ClientTable] = {}
+        self._stamp = self._stamp_now()
+        self.trouble = ""
+        if self._path is not None:
+            self._clients = read_rights(self._path)
+
+    def poll(self) -> bool:
+        """Read the file again if it has changed; whether the rights are others now."""
+        stamp = self._stamp_now()
+        return stamp != self._stamp and self.read_again()
+
+    def read_again(self) -> bool:
+        """Read the file again; if it cannot be used, the old rights stay."""
+        if self._path is None:
+            return False
+        self._stamp = self._stamp_now()
+        try:
+            clients = read_rights(self._path)
+        except UsageError as error:
+            self.trouble = f"{error}; the rights stay as they were"
+            log.error("the rights stay as they were", reason=str(error))
+            return False
+        self.trouble = ""
+        is_new = clients != self._clients
+        self._clients = clients
+        log.info("the rights were read again", clients=len(clients), changed=is_new)
+        return is_new
+
+    def _stamp_now(self) -> tuple[int, int, int] | None:
+        """What changes when the file does."""
+        if self._path is None:
+            return None
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    # Who is who.
+
+    def holder(self, identity: Identity | None, token: str, has_tls: bool) -> Holder:
+        """Who a client is that says so by a token or by its certificate; :class:`DeniedError` if nobody knows it."""
+        if self._path is None:
+            if identity is not None:
+                return Holder(identity.name, "", EVERYTHING)
+            if has_tls:
+                raise DeniedError(
+                    "this node has no file of rights, in which tokens would be: show a certificate "
+                    "(tls=, --tls-certificate), or give the node such a file (rights)"
+                )
+            return ANYBODY
+        if token:
+            found = self._by_token(token_hash(token))
+            if found is None:
+                raise DeniedError("the token is not known here; check that it is whole and is meant for this cluster")
+            return found
+        if identity is None:
+            raise DeniedError(f"this node wants to know who its clients are: {WHO}")
+        table = self._clients.get(identity.name)
+        if table is None:
+            raise DeniedError(f"client {identity.name!r} is not in the rights of this node; have it added there")
+        return Holder(identity.name, "", table)
+
+    def _by_token(self, wanted: str) -> Holder | None:
+        found = None
+        # All are compared, so that the time says nothing about the place of the right one.
+        for name, table in self._clients.items():
+            if table.token is not None and hmac.compare_digest(table.token, wanted):
+                found = Holder(name, wanted, table)
+        return found
+
+    def renewed(self, holder: Holder) -> Holder | None:
+        """The same client with the rights that it has now; None if it would not be let in any more."""
+        if self._path is None:
+            return holder
+        table = self._clients.get(holder.name)
+        if table is None or (holder.token_hash and holder.token_hash != table.token):
+            return None
+        return Holder(holder.name, holder.token_hash, table)
+
+
+def read_rights(path: Path) -> dict[str, ClientTable]:
+    """The clients of a file; an error says what is wrong with it, without what is secret in it."""
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), RightsFile)
+    except OSError as error:
+        raise UsageError(f"cannot read the rights in {path}: {error.strerror}; check the name") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{path}: {error}; a client has a table [clients.NAME] with token, publish, subscribe and admin"
+        ) from error
+    hashes: set[str] = set()
+    for name, table in found.clients.items():
+        for pattern in (*table.publish, *table.subscribe):
+            try:
+                checked_pattern(pattern)
+            except UsageError as error:
+                raise UsageError(f"{path}: client {name!r}: {error}") from error
+        if table.token is None:
+            continue
+        digits = table.token.removeprefix(HASH_PREFIX)
+        if digits == table.token or len(digits) != HASH_DIGITS or not set(digits) <= set("0123456789abcdef"):
+            raise UsageError(
+                f"{path}: the token of client {name!r} is no hash; antiphon certs token prints one ({HASH_PREFIX}...)"
+            )
+        if table.token in hashes:
+            raise UsageError(f"{path}: client {name!r} has the token of another one; give each its own")
+        hashes.add(table.token)
+    return found.clients
+
+
+def covers(pattern: str, wanted: str) -> bool:
+    """Whether a pattern matches whatever another one matches."""
+    words, wanted_words = pattern.split("."), wanted.split(".")
+    for place, word in enumerate(words):
+        if word == ">":
+            return len(wanted_words) > place
+        if place >= len(wanted_words) or wanted_words[place] == ">":
+            return False
+        if word not in ("*", wanted_words[place]):
+            return False
+    return len(words) == len(wanted_words)
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_hash(token: str) -> str:
+    """What the file of rights holds of a token."""
+    return HASH_PREFIX + hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_token(path: Path) -> str:
+    """A token from a file of its own."""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UsageError(f"cannot read the token in {path}: {error.strerror}; check the name") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} holds no token; antiphon certs token prints one") from error
+    if not token or any(character.isspace() for character in token):
+        raise UsageError(f"{path} holds no token; antiphon certs token prints one")
+    return token

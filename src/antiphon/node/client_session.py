@@ -1,0 +1,464 @@
+"""The node's side of a client: what a thin client publishes and subscribes to, done for it by the node.
+
+A client's messages are published by the node, so they are ordered like the node's own, after what the node has
+delivered and hence after whatever the client has seen. Batches stay whole in both directions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Protocol
+
+from antiphon.api.batch_codec import NO_AUTHOR, Author, Columns, decode_columns
+from antiphon.api.lifecycle import Lifecycle
+from antiphon.api.outbox import Outbox
+from antiphon.api.replay_buffer import Resumption
+from antiphon.api.subscription import Start
+from antiphon.api.topic_names import checked_name, checked_pattern
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.membership.membership import Membership, Sender
+from antiphon.node.acl import Holder, Rights
+from antiphon.node.client_relay import RemoteSubscription
+from antiphon.node.status import NodeStatus
+from antiphon.node.subscriptions import Subscriptions
+from antiphon.runtime.clocks import monotonic_us
+from antiphon.runtime.errors import DeniedError, kind_of
+from antiphon.runtime.logging import logger
+from antiphon.runtime.tasks import Tasks
+from antiphon.sessions.backlog import Backlog, Backlogs
+from antiphon.sessions.client_sessions import Sessions
+from antiphon.sessions.producer_state import Standings
+from antiphon.sessions.resume import Crossing
+from antiphon.sessions.writers import Writers, lane_number, writer_number
+from antiphon.storage.disk import Disk
+from antiphon.storage.log_server import LogDesk
+from antiphon.transport.client_messages import (
+    LOG_QUESTIONS,
+    Accepted,
+    AskLogs,
+    AskMarks,
+    AskRange,
+    AskStandings,
+    AskStatus,
+    DismissBrokers,
+    Dismissed,
+    Follow,
+    Followed,
+    Publish,
+    StandingsAre,
+    StatusIs,
+    SubscribeTo,
+    SubscriptionEnded,
+    Taken,
+    Unsubscribe,
+)
+from antiphon.transport.incoming import FrameClient, IncomingConnection
+from antiphon.transport.links import FrameWriter
+from antiphon.transport.peer_messages import Control
+from antiphon.transport.schema import BATCH_BYTES_AT_MOST
+
+QUESTIONS_AT_MOST: Final = 64
+"""How often a client may ask how the node is before it has been answered."""
+
+LOG_QUESTIONS_AT_MOST: Final = 16
+"""How much a client may ask about the log before it has been answered."""
+
+log = logger("gateway")
+
+
+class ClientPublishing(Protocol):
+    """Publishes what clients hand in."""
+
+    outboxes: dict[str, Outbox]
+
+    def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
+        """Publish a whole batch; the answer is to be awaited, if it is one."""
+
+
+class GatewayLimits(Protocol):
+    """The settings of a node that say how much its clients may use."""
+
+    @property
+    def client_topics(self) -> int:
+        """How many topics one client may use."""
+
+    @property
+    def maximum_topics(self) -> int:
+        """How many topics the node may have."""
+
+    @property
+    def maximum_clients(self) -> int:
+        """How many clients the node may have."""
+
+
+@dataclass(frozen=True)
+class ClientServices:
+    """The parts of a node that work for its clients."""
+
+    sender: Sender
+    topics: dict[str, LiveTopic]
+    writers: Writers
+    publishing: ClientPublishing
+    subscriptions: Subscriptions
+    sessions: Sessions
+    standings: Standings
+    log_desk: LogDesk
+    cluster: Membership
+    disk: Disk
+    status: NodeStatus
+    lifecycle: Lifecycle
+    limits: GatewayLimits
+    rights: Rights
+    clients: set[FrameClient]
+    backlogs: Backlogs
+
+
+class ClientSession:
+    """One connected client."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        writer: FrameWriter,
+        client: int,
+        holder: Holder,
+        connection: IncomingConnection,
+    ) -> None:
+        self.client = client
+        self._holder = holder
+        self._connection = connection
+        # Where it may publish, as far as it has tried; and where it has, or has tried to.
+        self._may_publish: set[str] = set()
+        self._published: set[str] = set()
+        self.backlog = Backlog(services.backlogs, connection)
+        # On each topic, whose turn it is to hand a batch to the node.
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._questions: list[AskStatus] = []
+        self._log_questions = 0
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+        self.is_sent_away = False
+        self._is_counted = False
+        self._services = services
+        self._sender = services.sender
+        self._codec = services.sender.codec
+        self._writer = writer
+        # The topics on which it goes on with what it began at another node.
+        self._crossings: dict[str, Crossing] = {}
+        self._subscriptions: dict[int, RemoteSubscription] = {}
+        self._tasks = Tasks()
+        services.clients.add(self)
+        services.sessions.on_connect(self)
+
+    def frame_received(self, frame: memoryview) -> None:
+        message = self._codec.decode(frame)
+        if isinstance(message, Publish):
+            # What a client had sent before it heard that it is to go, it hands in elsewhere.
+            if not self.is_sent_away:
+                self._into_backlog(partial(self._publish, message), len(message.payload))
+        elif isinstance(message, Taken):
+            found = self._subscriptions.get(message.number)
+            if found is not None:
+                found.taken(message.count)
+        elif isinstance(message, SubscribeTo):
+            self._subscribe(message)
+        elif isinstance(message, Unsubscribe):
+            found = self._subscriptions.pop(message.number, None)
+            if found is not None:
+                found.subscription.end()
+        elif isinstance(message, (Follow, AskStandings)):
+            self._into_backlog(partial(self._ask_others, message), 0)
+        elif isinstance(message, (AskStatus, DismissBrokers, *LOG_QUESTIONS)):
+            self._asked(message)
+        else:
+            raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
+
+    def send(self, control: Control) -> None:
+        """Send something to the client."""
+        self._sender.write(self._writer, self._codec.encode_control(control))
+
+    def writing_paused(self) -> None:
+        self.may_write.clear()
+
+    def writing_resumed(self) -> None:
+        self.may_write.set()
+
+    def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
+        """Do something that may take a while; if there is too much of that, nothing more is read."""
+        self.backlog.add(size)
+        self._tasks.spawn(self._do(work, size))
+
+    async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
+        try:
+            await work()
+        finally:
+            self.backlog.remove(size)
+
+    def _asked(self, message: AskStatus | DismissBrokers | AskLogs | AskRange | AskMarks) -> None:
+        """Answer when this turn is over: questions that come faster than answers are no honest ones."""
+        if isinstance(message, DismissBrokers):
+            self._dismiss(message)
+            return
+        if not isinstance(message, AskStatus):
+            self._asked_about_log(message)
+            return
+        if len(self._questions) >= QUESTIONS_AT_MOST:
+            raise ProtocolError(f"a client asked {QUESTIONS_AT_MOST} times how the node is and waited for no answer")
+        if not self._questions:
+            asyncio.get_running_loop().call_soon(self._answer)
+        self._questions.append(message)
+
+    def _answer(self) -> None:
+        questions, self._questions = self._questions, []
+        for message in questions:
+            self._tell_status(message)
+        self._sender.settle()
+
+    def _tell_status(self, message: AskStatus) -> None:
+        denied = ""
+        if message.wants_all and not self._holder.rights.admin:
+            denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
+        status = self._services.status
+        figures = status.figures() if message.wants_all and not denied else status.whereabouts()
+        about = {**figures, "author": self.client}
+        self.send(StatusIs(message.number, about, monotonic_us(), denied))
+
+    def _dismiss(self, message: DismissBrokers) -> None:
+        """An operator says that brokers are gone for good."""
+        if not self._holder.rights.admin:
+            denied = f"client {self._holder.name!r} may not change the tree; have admin = true added to its rights"
+            self.send(Dismissed(message.number, denied, True))
+            return
+        self.send(Dismissed(message.number, self._services.cluster.dismiss(message.brokers)))
+        self._sender.settle()
+
+    def _asked_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
+        if self._log_questions >= LOG_QUESTIONS_AT_MOST:
+            raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
+        self._log_questions += 1
+        self._tasks.spawn(self._answer_about_log(message))
+
+    async def _answer_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
+        try:
+            # A client that does not take answers gets no more of them.
+            await self.may_write.wait()
+            desk = self._services.log_desk
+            if isinstance(message, AskLogs):
+                self.send(await desk.logs(self._holder, message))
+            elif isinstance(message, AskMarks):
+                self.send(await desk.marks(self._holder, message))
+            else:
+                self.send(await desk.range(self._holder, message))
+        finally:
+            self._log_questions -= 1
+        self._sender.settle()
+
+    # Rights.
+
+    def _check_publishing(self, topic: str) -> None:
+        if topic in self._may_publish:
+            return
+        if not self._holder.rights.may_publish(checked_name(topic)):
+            raise DeniedError(f"client {self._holder.name!r} may not publish on {topic!r}; have it added to its rights")
+        if topic not in self._published:
+            self._check_topics(topic, len(self._published), "publish on so many topics")
+            self._published.add(topic)
+        self._may_publish.add(topic)
+
+    def _check_topics(self, name: str, used: int, what: str) -> None:
+        """Refuse more topics than a client or all of them may use: each stays in memory as long as the node runs."""
+        limits = self._services.limits
+        if used >= limits.client_topics:
+            raise PeerError(f"one client may not {what}: {used} are allowed here (client_topics); connect once more")
+        if name not in self._services.topics and len(self._services.topics) >= limits.maximum_topics:
+            raise PeerError(f"this node has {len(self._services.topics)} topics, as many as it may (maximum_topics)")
+
+    def _check_subscribing(self, pattern: str) -> None:
+        if not self._holder.rights.may_subscribe(checked_pattern(pattern)):
+            raise DeniedError(
+                f"client {self._holder.name!r} may not subscribe to {pattern!r}; have it added to its rights"
+            )
+
+    def rights_changed(self) -> None:
+        renewed = self._services.rights.renewed(self._holder)
+        if renewed is None:
+            self._connection.refuse(DeniedError("the rights have changed: this client is not let in any more"))
+            return
+        self._holder = renewed
+        self._may_publish.clear()
+        for remote in self._subscriptions.values():
+            try:
+                self._check_subscribing(remote.subscription.pattern)
+            except DeniedError as error:
+                remote.subscription.revoke(error)
+
+    async def _publish(self, message: Publish) -> None:
+        """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
+        error = ""
+        is_denied = False
+        is_known = False
+        kind = ""
+        crossing = self._crossings.get(message.topic) if message.lane is None else None
+        try:
+            if crossing is None:
+                is_known = self._is_known(message)
+                receipt = None if is_known else await self._hand_over(message)
+            else:
+                async with crossing.turns:
+                    is_known = await crossing.has_come(message.serial)
+                    receipt = None if is_known else await self._hand_over(message, crossing)
+            if receipt is not None:
+                await receipt
+            if is_known:
+                await self._services.disk.until_shown()
+        except AntiphonError as failure:
+            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
+        # A client that is told nothing hands it in again at another node.
+        if not error or not self._services.lifecycle.is_closing:
+            self.send(Accepted(message.number, error, is_known, is_denied, kind))
+            self._sender.settle()
+
+    async def _hand_over(self, message: Publish, crossing: Crossing | None = None) -> Any:
+        """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
+        self._check_publishing(message.topic)
+        await self._until_room(message.topic)
+        columns = self._columns_of(message)
+        author = self._author_of(message)
+        order = message.order if crossing is None else crossing.order_of(message.order)
+        return self._services.publishing.publish_columns(message.topic, order, message.about, columns, author)
+
+    async def _until_room(self, topic: str) -> None:
+        """Let clients wait where so much waits that a publisher which does not wait would be refused.
+
+        Whoever waits first goes on first, so batches stay in order.
+        """
+        turns = self._turns.get(topic)
+        if turns is None:
+            turns = self._turns[topic] = asyncio.Lock()
+        async with turns:
+            while (outbox := self._services.publishing.outboxes.get(topic)) is not None and outbox.is_full:
+                await asyncio.shield(outbox.until_room())
+
+    def _is_known(self, message: Publish) -> bool:
+        """Whether a batch that a client hands in has been delivered already."""
+        if message.lane is not None:
+            # Others may lack what is known here. Each node knows for itself what a lane has written before.
+            return False
+        topic = self._services.topics.get(message.topic)
+        return topic is not None and topic.seen.has(self.client, message.serial)
+
+    def _comes_from_elsewhere(self) -> None:
+        """Count a client that goes on here with what it began at another node; once."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._services.sessions.resumed += 1
+
+    async def _ask_others(self, message: Follow | AskStandings) -> None:
+        """Answer what only all nodes together can answer."""
+        if isinstance(message, Follow):
+            await self._follow(message)
+        else:
+            await self._tell_standings(message)
+
+    async def _follow(self, message: Follow) -> None:
+        error = ""
+        is_denied = False
+        kind = ""
+        self._comes_from_elsewhere()
+        try:
+            self._check_publishing(message.topic)
+            self._crossings[message.topic] = await self._services.sessions.follow(self.client, message)
+        except AntiphonError as failure:
+            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
+        self.send(Followed(message.number, message.topic, error, is_denied, kind))
+        self._sender.settle()
+
+    def _author_of(self, message: Publish) -> Author:
+        """Whose batch a client hands in: its own, or that of a lane of a writer."""
+        lane = message.lane
+        if lane is None:
+            return Author(self.client, message.serial) if message.serial else NO_AUTHOR
+        if message.serial == 0 or message.order == "none":
+            raise UsageError("a writer numbers its batches and publishes in order: use fifo, causal or total")
+        holder = self._holder.name
+        client, writer = lane_number(holder, lane.writer, lane.lane), writer_number(holder, lane.writer)
+        author = Author(client, message.serial, writer, lane.lane, lane.digest, lane.previous)
+        self._services.writers.check(message.topic, author)
+        return author
+
+    async def _tell_standings(self, message: AskStandings) -> None:
+        """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
+        writer = writer_number(self._holder.name, message.writer)
+        nodes = await self._services.standings.ask(writer, message.lane, message.topics)
+        self.send(StandingsAre(message.number, nodes))
+        self._sender.settle()
+
+    def _columns_of(self, message: Publish) -> Columns:
+        # Whatever is wrong must end here: the node answers for what it publishes.
+        if len(message.payload) > BATCH_BYTES_AT_MOST:
+            raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
+        columns = decode_columns(message.payload)
+        if not columns.values:
+            raise UsageError("a batch holds at least one message")
+        return columns
+
+    def _subscribe(self, message: SubscribeTo) -> None:
+        start: Start = message.start
+        try:
+            self._check_subscribing(message.pattern)
+            if message.number in self._subscriptions:
+                raise UsageError(f"there is a subscription with the number {message.number} already; choose another")
+            self._check_topics(message.pattern, len(self._subscriptions), "have so many subscriptions")
+            if message.is_time and isinstance(start, int):
+                start = time_of(start)
+            resumption = None
+            if message.resume is not None:
+                self._comes_from_elsewhere()
+                resumption = Resumption(self.client, message.resume.since_us, message.resume.seen)
+            subscription = self._services.subscriptions.add(
+                message.pattern, start, policy=message.policy, limit=message.limit, resumption=resumption
+            )
+        except AntiphonError as error:
+            self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
+            return
+        subscription.owner = f"client {self._holder.name or self._connection.where_from}"
+        subscription.marks_beginnings = start == "latest"
+        subscription.dropped_batches = {}
+        remote = RemoteSubscription(self, message.number, subscription)
+        self._subscriptions[message.number] = remote
+        self._tasks.spawn(remote.run())
+
+    def subscription_ended(self, number: int, error: AntiphonError | None, dropped: int) -> None:
+        """Tell the client, unless it ended because the node goes: then the client takes it to another node."""
+        ended = self._subscriptions.pop(number, None)
+        if ended is not None:
+            ended.subscription.end()
+        if not self._services.lifecycle.is_closing:
+            reason = "" if error is None else str(error)
+            self.send(SubscriptionEnded(number, reason, dropped, isinstance(error, DeniedError), kind_of(error)))
+            self._sender.settle()
+
+    def ended(self) -> None:
+        self._services.clients.discard(self)
+        self._services.sessions.on_disconnect(self)
+        self.backlog.end()
+        self._tasks.cancel()
+        for remote in self._subscriptions.values():
+            remote.subscription.end()
+
+    def settle(self) -> None:
+        """Write what was sent."""
+        self._sender.settle()
+
+
+def time_of(time_us: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    try:
+        return datetime.fromtimestamp(time_us / 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise UsageError(f"{time_us} microseconds since 1970 is no time to start from") from error

@@ -1,0 +1,94 @@
+"""What differs between fabrics at a live node: its process, the messages that it understands, and who belongs to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
+from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.process import CubeProcess
+from antiphon.fabrics.cube.topic import FaultOptions, Options
+from antiphon.fabrics.cube.topology import PartialCube, dimension_for
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.tree.broker import TreeBroker
+from antiphon.fabrics.tree.topology import overlay_of_newcomer
+from antiphon.kernel.process import Environment, Process
+from antiphon.membership.admission_host import Cluster
+from antiphon.membership.cube_members import Companions
+from antiphon.membership.gossip_settings import EVERYBODY, GossipTable
+from antiphon.membership.membership import Membership, Place
+from antiphon.membership.partial_view import Acquaintances
+from antiphon.membership.tree_members import Brokers
+from antiphon.membership.tree_settings import TreeTable
+from antiphon.node.settings import Settings
+
+KEPT_BESIDE: Final = 64
+"""So many batches of each publisher are kept in memory beyond those that may be under way."""
+
+COMPARE_TICKS: Final = 100_000
+"""How often members of a topic compare what they have while something is wrong, in microseconds."""
+
+EXCLUDE_TICKS: Final = 2_000_000
+"""How long total order on a cube waits for a node that cannot be reached, in microseconds: until all have noticed."""
+
+
+def new_membership(settings: Settings, place: Place, highest: int) -> Membership:
+    """How a node finds the others; ``highest`` is the highest identifier that an earlier life of it has heard of."""
+    if isinstance(settings.tree, TreeTable):
+        return Brokers(place, settings.tree)
+    if isinstance(settings.gossip, GossipTable):
+        return Acquaintances(place, settings.gossip, highest)
+    if settings.aggregate:
+        return Cluster(place, highest)
+    return Companions(place, highest)
+
+
+def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:
+    """The process of a node that has its place beside these others; in gossip they are the contacts."""
+    if isinstance(settings.tree, TreeTable):
+        founders = max(1, len(settings.tree.brokers))
+        is_founder = environment.identifier < founders
+        overlay = settings.tree.overlay() if is_founder else overlay_of_newcomer(int(environment.identifier), members)
+        return TreeBroker(environment, settings.tree.options(settings.order, settings.window), overlay)
+    if isinstance(settings.gossip, GossipTable):
+        return new_gossip(settings, settings.gossip, environment, members)
+    return of_newcomer(new_cube(settings, environment, cube_of(environment, members), cube_options(settings)), members)
+
+
+def cube_of(environment: Environment, members: list[int]) -> PartialCube:
+    """A cube of a node and these others."""
+    everybody = sorted((*members, environment.identifier))
+    return PartialCube(dimension_for(everybody[-1] + 1), everybody)
+
+
+def cube_options(settings: Settings) -> Options:
+    """How the process of a node of a cube behaves."""
+    # A batch is one publication, and waiting messages make batches longer: the process needs no bundles of them.
+    return Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
+
+
+def of_newcomer(process: CubeProcess, members: list[int]) -> CubeProcess:
+    """The process, which is told if others were there first."""
+    if members:
+        process.begin_as_newcomer()
+    return process
+
+
+def new_cube(settings: Settings, environment: Environment, cube: PartialCube, options: Options) -> CubeProcess:
+    """A process that hears of others when they are there; or one for nodes that do not fail, and hold things back."""
+    if settings.aggregate:
+        # What leaves in one turn for one peer is written at once, so no parcels are needed.
+        return AggregatingVCubePs(environment, cube, options)
+    alone = PartialCube(dimension_for(int(environment.identifier) + 1), [int(environment.identifier)])
+    keep = settings.window + options.bundle + KEPT_BESIDE
+    faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000), EXCLUDE_TICKS)
+    return LastingVCubePs(environment, alone, options, faults)
+
+
+def new_gossip(settings: Settings, table: GossipTable, environment: Environment, contacts: list[int]) -> Brisa:
+    """A process that takes part in the overlay of all nodes from its start; the first contact founds it."""
+    process = Brisa(environment, table.options(settings.order, settings.window, contacts))
+    if environment.identifier == contacts[0]:
+        process.begin_as_contact(EVERYBODY, True)
+    process.begin_as_member(EVERYBODY)
+    return process

@@ -1,0 +1,420 @@
+"""The loop of a node: its process, and all that happens between something entering and everything having settled.
+
+Everything happens on one event loop. Whatever enters (bytes from a link, a batch from an outbox, a timer) is handed to
+the process; the process calls back (:mod:`antiphon.node.environment`); then the node *settles*: it writes what queued
+on links, shows to subscribers what was delivered, and fills the room that has opened with waiting batches. Applications
+are called while the node settles and never from inside the process, so what they publish cannot come between two
+deliveries of one step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from antiphon.api.batch import Batch
+from antiphon.api.batch_codec import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
+from antiphon.api.lifecycle import Lifecycle
+from antiphon.api.outbox import Outbox, Segment, set_if_waiting
+from antiphon.api.replay_buffer import TotalOrder
+from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
+from antiphon.kernel.message import ORDER_NAMES, Publication
+from antiphon.kernel.message import Message as ProtocolMessage
+from antiphon.kernel.process import Process
+from antiphon.membership.membership import Membership
+from antiphon.membership.tree_settings import TreeTable
+from antiphon.node.settings import Settings
+from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
+from antiphon.runtime.clocks import monotonic_us, wall_clock_us
+from antiphon.runtime.logging import logger
+from antiphon.sessions.client_sessions import Sessions
+from antiphon.sessions.writers import Writers
+from antiphon.storage.checkpoint import Pasts
+from antiphon.storage.disk import Disk
+from antiphon.storage.group_commit import GroupCommit
+from antiphon.storage.log import DurableLog
+from antiphon.storage.process_log import ProcessLog
+from antiphon.transport.client_messages import CLIENT_CONTROLS
+from antiphon.transport.codec import Codec
+from antiphon.transport.links import FrameWriter
+from antiphon.transport.peer_messages import PEER_CONTROLS, CreditWanted
+from antiphon.transport.schema import FABRIC_KINDS
+
+if TYPE_CHECKING:
+    # Columns and their libraries take time and memory that a node without a trace has no use for.
+    from antiphon.node.tracing import LiveTrace
+
+log = logger("core")
+
+ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
+HURRY_SECONDS: Final = 0.05
+"""How long acknowledgements are written at once after a publisher has said that it waits for them."""
+
+
+class NodeLoop:
+    """Drives the process of one node. ``fail`` stops the node for a reason that no later step can make good."""
+
+    # Set when the node knows where it listens.
+    cluster: Membership
+    sessions: Sessions
+
+    def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
+        self.fail = fail
+        self.identifier = -1
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
+        # What this node takes for the time that all share.
+        self.clock_us: Callable[[], int] = wall_clock_us
+        self._window = settings.window
+        self._window_bytes = settings.window_bytes
+        self._pending_bytes = settings.pending_bytes
+        self._loop = asyncio.get_running_loop()
+        is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
+        self.topics = TopicTable(TotalOrder(settings.fabric == "gossip", is_strict))
+        self._by_number = self.topics.by_number
+        self.writers = Writers()
+        self.process: Process | None = None
+        self.trace: LiveTrace | None = None
+        # The disk of the node, whose parts are looked at for every message.
+        self.store: DurableLog | None = None
+        self.commit: GroupCommit | None = None
+        self._disk_first: GroupCommit | None = None
+        # Where a node goes on after a restart.
+        self.pasts = Pasts(self.codec) if settings.fabric == "cube" and not settings.aggregate else None
+        # In gossip buffers are short, and those who were cut off ask for what is in nobody's buffer any more.
+        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=settings.fabric == "gossip")
+        # Batches, and None where some are missing.
+        self._to_show: list[tuple[LiveTopic, Batch | None]] = []
+        self._flusher = Flusher(settings.gather_seconds, lifecycle)
+        # The outboxes that have more than there was room for.
+        self.blocked: set[Outbox] = set()
+        # Of batches that wait for the disk.
+        self.receipts: set[asyncio.Future[None]] = set()
+        self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
+        # The same of all topics, while too much waits for the disk.
+        self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
+        self._own: tuple[bytes, Columns] | None = None
+        # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
+        self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
+        self._is_own_delivered = False
+        self._is_settling = False
+
+    def open(self, disk: Disk) -> None:
+        """The node has a log."""
+        assert disk.store is not None and disk.commit is not None, "only a disk with a log is opened"
+        self.store, self.commit, self._disk_first = disk.store, disk.commit, disk.first
+        self.topics.logged_end = disk.store.latest
+        self.log.open(disk.store, disk.commit)
+        self.writers.load(disk.store)
+
+    # Topics and publications.
+
+    def room(self, topic: LiveTopic) -> int:
+        """How many more batches the process takes on a topic now."""
+        process = self.process
+        # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
+        # here by this.
+        if process is None or not topic.may_publish() or topic.is_behind or self.is_disk_behind:
+            return 0
+        room = int(process.room(topic.number))
+        topic.under_way.keep(max(0, self._window - room))
+        return 0 if self.is_window_full(topic) else room
+
+    def is_window_full(self, topic: LiveTopic) -> bool:
+        """Whether as many bytes of a topic are under way from here as may be."""
+        return topic.under_way.bytes >= self._window_bytes
+
+    @property
+    def is_disk_behind(self) -> bool:
+        """Whether as much waits for the disk as may wait."""
+        store = self.store
+        return store is not None and store.pending_bytes >= self._pending_bytes
+
+    def publish_segment(self, topic: LiveTopic, segment: Segment) -> None:
+        """Hand a batch to the process, whether there is room or not."""
+        payload = encode_columns(segment.columns, segment.author)
+        process = self.process
+        assert process is not None, "a node that is in the cluster has a process"
+        if process.room(topic.number) == 1:
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
+        order = ORDER_NUMBERS[segment.order]
+        if self.trace is not None:
+            self.trace.published(self.identifier, topic, segment.columns, order)
+        # This node delivers it too, mostly at once, and has its columns already.
+        self._own = (payload, segment.columns)
+        self._is_own_delivered = False
+        if segment.about:
+            number = process.publish_about(list(segment.about), payload, topic.number, order)
+        else:
+            number = process.publish(payload, topic.number, order)
+        self._own = None
+        topic.under_way.add(len(payload))
+        if self.trace is not None:
+            self.trace.numbered(self.identifier, topic, segment.columns, int(number))
+        if segment.author != NO_AUTHOR and not segment.author.writer:
+            self.sessions.handed_in(topic, int(number), segment.author)
+        if segment.receipt is not None:
+            self.receipts.add(segment.receipt)
+            segment.receipt.add_done_callback(self.receipts.discard)
+            if self._is_own_delivered:
+                self._accept(segment.receipt)
+            else:
+                self._undelivered[topic.number, int(number)] = segment.receipt
+        self.settle()
+
+    def _accept(self, receipt: asyncio.Future[None]) -> None:
+        """A batch has been delivered here: it is accepted when it is on disk."""
+        if self._disk_first is not None:
+            self._disk_first.then(partial(set_if_waiting, receipt))
+        else:
+            set_if_waiting(receipt)
+
+    def send_held_credit(self, topic: LiveTopic) -> None:
+        """Nobody here is behind on a topic any more: let those go on who publish there."""
+        self._send_held(self._held_credit.pop(topic, []))
+
+    def release_credit(self, topic: LiveTopic, sink: Any) -> None:
+        """A sink that had fallen behind has room again."""
+        if topic.caught_up(sink):
+            self.send_held_credit(topic)
+            self.settle()
+
+    def committed(self) -> None:
+        """Something is on disk: whoever waited for room there goes on."""
+        if self._held_for_disk and not self.is_disk_behind:
+            held, self._held_for_disk = self._held_for_disk, []
+            self._send_held(held)
+        self.settle()
+
+    def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
+        for destination, message in held:
+            self._send(destination, message)
+
+    # What enters.
+
+    def received(self, sender: int, message: ProtocolMessage) -> None:
+        """A message of a peer's process."""
+        process = self.process
+        if process is None:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
+        process.receive(sender, message)
+
+    def expired(self, name: int) -> None:
+        """A timer of the process has run out."""
+        assert self.process is not None, "only a process sets timers"
+        try:
+            self.process.expire(name)
+        except Exception as error:
+            # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
+        self.settle()
+
+    # What the process does.
+
+    def transmit(self, destination: int, message: ProtocolMessage) -> None:
+        """Send a message of the process, unless it would let a publisher go on whom this node cannot follow."""
+        if message.is_credit():
+            topic = self._by_number.get(message.topic)
+            if topic is not None and topic.is_behind:
+                self._held_credit.setdefault(topic, []).append((destination, message))
+                return
+            if self._disk_first is not None:
+                self._disk_first.then(partial(self._send, destination, message))
+                return
+            if self.is_disk_behind:
+                self._held_for_disk.append((destination, message))
+                return
+        self._send(destination, message)
+
+    def _send(self, destination: int, message: ProtocolMessage) -> None:
+        link = self.cluster.link_for(destination, message)
+        if link is None:
+            return
+        topic = self._by_number.get(message.topic)
+        is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
+        if is_hurried and not message.is_control():
+            link.send(self.codec.encode_control(CreditWanted(message.topic)))
+        link.send(self.codec.encode(message))
+        if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
+            self._flusher.dirty.add(link)
+            return
+        # Nobody waits for credit as an application waits for its messages: some is collected before it is written.
+        self._flusher.unhurried.add(link)
+
+    def credit_wanted(self, number: int) -> None:
+        """A publisher on this topic waits for acknowledgements; whoever gets its messages from here is told too."""
+        topic = self._by_number.get(number)
+        if topic is not None:
+            topic.hurried_until = self._loop.time() + HURRY_SECONDS
+
+    def write(self, writer: FrameWriter, frame: bytes) -> None:
+        """Send a frame when the node settles."""
+        writer.send(frame)
+        self._flusher.dirty.add(writer)
+
+    def delivered(self, publication: Publication) -> None:
+        """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
+        topic = self._by_number[publication.topic]
+        payload = publication.payload
+        columns = None
+        if self._own is not None and self._own[0] is payload:
+            columns = self._own[1]
+            self._is_own_delivered = True
+        order = ORDER_NAMES[publication.order]
+        sequence = publication.sequence
+        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, sequence)
+        fact = None
+        if batch.is_written:
+            fact = self.writers.take(topic.name, author_of(payload))
+            is_new = fact is not None
+            if is_new:
+                topic.seen.add(batch.author, batch.number, only_grows=True)
+        else:
+            is_new = topic.seen.add(batch.author, batch.number)
+        if batch.count == 0 or (batch.client != 0 and not is_new):
+            self._pass_over(topic, batch, publication)
+            return
+        if self.store is not None:
+            assert self.process is not None, "only a process delivers"
+            try:
+                self.log.append(self.process, topic, batch.count, publication, fact)
+            except AntiphonError as error:
+                self.fail(error)
+                return
+        topic.end_offset = batch.end_offset
+        topic.is_missing = False
+        topic.delivered_messages += batch.count
+        topic.delivered_bytes += len(payload)
+        self._accept_own(topic, publication)
+        if self.trace is not None:
+            self.trace.delivered(self.identifier, topic, batch, publication)
+        if self._disk_first is not None:
+            self._disk_first.then(partial(topic.show, batch))
+            return
+        if self.commit is not None:
+            self.commit.soon()
+        self._to_show.append((topic, batch))
+
+    def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
+        """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
+        self._accept_own(topic, publication)
+        if self.process is not None:
+            try:
+                self.log.pass_over(self.process, topic, publication)
+            except AntiphonError as error:
+                self.fail(error)
+                return
+        if batch.count > 0:
+            topic.repeated_batches += 1
+            if self.trace is not None:
+                self.trace.delivered(self.identifier, topic, batch, publication)
+
+    def _accept_own(self, topic: LiveTopic, publication: Publication) -> None:
+        if self._undelivered and publication.source == self.identifier:
+            receipt = self._undelivered.pop((topic.number, publication.sequence), None)
+            if receipt is not None:
+                self._accept(receipt)
+
+    def began_epoch(self, epoch: int, members: list[int], councils: list[list[int]]) -> None:
+        """The process takes part in an epoch of total order: judges of traces want to know whose majority it has."""
+        if self.trace is not None:
+            self.trace.began_epoch(self.identifier, epoch, members, councils)
+
+    def lost(self, number: int, source: int, sequence: int) -> None:
+        """A publication will never be delivered here: nobody has kept it, or its turn is over; subscribers are told."""
+        topic = self._by_number[number]
+        topic.lost_batches += 1
+        if self.trace is not None:
+            self.trace.lost(self.identifier, topic, source, sequence)
+        receipt = self._undelivered.pop((number, sequence), None) if source == self.identifier else None
+        if receipt is not None and not receipt.done():
+            reason = f"others went on without this node, and its message on {topic.name!r} lost its place"
+            receipt.set_exception(PeerError(f"{reason}; publish it again"))
+        if self.pasts is not None:
+            self.pasts.changed(topic)
+        if topic.is_missing:
+            # Subscribers are told once of each gap, however much is missing. But who has been told may believe that it
+            # knows the rest: what is lost after that may have been published after that.
+            return
+        topic.is_missing = True
+        log.warning("messages are lost", topic=topic.name, publisher=source, number=sequence)
+        if self._disk_first is not None:
+            self._disk_first.then(topic.miss)
+        else:
+            self._to_show.append((topic, None))
+
+    def keeps_up(self, number: int) -> bool:
+        """Whether the subscribers here, and the disk, take what is delivered on a topic."""
+        topic = self._by_number.get(number)
+        is_behind = topic is not None and topic.is_behind
+        return not is_behind and not self.is_disk_behind and (self.commit is None or not self.commit.trouble)
+
+    def membership_began(self, number: int) -> None:
+        """A subscription of the process is effective."""
+        topic = self._by_number.get(number)
+        if topic is None:
+            self.cluster.membership_began(number)
+            return
+        if self.trace is not None:
+            self.trace.subscribed(self.identifier, topic)
+        topic.recent.begin(monotonic_us())
+        if self.pasts is None:
+            topic.log_from = topic.end_offset
+        else:
+            # Its log is one, whatever the memberships.
+            self.pasts.changed(topic)
+        self.sessions.became_member(topic)
+        if topic.joined is not None:
+            set_if_waiting(topic.joined)
+
+    def membership_ended(self, number: int) -> None:
+        """A subscription of the process has ended."""
+        topic = self._by_number[number]
+        topic.recent.end()
+        if self.pasts is not None:
+            self.pasts.left(topic)
+        if self.trace is not None:
+            self.trace.unsubscribed(self.identifier, topic)
+
+    # Settling.
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        if self.pasts is not None:
+            self.pasts.note(self.process)
+        try:
+            while True:
+                # What others wait for leaves first: whoever is woken here has its turn later anyway.
+                self._flusher.write_dirty()
+                shown, self._to_show = self._to_show, []
+                for topic, batch in shown:
+                    if batch is None:
+                        topic.miss()
+                    else:
+                        topic.show(batch)
+                if not self._to_show and not (self.blocked and self._fill_room()):
+                    break
+        except ProtocolError as error:
+            self.fail(error)
+        finally:
+            self._is_settling = False
+        self._flusher.write_dirty()
+        if self._flusher.unhurried and not self._flusher.is_unhurried_scheduled:
+            self._flusher.schedule_unhurried()
+
+    def _fill_room(self) -> bool:
+        """Let blocked outboxes send what there is room for now; whether anything was sent."""
+        if self.is_disk_behind:
+            return False
+        moved = False
+        for outbox in tuple(self.blocked):
+            before = len(outbox)
+            outbox.flush()
+            moved = moved or len(outbox) != before
+        return moved

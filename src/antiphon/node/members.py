@@ -1,0 +1,219 @@
+"""A node among others: its process gets a place in the cluster, and hears of whoever comes, goes and says something.
+
+Here the membership of a node (:mod:`antiphon.membership.membership`) meets the parts that have to do with other nodes:
+the topics they publish on, the clients that go from one to another, and how far writers have come.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from antiphon.api.lifecycle import Lifecycle
+from antiphon.api.topic_names import checked_name
+from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.process import Process
+from antiphon.membership.membership import Place
+from antiphon.node.environment import LiveEnvironment
+from antiphon.node.fabrics import new_membership
+from antiphon.node.loop import NodeLoop
+from antiphon.node.settings import Settings
+from antiphon.node.subscriptions import Subscriptions
+from antiphon.runtime.tasks import Tasks
+from antiphon.sessions.client_sessions import FabricTraits, Sessions
+from antiphon.sessions.producer_state import Standings
+from antiphon.storage.disk import Disk
+from antiphon.storage.log_reader import topics_in
+from antiphon.transport.peer_messages import (
+    AskPast,
+    AskRecent,
+    AskSeen,
+    AskWriter,
+    CreditWanted,
+    PastIs,
+    Publishes,
+    PublishesHeard,
+    RecentIs,
+    SeenIs,
+    WriterIs,
+)
+
+HIGHEST: Final = "highest identifier"
+"""Under this name the highest identifier is kept that any node ever had."""
+
+
+def check_foreign_name(name: str, sender: int) -> None:
+    """Refuse names that no application could have given."""
+    try:
+        checked_name(name)
+    except UsageError as error:
+        raise ProtocolError(f"node {sender} names a topic that cannot be: {error}") from error
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """The parts of a node that are there before it knows where it listens."""
+
+    settings: Settings
+    instance: str
+    context: ssl.SSLContext | None
+    core: NodeLoop
+    disk: Disk
+    tasks: Tasks
+    lifecycle: Lifecycle
+
+
+class ProcessMaker(Protocol):
+    """Makes the process of a node; experiments make others."""
+
+    def new_environment(self, identifier: int) -> LiveEnvironment:
+        """What the process of this node may do to the world."""
+
+    def new_process(self, environment: LiveEnvironment, members: list[int]) -> Process:
+        """The process of this node, which has its place beside these others."""
+
+
+class Members:
+    """The other nodes, and what happens when they come, go or say something."""
+
+    def __init__(self, node: Foundation, address: str, maker: ProcessMaker, publish_on: Callable[[str], None]) -> None:
+        settings, core, disk, tasks = node.settings, node.core, node.disk, node.tasks
+        self._core = core
+        self._disk = disk
+        self._maker = maker
+        self._environment: LiveEnvironment | None = None
+        place = Place(node.instance, address, settings, node.context, core, self, disk, tasks)
+        self.cluster = core.cluster = new_membership(settings, place, int(disk.fact(HIGHEST, "-1")))
+        has_barriers = settings.fabric == "tree"
+        traits = FabricTraits(has_barriers, not has_barriers and not settings.aggregate, settings.fabric == "gossip")
+        self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)
+        self.standings = Standings(core.writers, core.topics.by_name, disk, self.cluster, core.settle, tasks)
+        self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
+        self._catalogue = self.subscriptions.catalogue
+        if disk.store is not None:
+            self._catalogue.names.update(topics_in(disk.store))
+
+    @property
+    def identifier(self) -> int:
+        """The number of this node in its cluster."""
+        return self._core.identifier
+
+    @property
+    def process(self) -> Process | None:
+        """The process of this node, from the moment it has its place."""
+        return self._core.process
+
+    def peer_addresses(self) -> list[str]:
+        """Where the other nodes are."""
+        return self.cluster.addresses()
+
+    def topic_names(self) -> set[str]:
+        """The topics that this node has heard of."""
+        return self._catalogue.names
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong that no later step can make good."""
+        self._core.fail(error)
+
+    # The place of this node.
+
+    def placed(self, identifier: int, members: list[int]) -> None:
+        """This node has its place: there is a process from now on."""
+        self._core.identifier = identifier
+        if self._disk.journal is not None and not self.cluster.is_returning:
+            # What an earlier life has written was said under another identifier.
+            self._disk.journal.rewrite([])
+        self._environment = self._maker.new_environment(identifier)
+        process = self._core.process = self._maker.new_process(self._environment, members)
+        process.start()
+        self.keep_highest()
+
+    def displaced(self) -> None:
+        """This node has no place any more: nothing is to be done that its process wanted."""
+        if self._environment is not None:
+            self._environment.cancel_all_timers()
+
+    def past_is_void(self) -> None:
+        """What an earlier life of this node delivered means nothing in this cluster."""
+        if self._core.pasts is not None:
+            self._core.pasts.void()
+
+    def keep_highest(self) -> None:
+        """Remember which identifiers there were."""
+        self._disk.put(HIGHEST, str(self.cluster.highest_identifier()))
+        self._disk.commit_soon()
+
+    # Those who come and go.
+
+    def peer_joined(self, identifier: int) -> None:
+        """Another node is in the cluster."""
+        assert self.process is not None, "who is told has a place"
+        self.process.joined(identifier)
+        self._catalogue.peer_joined(identifier)
+        self.sessions.tell_nodes()
+        self.keep_highest()
+
+    def peer_left(self, identifier: int) -> None:
+        """Another node leaves; it still answers."""
+        assert self.process is not None, "who is told has a place"
+        self.process.left(identifier)
+        self._peer_gone(identifier)
+
+    def peer_lost(self, identifier: int) -> None:
+        """Another node is gone without a word."""
+        self._peer_gone(identifier)
+
+    def peer_found(self, identifier: int) -> None:
+        """Another node can be reached, for the first time or again."""
+        self._catalogue.peer_joined(identifier)
+
+    def peers_changed(self) -> None:
+        """Clients are to know that they can go to others than before."""
+        self.sessions.tell_nodes()
+
+    def _peer_gone(self, identifier: int) -> None:
+        self._catalogue.peer_gone(identifier)
+        self.sessions.peer_gone(identifier)
+        self.standings.peer_gone(identifier)
+
+    def link_lost(self, identifier: int) -> None:
+        """A peer that the process watches is lost."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_lost(identifier)
+        except Exception as error:
+            # As for messages: better no node than a wrong one.
+            self.fail(error)
+            return
+        self._core.settle()
+
+    def link_found(self, identifier: int) -> None:
+        """A peer that the process watches, and that was lost, can be reached again."""
+        assert self.process is not None, "only a process watches"
+        try:
+            self.process.peer_found(identifier)
+        except Exception as error:
+            self.fail(error)
+            return
+        self._core.settle()
+
+    def control_received(self, sender: int, message: msgspec.Struct) -> None:
+        """A peer's host has something to say."""
+        if isinstance(message, Publishes):
+            for name in message.topics:
+                check_foreign_name(name, sender)
+            self._catalogue.peer_publishes(sender, message)
+        elif isinstance(message, PublishesHeard):
+            self._catalogue.on_ack(sender, message.topic)
+        elif isinstance(message, CreditWanted):
+            self._core.credit_wanted(message.topic)
+        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
+            self.sessions.on_message(sender, message)
+        elif isinstance(message, (AskWriter, WriterIs)):
+            self.standings.on_message(sender, message)
+        else:
+            raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")

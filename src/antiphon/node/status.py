@@ -1,0 +1,318 @@
+"""How a node is: as a dictionary, as metrics for Prometheus, and over HTTP.
+
+Nothing is counted for this that costs anything per message: figures are read off the node when somebody asks.
+``/health`` answers 200 while the node runs, its disk works and no topic stands still for no reason; ``/ready`` answers
+200 while it is in the cluster and no other node is missing; both say what is wrong otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from antiphon.api.lifecycle import Lifecycle
+from antiphon.api.outbox import Outbox
+from antiphon.api.subscription import EmptySubscription, Subscription
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.errors import UsageError
+from antiphon.node.acl import Rights
+from antiphon.node.loop import NodeLoop
+from antiphon.node.members import Members
+from antiphon.node.settings import Settings
+from antiphon.sessions.backlog import Backlogs
+from antiphon.trace.quantities import quantity
+from antiphon.transport.incoming import FrameClient
+from antiphon.transport.links import split_address
+from antiphon.transport.listener import Listener
+from antiphon.transport.tls import Tls, is_loopback
+
+STALLED_SECONDS: Final = 5.0
+"""For so long messages may wait for nobody before a node says that something is wrong with it."""
+
+REQUEST_BYTES_AT_MOST: Final = 8192
+REQUEST_SECONDS: Final = 5.0
+READERS_AT_MOST: Final = 64
+"""So many may ask at a time."""
+
+
+class NodeStatus:
+    """Reads the figures of one node off its parts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        address: str,
+        core: NodeLoop,
+        members: Members,
+        rights: Rights,
+        listener: Listener,
+        lifecycle: Lifecycle,
+        clients: set[FrameClient],
+        backlogs: Backlogs,
+    ) -> None:
+        self._settings = settings
+        self._address = address
+        self._core = core
+        self._cluster = members.cluster
+        self._sessions = members.sessions
+        self._rights = rights
+        self._listener = listener
+        self._lifecycle = lifecycle
+        self._clients = clients
+        self._backlogs = backlogs
+
+    def figures(self) -> dict[str, Any]:
+        """All figures of the node, as numbers and strings."""
+        core, cluster = self._core, self._cluster
+        links = cluster.links.values()
+        return {
+            **self.whereabouts(),
+            "uptime_seconds": time.monotonic() - self._lifecycle.started_at,
+            "durability": self._settings.durability,
+            "clients": len(self._clients),
+            "refused_connections": self._listener.refused_connections,
+            "resumed_clients": self._sessions.resumed,
+            "lanes_known": len(core.writers),
+            "lanes_forgotten": core.writers.forgotten,
+            "pieces_repeated": core.writers.repeated,
+            "pieces_ahead": core.writers.ahead,
+            "pieces_in_conflict": core.writers.conflicts,
+            "troubles": self.troubles(),
+            "bytes_sent": sum(link.bytes_sent for link in links),
+            "frames_sent": sum(link.frames_sent for link in links),
+            "writes": sum(link.writes for link in links),
+            "bytes_unwritten": sum(link.unwritten_bytes() for link in links),
+            "unfinished": 0 if core.process is None else int(core.process.unfinished()),
+            "commits": 0 if core.commit is None else core.commit.commits,
+            "bytes_uncommitted": 0 if core.store is None else core.store.pending_bytes,
+            "bytes_handed_in": self._backlogs.bytes,
+            "clients_held": self._backlogs.held_clients,
+            "topics": {
+                topic.name: topic_status(core, topic) | cluster.figures_of(topic.number)
+                for topic in core.topics.by_name.values()
+            },
+            **cluster.figures(),
+        }
+
+    def whereabouts(self) -> dict[str, Any]:
+        """What every client has to know to go on when the node goes."""
+        peers = [{"node": peer.identifier, "address": peer.address} for peer in self._cluster.peers()]
+        return {
+            "node": self._core.identifier,
+            "address": self._address,
+            "fabric": self._settings.fabric,
+            "peers": peers,
+        }
+
+    def troubles(self) -> list[str]:
+        """What is wrong, in words; nothing if all is well."""
+        core, cluster = self._core, self._cluster
+        troubles = []
+        if self._lifecycle.failure is not None:
+            troubles.append(f"stopped: {self._lifecycle.failure}")
+        if core.commit is not None and core.commit.trouble:
+            troubles.append(f"disk: {core.commit.trouble}")
+        troubles += stalled_topics(core)
+        if self._rights.trouble:
+            troubles.append(f"rights: {self._rights.trouble}")
+        if cluster.lost_nodes and not cluster.survives_crashes:
+            troubles.append(f"lost nodes: {', '.join(map(str, cluster.lost_nodes))}")
+        return troubles
+
+
+def topic_status(core: NodeLoop, topic: LiveTopic) -> dict[str, Any]:
+    """The figures of one topic."""
+    subscriptions = [
+        sink for sink in topic.sinks if isinstance(sink, Subscription) and not isinstance(sink, EmptySubscription)
+    ]
+    outbox = topic.outbox
+    return {
+        "delivered_messages": topic.delivered_messages,
+        "delivered_bytes": topic.delivered_bytes,
+        "end_offset": topic.end_offset,
+        "subscriptions": len(subscriptions) + topic.readers,
+        "lag": max((sub.queued for sub in subscriptions), default=0),
+        "dropped": sum(sub.dropped for sub in subscriptions),
+        "repeated_batches": topic.repeated_batches,
+        "lost_batches": topic.lost_batches,
+        "published": 0 if outbox is None else int(outbox.next_sequence - outbox.first_sequence),
+        "unsent": 0 if outbox is None else len(outbox),
+        "publisher_waits": 0 if outbox is None else int(outbox.waits),
+        "bytes_under_way": topic.under_way.bytes,
+        "subscriptions_behind": len(topic.behind),
+        "blocked_seconds": 0.0 if outbox is None else blocked_seconds(outbox),
+        "blocked_by": blocked_by(core, topic),
+    }
+
+
+def blocked_seconds(outbox: Outbox) -> float:
+    """For how long messages have waited in an outbox while none of them was sent."""
+    return max(0.0, (outbox.clock_us() - outbox.blocked_at_us) / 1_000_000) if outbox.is_blocked else 0.0
+
+
+def blocked_by(core: NodeLoop, topic: LiveTopic) -> list[str]:
+    """For whom publishers on a topic wait, here or elsewhere; nobody if they do not wait."""
+    found = [
+        f"the subscription to {sink.pattern!r} of {sink.owner}: {sink.queued} messages wait in it, its limit is "
+        f"{sink.limit}"
+        for sink in topic.behind
+        if isinstance(sink, Subscription)
+    ]
+    outbox, process = topic.outbox, core.process
+    if outbox is None or not outbox.is_blocked:
+        return found
+    if core.is_disk_behind and core.store is not None:
+        found.append(f"the disk, which has not taken {core.store.pending_bytes} bytes yet")
+    elif not topic.may_publish():
+        found.append("other nodes, which have not all heard that this one publishes here")
+    elif not found and process is not None and (process.room(topic.number) <= 0 or core.is_window_full(topic)):
+        found.append(f"other nodes, which have not acknowledged up to {topic.under_way.bytes} bytes yet")
+    return found
+
+
+def stalled_topics(core: NodeLoop) -> list[str]:
+    """Topics on which messages wait for nobody: something is wrong with the node itself."""
+    return [
+        f"topic {outbox.topic!r}: {len(outbox)} messages have waited {blocked_seconds(outbox):.0f} seconds, and nobody "
+        "keeps them back; restart the node"
+        for outbox in tuple(core.blocked)
+        if blocked_seconds(outbox) > STALLED_SECONDS
+        and (topic := core.topics.by_name.get(outbox.topic)) is not None
+        and not blocked_by(core, topic)
+    ]
+
+
+NODE_METRICS: Final = {
+    "peers": GaugeMetricFamily,
+    "clients": GaugeMetricFamily,
+    "refused_connections": CounterMetricFamily,
+    "resumed_clients": CounterMetricFamily,
+    "lanes_known": GaugeMetricFamily,
+    "lanes_forgotten": CounterMetricFamily,
+    "pieces_repeated": CounterMetricFamily,
+    "pieces_ahead": CounterMetricFamily,
+    "pieces_in_conflict": CounterMetricFamily,
+    "bytes_sent": CounterMetricFamily,
+    "frames_sent": CounterMetricFamily,
+    "writes": CounterMetricFamily,
+    "bytes_unwritten": GaugeMetricFamily,
+    "unfinished": GaugeMetricFamily,
+    "commits": CounterMetricFamily,
+    "bytes_uncommitted": GaugeMetricFamily,
+    "bytes_handed_in": GaugeMetricFamily,
+    "clients_held": GaugeMetricFamily,
+    "uptime_seconds": GaugeMetricFamily,
+}
+TOPIC_METRICS: Final = {
+    "delivered_messages": CounterMetricFamily,
+    "delivered_bytes": CounterMetricFamily,
+    "published": CounterMetricFamily,
+    "dropped": CounterMetricFamily,
+    "repeated_batches": CounterMetricFamily,
+    "lost_batches": CounterMetricFamily,
+    "publisher_waits": CounterMetricFamily,
+    "lag": GaugeMetricFamily,
+    "unsent": GaugeMetricFamily,
+    "bytes_under_way": GaugeMetricFamily,
+    "subscriptions_behind": GaugeMetricFamily,
+    "blocked_seconds": GaugeMetricFamily,
+    "subscriptions": GaugeMetricFamily,
+    "end_offset": GaugeMetricFamily,
+}
+"""What they mean is said where all quantities are defined."""
+
+
+class NodeCollector(Collector):
+    """Reads the figures when Prometheus asks."""
+
+    def __init__(self, status: NodeStatus) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status.figures()
+        for name, family in NODE_METRICS.items():
+            value = status[name]
+            number = len(value) if isinstance(value, list) else value
+            yield family(f"antiphon_{name}", quantity(name).definition, value=number)
+        healthy = 0 if status["troubles"] else 1
+        yield GaugeMetricFamily("antiphon_healthy", quantity("healthy").definition, value=healthy)
+        for name, family in TOPIC_METRICS.items():
+            metric = family(f"antiphon_topic_{name}", quantity(name).definition, labels=["topic"])
+            for topic, figures in status["topics"].items():
+                metric.add_metric([topic], figures[name])
+            yield metric
+
+
+class StatusServer:
+    """Answers ``/metrics``, ``/status``, ``/health`` and ``/ready``; nothing else."""
+
+    def __init__(self, status: NodeStatus, tls: Tls | None) -> None:
+        self._status = status
+        self._tls = tls
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(status))
+        self._server: asyncio.Server | None = None
+        self._readers = 0
+        self.address = ""
+
+    async def start(self, address: str) -> StatusServer:
+        """Listen; where other machines can connect, with TLS, if there is any, and for holders of certificates only."""
+        host, port = split_address(address)
+        tls = None if is_loopback(host) else self._tls
+        context = None if tls is None else tls.server_context(requires_certificate=True)
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=REQUEST_BYTES_AT_MOST, ssl=context)
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen for metrics at {address}: {error.strerror or error}; choose another address"
+            ) from error
+        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._readers >= READERS_AT_MOST:
+            writer.close()
+            return
+        self._readers += 1
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                request = await reader.readuntil(b"\r\n\r\n")
+                method, path = request.split(b" ", 2)[:2]
+                status, kind, body = self._answer(method.decode("latin-1"), path.decode("latin-1").partition("?")[0])
+                head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+                await writer.drain()
+        except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # Whoever asks in another way than HTTP gets no answer.
+            pass
+        finally:
+            self._readers -= 1
+            writer.close()
+
+    def _answer(self, method: str, path: str) -> tuple[str, str, bytes]:
+        if method != "GET":
+            return "405 Method Not Allowed", "text/plain", b"only GET is answered\n"
+        if path == "/metrics":
+            return "200 OK", "text/plain; version=0.0.4", generate_latest(self._registry)
+        if path == "/status":
+            return "200 OK", "application/json", json.dumps(self._status.figures()).encode()
+        troubles = self._status.troubles()
+        if path == "/health":
+            troubles = [trouble for trouble in troubles if not trouble.startswith("lost nodes")]
+        elif path != "/ready":
+            return "404 Not Found", "text/plain", b"ask for /metrics, /status, /health or /ready\n"
+        if troubles:
+            return "503 Service Unavailable", "text/plain", ("\n".join(troubles) + "\n").encode()
+        return "200 OK", "text/plain", b"ok\n"

@@ -1,0 +1,110 @@
+"""Group commit: one sync of the disk for all that was delivered while the last one was under way.
+
+What waits for the disk is what would be a lie without it: subscribers seeing a batch, the publisher being told that
+it is accepted, and the acknowledgement that lets others forget it. If the disk fails, all of that goes on waiting, the
+node says so in its health, and the commit is tried again: nothing is lost and nobody is told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final
+
+from antiphon.api.outbox import set_if_waiting
+from antiphon.kernel.errors import PeerError
+from antiphon.runtime.logging import logger
+from antiphon.storage.log import DurableLog
+
+RETRY_SECONDS: Final = (0.1, 0.5, 1.0, 5.0)
+
+log = logger("commit")
+
+
+class GroupCommit:
+    """Commits whenever something is new, in a thread of its own, one commit at a time."""
+
+    def __init__(self, store: DurableLog, settled: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+        self._store = store
+        self._settled = settled
+        self._failed = failed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="antiphon-commit")
+        self._waiting: list[Callable[[], Any]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.commits = 0
+        self.trouble = ""
+        """What is wrong with the disk, if something is."""
+
+    def then(self, action: Callable[[], Any]) -> None:
+        """Do this when everything appended so far is on disk."""
+        self._waiting.append(action)
+        self.soon()
+
+    async def until_committed(self) -> None:
+        """Wait until everything appended so far is on disk."""
+        committed = asyncio.get_running_loop().create_future()
+        self.then(partial(set_if_waiting, committed))
+        await committed
+
+    def soon(self) -> None:
+        """Commit what has been appended."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                waiting, self._waiting = self._waiting, []
+                await self._commit()
+                for action in waiting:
+                    action()
+                self._settled()
+                if not self._waiting and self._store.pending_bytes == 0:
+                    return
+        except Exception as error:
+            # Who waits for the disk would wait for ever.
+            self._failed(error)
+        finally:
+            self._task = None
+
+    async def _commit(self) -> None:
+        loop = asyncio.get_running_loop()
+        failures = 0
+        while True:
+            try:
+                await loop.run_in_executor(self._thread, self._store.commit)
+                self.commits += 1
+                self.trouble = ""
+                return
+            except PeerError as error:
+                self.trouble = str(error)
+                if failures == 0:
+                    log.error("cannot commit", reason=str(error))
+                await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                failures += 1
+
+    def trim(self, now_us: int) -> None:
+        """Remove from the log what is not to be kept, behind the commit that may be under way."""
+        self._thread.submit(self._trim, now_us)
+
+    def _trim(self, now_us: int) -> None:
+        try:
+            removed = self._store.trim(now_us)
+        except PeerError as error:
+            log.error("cannot remove old entries", reason=str(error))
+        else:
+            if removed:
+                log.info("removed old entries", batches=removed)
+
+    async def close(self) -> None:
+        """Finish what waits and close the log."""
+        if self._task is not None and not self.trouble:
+            await self._task
+        elif self._task is not None:
+            self._task.cancel()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
+        finally:
+            self._thread.shutdown()

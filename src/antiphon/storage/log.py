@@ -1,0 +1,488 @@
+"""The log of one node: batches appended per topic, durable after a commit, read by offset and by time.
+
+Offsets count the messages of a topic from 0 and never change; a batch is read and removed as a whole. Times never run
+backwards within a topic: a batch that claims to be older than its predecessor gets the predecessor's time, so that the
+first offset at or after a time is one well-defined place.
+
+Two threads may work on it. One appends and reads (the event loop), one commits and trims; others may read too.
+``append``, ``put`` and the reads never wait for a running commit: what is not stored yet is in memory, and what is
+stored is read through a connection that does not wait for the writer. Between them is a guard that is held for a few
+steps, never across input or output.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from bisect import bisect_right
+from contextlib import closing
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+
+from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.storage.log_formats import (
+    FIRST_FACT,
+    MAXIMAL_OFFSET,
+    MAXIMAL_TOPIC_COUNT,
+    DamagedError,
+    Entry,
+    FactRecord,
+    HeadRecord,
+    OffsetRemovedError,
+    TopicRecord,
+    checked_entry,
+    key_of,
+    packed_header,
+    record_row,
+    unpacked_header,
+    unpacked_record,
+)
+from antiphon.storage.log_topics import (
+    Pending,
+    Retention,
+    Topic,
+    TopicSize,
+    header_at,
+    refuse_bad_name,
+    search_stored,
+    with_entries,
+    without_oldest,
+)
+from antiphon.storage.sqlite import Row, Store, errors_of
+
+MAXIMAL_BATCH_BYTES = 64 * 1024 * 1024
+"""No less than a frame between nodes may have: what has arrived can be kept."""
+
+MAXIMAL_FACT_BYTES = 1024 * 1024
+MAXIMAL_FACT_COUNT = 65536
+READ_BYTES = 1 << 20
+"""How much is read at once where all between two places is wanted."""
+
+first_offset_of = attrgetter("first_offset")
+
+
+class DurableLog:
+    """The log in a directory; see the module. Made by ``open``, and a context manager that closes itself."""
+
+    def __init__(
+        self, store: Store, head: HeadRecord, retention: Retention, sync: bool, pending_limit: int | None
+    ) -> None:
+        self.pending_bytes = 0
+        """Bytes of batches that were appended and are not durable yet."""
+        self._store = store
+        self._retention = retention
+        self._sync = sync
+        self._pending_limit_bytes = pending_limit
+        self._commit = head.commit
+        self._promised = -1
+        self._stored_topic_count = head.topic_count
+        self._stored_fact_count = head.fact_count
+        self._topics: dict[str, Topic] = {}
+        self._facts: dict[str, bytes] = {}
+        self._fact_numbers: dict[str, int] = {}
+        self._pending: list[Pending] = []
+        self._changed_facts: dict[str, bytes] = {}
+        self._guard = threading.Lock()
+        self._writing = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        retention: Retention | None = None,
+        sync: bool = True,
+        pending_limit_bytes: int | None = 256 * 1024 * 1024,
+    ) -> DurableLog:
+        """Open the log in a directory, or make one in an empty or new directory.
+
+        With ``sync=False`` a commit is written but not synced: a process that dies loses nothing, a machine that does
+        may lose the last commits, and a loss of them is not told from damage. A log that is damaged is refused and left
+        as it is. With ``pending_limit_bytes=None`` whoever appends sees to it that not too much is pending.
+        """
+        store = Store(Path(directory))
+        try:
+            head = store.open_for_reading()
+            log = cls(store, head, retention or Retention(), sync, pending_limit_bytes)
+            with errors_of(store.directory, "opening"):
+                log._load(head)
+            store.open_for_writing(sync, head.commit)
+            log._promised = head.commit
+        except BaseException:
+            store.close()
+            raise
+        return log
+
+    def _load(self, head: HeadRecord) -> None:
+        """Read all records, and see that the first and the last entry of every topic are where they should be."""
+        for number, body in self._store.records(1, head.topic_count):
+            stored = unpacked_record(number, body, TopicRecord)
+            oldest_at_us = 0
+            if stored.next_offset > stored.earliest:
+                oldest_at_us = header_at(
+                    self._store, number, stored.earliest, stored.earliest, stored.earliest
+                ).appended_at_us
+                last = header_at(self._store, number, stored.earliest, MAXIMAL_OFFSET, stored.next_offset - 1)
+                if last.first_offset + last.count != stored.next_offset:
+                    raise DamagedError(f"the end of topic {stored.name!r} is not where it should be")
+            elif self._store.header_at(key_of(number, 0), key_of(number, MAXIMAL_OFFSET)) is not None:
+                raise DamagedError(f"topic {stored.name!r} should be empty")
+            self._topics[stored.name] = Topic(number, stored, oldest_at_us)
+        for number, body in self._store.records(FIRST_FACT, head.fact_count):
+            fact = unpacked_record(number, body, FactRecord)
+            self._facts[fact.key] = fact.value
+            self._fact_numbers[fact.key] = number
+
+    def close(self) -> None:
+        """Commit what is pending and close. The files are closed even if the commit fails; the error is then raised."""
+        with self._guard:
+            if self._closed:
+                return
+        try:
+            self.commit()
+            with self._writing, errors_of(self._store.directory, "closing"):
+                self._store.make_everything_durable(self._commit)
+        finally:
+            with self._writing, self._guard:
+                self._closed = True
+                self._store.close()
+
+    def __enter__(self) -> DurableLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Appending
+
+    def append(
+        self, topic: str, count: int, appended_at_us: int, batch: bytes, fact: tuple[str, bytes] | None = None
+    ) -> int:
+        """Append a batch of ``count`` messages, and give the offset of the first; durable after the next commit.
+
+        A fact that belongs to the batch is put with it: a commit stores both or neither.
+        """
+        byte_count = len(batch)
+        if byte_count > MAXIMAL_BATCH_BYTES:
+            raise UsageError(f"a batch has at most {MAXIMAL_BATCH_BYTES} bytes, not {byte_count}; make smaller ones")
+        if count < 1 or not 0 <= appended_at_us < 1 << 62:
+            raise UsageError(
+                f"a batch has at least one message and a time in microseconds, not {count} and {appended_at_us}; "
+                "pass what the batch holds"
+            )
+        if self._pending_limit_bytes is not None and self.pending_bytes + byte_count > self._pending_limit_bytes:
+            raise PeerError(
+                f"the disk does not keep up: {self.pending_bytes} bytes wait to be committed and more than "
+                f"{self._pending_limit_bytes} are not held in memory; commit, then append again"
+            )
+        state = self._topics.get(topic)
+        if state is None:
+            state = self._new_topic(topic)
+        first = state.next_offset
+        if first + count > MAXIMAL_OFFSET:
+            raise UsageError(f"topic {topic!r} has used up its offsets at {first}; go on with another topic")
+        entry = Entry(first, count, max(appended_at_us, state.latest_at_us), batch)
+        key = state.key(first)
+        pending = Pending(state, entry, (key, packed_header(key, entry), batch))
+        with self._guard:
+            self._refuse_if_closed()
+            if fact is not None:
+                self._put(*fact)
+            self._topics[topic] = state
+            state.memory.append(entry)
+            state.next_offset = first + count
+            state.latest_at_us = entry.appended_at_us
+            self._pending.append(pending)
+            self.pending_bytes += byte_count
+        return first
+
+    def _new_topic(self, name: str) -> Topic:
+        """A topic that is appended to for the first time."""
+        refuse_bad_name(name, "topic")
+        number = len(self._topics) + 1
+        if number > MAXIMAL_TOPIC_COUNT:
+            raise UsageError(f"a log holds at most {MAXIMAL_TOPIC_COUNT} topics; use fewer")
+        return Topic(number, TopicRecord(name, 0, 0, 0, 0, 0), 0)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep a small fact of the node; ``get`` gives it at once, and the next commit makes it durable."""
+        with self._guard:
+            self._refuse_if_closed()
+            self._put(key, value)
+
+    def _put(self, key: str, value: bytes) -> None:
+        """Keep a fact, for whoever has the guard."""
+        refuse_bad_name(key, "fact")
+        if len(value) > MAXIMAL_FACT_BYTES:
+            raise UsageError(
+                f"fact {key!r} has {len(value)} bytes, more than {MAXIMAL_FACT_BYTES}; append it to a topic"
+            )
+        if key not in self._fact_numbers:
+            if len(self._fact_numbers) >= MAXIMAL_FACT_COUNT:
+                raise UsageError(f"a log holds at most {MAXIMAL_FACT_COUNT} facts; use fewer keys")
+            self._fact_numbers[key] = FIRST_FACT + len(self._fact_numbers)
+        self._facts[key] = value
+        self._changed_facts[key] = value
+
+    def get(self, key: str) -> bytes | None:
+        """The fact last put under this key."""
+        return self._facts.get(key)
+
+    # Committing and trimming
+
+    def commit(self) -> int:
+        """Make durable all that was appended and put before this call, atomically; how many batches that was.
+
+        If it fails, nothing is lost from memory, and the next commit tries again.
+        """
+        with self._writing:
+            with self._guard:
+                self._refuse_if_closed()
+                group = self._pending[:]
+                facts = dict(self._changed_facts)
+                fact_count = len(self._fact_numbers)
+            if group or facts:
+                self._commit_group(group, facts, fact_count)
+            if self._sync and self._promised != self._commit:
+                self._store.promise(self._commit)
+                self._promised = self._commit
+            return len(group)
+
+    def _commit_group(self, group: list[Pending], facts: dict[str, bytes], fact_count: int) -> None:
+        """Store batches and facts in one transaction, then let go of them in memory."""
+        by_topic: dict[Topic, list[Entry]] = {}
+        for topic, entry, _ in group:
+            by_topic.setdefault(topic, []).append(entry)
+        topics = {topic: with_entries(topic.stored, entries) for topic, entries in by_topic.items()}
+        topic_count = max((topic.number for topic in topics), default=0)
+        topic_count = max(topic_count, self._stored_topic_count)
+        rows = [self._next_head(topic_count, fact_count)]
+        rows += [record_row(topic.number, record) for topic, record in topics.items()]
+        rows += [record_row(self._fact_numbers[key], FactRecord(key, value)) for key, value in facts.items()]
+        rows += [pending.row for pending in group]
+        self._store.write(rows)
+        self._commit += 1
+        self._stored_topic_count = topic_count
+        self._stored_fact_count = fact_count
+        with self._guard:
+            del self._pending[: len(group)]
+            for topic, entries in by_topic.items():
+                if topic.stored.next_offset == topic.stored.earliest:
+                    topic.oldest_at_us = entries[0].appended_at_us
+                topic.stored = topics[topic]
+                del topic.memory[: len(entries)]
+                self.pending_bytes -= sum(len(entry.batch) for entry in entries)
+            for key, value in facts.items():
+                if self._changed_facts[key] is value:
+                    del self._changed_facts[key]
+
+    def _next_head(self, topic_count: int, fact_count: int) -> Row:
+        return record_row(0, HeadRecord(self._commit + 1, topic_count, fact_count))
+
+    def trim(self, now_us: int) -> int:
+        """Remove what the retention does not keep, in whole committed batches; how many. Offsets stay as they are."""
+        removed = 0
+        for topic in list(self._topics.values()):
+            while (step := self._trim_step(topic, now_us)) > 0:
+                removed += step
+        return removed
+
+    def release(self, topic: str, offset: int) -> None:
+        """Let ``trim`` remove what is before an offset of a topic, and nothing else of it, whatever the retention."""
+        state = self._topics.get(topic)
+        if state is not None:
+            state.released = offset
+
+    def _trim_step(self, topic: Topic, now_us: int) -> int:
+        """Remove the oldest batches of a topic, a bounded number in one transaction."""
+        with self._writing:
+            self._refuse_if_closed()
+            oldest_kept_us = self._retention.oldest_kept_us(now_us)
+            limit = self._retention.bytes
+            stored = topic.stored
+            if topic.released is not None:
+                limit, oldest_kept_us = None, None
+            too_much = limit is not None and stored.byte_count > limit
+            too_old = oldest_kept_us is not None and topic.oldest_at_us < oldest_kept_us
+            is_released = topic.released is not None and stored.earliest < min(topic.released, stored.next_offset)
+            if not (too_much or too_old or is_released) or stored.batch_count == 0:
+                return 0
+            record, oldest_at_us = without_oldest(self._store, topic, limit, oldest_kept_us)
+            removed = stored.batch_count - record.batch_count
+            with self._guard:
+                # Before they go, so that who reads them is told that they were removed and not that they are missing.
+                topic.earliest = record.earliest
+            head = self._next_head(self._stored_topic_count, self._stored_fact_count)
+            rows = [head, record_row(topic.number, record)]
+            self._store.remove(topic.key(stored.earliest), topic.key(record.earliest), rows)
+            self._commit += 1
+            topic.stored = record
+            topic.oldest_at_us = oldest_at_us
+            return removed
+
+    # Reading
+
+    def topics(self) -> dict[str, TopicSize]:
+        """The topics of the log by name, with what it holds of each."""
+        with self._guard:
+            return {
+                name: TopicSize(
+                    topic.earliest,
+                    topic.next_offset,
+                    topic.stored.batch_count + len(topic.memory),
+                    topic.stored.byte_count + sum(len(entry.batch) for entry in topic.memory),
+                )
+                for name, topic in self._topics.items()
+            }
+
+    def earliest(self, topic: str) -> int:
+        """The first offset that is still there; 0 for a topic that is not known."""
+        state = self._topics.get(topic)
+        return 0 if state is None else state.earliest
+
+    def latest(self, topic: str) -> int:
+        """The offset that the next message gets; 0 for a topic that is not known."""
+        state = self._topics.get(topic)
+        return 0 if state is None else state.next_offset
+
+    def read(self, topic: str, offset: int, max_bytes: int) -> list[Entry]:
+        """The entries from the one that contains ``offset`` on, up to ``max_bytes`` of batches but at least one.
+
+        None at the end of the topic. What is appended can be read at once, before it is durable.
+        """
+        self._refuse_if_closed()
+        latest = self.latest(topic)
+        if not 0 <= offset <= latest:
+            raise UsageError(
+                f"topic {topic!r} has no offset {offset}; the latest is {latest}, the next message gets it"
+            )
+        found: list[Entry] = []
+        room_bytes = max_bytes
+        position = offset
+        while position < latest and (room_bytes > 0 or not found):
+            state = self._topics[topic]
+            part = self._read_memory(state, position, room_bytes, bool(found))
+            if part is None:
+                part = self._read_stored(state, position, room_bytes, bool(found))
+            if not part:
+                break
+            found += part
+            room_bytes -= sum(len(entry.batch) for entry in part)
+            position = found[-1].next_offset
+        return found
+
+    def read_between(self, topic: str, offset: int, end: int) -> list[Entry]:
+        """The entries from the one that contains ``offset``, or from the first that is left, to that before ``end``."""
+        found: list[Entry] = []
+        position = max(offset, self.earliest(topic))
+        while position < end:
+            found += self.read(topic, position, READ_BYTES)
+            position = found[-1].next_offset
+        return [entry for entry in found if entry.first_offset < end]
+
+    def _read_memory(self, topic: Topic, offset: int, room_bytes: int, has_some: bool) -> list[Entry] | None:
+        """From what is not stored yet; None if the offset is not there."""
+        with self._guard:
+            memory = topic.memory
+            if not memory or offset < memory[0].first_offset:
+                return None
+            found: list[Entry] = []
+            for index in range(bisect_right(memory, offset, key=first_offset_of) - 1, len(memory)):
+                entry = memory[index]
+                if (found or has_some) and len(entry.batch) > room_bytes:
+                    break
+                found.append(entry)
+                room_bytes -= len(entry.batch)
+            return found
+
+    def has(self, topic: str) -> bool:
+        """Whether anything was ever appended to a topic."""
+        return topic in self._topics
+
+    def durable_end(self, topic: str) -> int:
+        """The offset behind all that was committed; 0 for a topic that is not known."""
+        state = self._topics.get(topic)
+        return 0 if state is None else state.stored.next_offset
+
+    def connect_reader(self) -> sqlite3.Connection:
+        """A connection for ``read_durable`` in a thread of its own; whoever asks for it closes it before the log."""
+        self._refuse_if_closed()
+        return self._store.connect_reader()
+
+    def read_durable(self, topic: str, offset: int, max_bytes: int, connection: sqlite3.Connection) -> list[Entry]:
+        """Like ``read``, but only what was committed, and without keeping other threads from reading meanwhile."""
+        self._refuse_if_closed()
+        end = self.durable_end(topic)
+        if not 0 <= offset <= end:
+            raise UsageError(f"topic {topic!r} has no offset {offset} on disk; the latest is {end}")
+        if offset == end:
+            return []
+        return self._read_stored(self._topics[topic], offset, max_bytes, False, connection)
+
+    def _read_stored(
+        self, topic: Topic, offset: int, room_bytes: int, has_some: bool, connection: sqlite3.Connection | None = None
+    ) -> list[Entry]:
+        """From the store, up to its end; every entry is checked, and that none is missing between them."""
+        with self._guard:
+            earliest, end = topic.earliest, topic.stored.next_offset
+            name = topic.stored.name
+        if offset < earliest:
+            raise OffsetRemovedError(name, offset, earliest)
+        found: list[Entry] = []
+        expected = offset
+        with (
+            errors_of(self._store.directory, "reading"),
+            closing(self._store.entries(topic.key(earliest), topic.key(offset), topic.key(end), connection)) as rows,
+        ):
+            for key, packed, batch in rows:
+                header = unpacked_header(key, packed)
+                if header.first_offset > expected or header.first_offset + header.count <= expected:
+                    break
+                if (found or has_some) and header.byte_count > room_bytes:
+                    return found
+                found.append(checked_entry(header, batch))
+                room_bytes -= header.byte_count
+                expected = header.first_offset + header.count
+            if expected < end:
+                if offset < topic.earliest:  # removed while it was read
+                    raise OffsetRemovedError(name, offset, topic.earliest)
+                raise DamagedError(f"topic {name!r} has no entry at offset {expected}")
+        return found
+
+    def offset_at(self, topic: str, time_us: int) -> int:
+        """The first offset appended at this time or later; where the next message goes if there is none yet."""
+        self._refuse_if_closed()
+        state = self._topics.get(topic)
+        if state is None:
+            return 0
+        while True:
+            with self._guard:
+                earliest, end, latest = state.earliest, state.stored.next_offset, state.next_offset
+                in_memory = (entry.first_offset for entry in state.memory if entry.appended_at_us >= time_us)
+                later = next(in_memory, latest)
+            with errors_of(self._store.directory, "reading"):
+                try:
+                    found = search_stored(self._store, state.number, earliest, end, time_us)
+                except DamagedError:
+                    if state.earliest == earliest:
+                        raise
+                    continue  # removed while it was searched
+            return found if found < end else later
+
+    def verify(self) -> int:
+        """Read everything and compare it with its checksums; how many batches there are."""
+        count = 0
+        for name in list(self._topics):
+            offset = self.earliest(name)
+            while entries := self.read(name, offset, MAXIMAL_BATCH_BYTES):
+                offset = entries[-1].next_offset
+                count += len(entries)
+        return count
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise UsageError("the log is closed; open it again")

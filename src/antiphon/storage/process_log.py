@@ -1,0 +1,99 @@
+"""The log of a node as its process uses it: what the process delivers is appended, and read back when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from antiphon.api.topic_state import LiveTopic
+from antiphon.kernel.message import Message, Publication, publication_key
+from antiphon.kernel.process import LogReader, Process
+from antiphon.runtime.clocks import wall_clock_us
+from antiphon.storage.checkpoint import Pasts
+from antiphon.storage.group_commit import GroupCommit
+from antiphon.storage.log import DurableLog
+from antiphon.storage.log_reader import LogBackwards, passed_over_log
+from antiphon.transport.codec import Codec
+
+RECORDED_AT_MOST: Final = 8192
+"""Of so many publications of a topic a node of a gossip cluster knows where its log has them."""
+
+
+class ProcessLog:
+    """The log of one node; nothing is in it at a node without a data directory.
+
+    ``recalls`` where others ask for publications that are in nobody's buffer any more; ``pasts`` where a node goes on
+    after a restart with what its earlier life had delivered.
+    """
+
+    def __init__(self, codec: Codec, topics: Mapping[int, LiveTopic], pasts: Pasts | None, recalls: bool) -> None:
+        self._codec = codec
+        self._topics = topics
+        self._pasts = pasts
+        self._recalls = recalls
+        self._store: DurableLog | None = None
+        self._commit: GroupCommit | None = None
+
+    def open(self, store: DurableLog, commit: GroupCommit) -> None:
+        """The node has a log."""
+        self._store = store
+        self._commit = commit
+        if self._pasts is not None:
+            self._pasts.open(store, commit)
+
+    def append(
+        self,
+        process: Process,
+        topic: LiveTopic,
+        count: int,
+        publication: Publication,
+        fact: tuple[str, bytes] | None,
+    ) -> None:
+        """Record a publication that is delivered, with what it says of its writer."""
+        store = self._store
+        assert store is not None, "only nodes with a log record"
+        if self._pasts is not None:
+            self._pasts.delivered(topic, publication)
+        store.append(topic.name, count, wall_clock_us(), self._codec.encode(process.recorded(publication)), fact)
+        if self._recalls:
+            topic.recorded[int(publication_key(publication.source, publication.sequence))] = topic.end_offset
+            if len(topic.recorded) > RECORDED_AT_MOST:
+                del topic.recorded[next(iter(topic.recorded))]
+
+    def pass_over(self, process: Process, topic: LiveTopic, publication: Publication) -> None:
+        """Record a publication that is not for subscribers, where somebody may come back and lack it."""
+        if self._pasts is None or self._store is None:
+            return
+        recorded = self._codec.encode(process.recorded(publication))
+        self._store.append(passed_over_log(topic.name), 1, wall_clock_us(), recorded)
+        self._pasts.delivered(topic, publication)
+        if self._commit is not None:
+            self._commit.soon()
+
+    def read_back(self, number: int) -> LogReader | None:
+        """Reads what the log holds of a topic."""
+        topic = self._topics.get(number)
+        if topic is None or self._store is None:
+            return None
+        return LogBackwards(self._store, self._codec, topic.name, topic.log_from, topic.passed_over_from)
+
+    def was_logged(self, number: int, source: int, sequence: int) -> bool:
+        """Whether the log has ever held a publication."""
+        topic = self._topics.get(number)
+        return topic is None or self._pasts is None or topic.logged.has(source, sequence)
+
+    def recalled(self, number: int, source: int, sequence: int) -> Message | None:
+        """A publication that was delivered here, from the log."""
+        topic = self._topics.get(number)
+        offset = None if topic is None else topic.recorded.get(int(publication_key(source, sequence)))
+        if topic is None or offset is None or self._store is None:
+            return None
+        entries = self._store.read(topic.name, offset, 1)
+        # Retention may have removed it.
+        is_there = len(entries) > 0 and entries[0].first_offset == offset
+        return self._codec.decode_recorded(entries[0].batch) if is_there else None
+
+    def past(self, number: int) -> list[int] | None:
+        """What an earlier life of this node delivered on a topic."""
+        topic = self._topics.get(number)
+        return None if topic is None or self._pasts is None else self._pasts.of(topic)

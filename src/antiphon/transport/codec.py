@@ -1,0 +1,229 @@
+"""How messages of the protocols look on a link: derived from their classes, checked when they arrive.
+
+A frame is a length in four bytes, least first, and that many bytes of MessagePack: an array that begins with the number
+of the message's class and goes on with the arguments of its constructor, in order (:mod:`antiphon.transport.schema`).
+msgspec refuses whatever does not fit, so a process never sees a malformed message.
+
+Copies of one message are one object (:mod:`antiphon.kernel.message`), and what is handed on is what came in. So the
+codec remembers the last message with its bytes: forwarding to three children encodes nothing and copies once. What
+is not handed on is never copied as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Union
+
+import msgspec
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.tree import messages as tree
+from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.message import Message, Publication
+from antiphon.transport.schema import (
+    CHECKS,
+    ENCLOSED,
+    FIELDS,
+    HELD_FIRST,
+    KINDS,
+    LISTS,
+    NESTED,
+    SPECIAL,
+    SPECIALLY_NESTED,
+    Integers,
+    PayloadCheck,
+    parameters,
+)
+
+
+class Kind:
+    """How one class of messages is written and read."""
+
+    def __init__(
+        self, kind: type[Any], number: int, known: dict[type[Any], Kind], check_payload: PayloadCheck | None
+    ) -> None:
+        self.message = kind
+        self.names = parameters(kind)
+        self._check_payload = check_payload if "payload" in self.names else None
+        fields = []
+        self._writers: list[Callable[[Any], Any] | None] = []
+        self._readers: list[Callable[[Any], Any] | None] = []
+        for name in self.names:
+            held = SPECIALLY_NESTED.get((kind, name), NESTED.get(name))
+            if held is None:
+                field = SPECIAL.get((kind, name)) or FIELDS[name]
+                fields.append((name, field))
+                integers = field in (Integers, Integers | None)
+                self._writers.append(list_or_none if integers else None)
+                self._readers.append(vec_or_none if integers else None)
+                continue
+            shapes = tuple(known[nested].shape for nested in held)
+            shape: Any = Union[shapes]  # noqa: UP007 (made at run time)
+            is_list = name in LISTS
+            fields.append((name, list[shape] if is_list else shape))
+            by_type = {known[nested].message: known[nested] for nested in held}
+            by_shape = {known[nested].shape: known[nested] for nested in held}
+            self._writers.append(nested_writer(by_type, is_list))
+            self._readers.append(nested_reader(by_shape, is_list))
+        self.shape: type[msgspec.Struct] = msgspec.defstruct(
+            f"{kind.__name__}OnTheWire", fields, array_like=True, tag=number, frozen=True, forbid_unknown_fields=True
+        )
+        self._values_of = values_getter(self.names)
+        self._is_plain = not any(self._writers)
+        self._check: Callable[[Any], None] | None = CHECKS.get(kind)
+
+    def to_shape(self, message: Any) -> msgspec.Struct:
+        """The message as msgspec writes it."""
+        values = self._values_of(message)
+        if self._is_plain:
+            return self.shape(*values)
+        return self.shape(
+            *[value if write is None else write(value) for value, write in zip(values, self._writers, strict=True)]
+        )
+
+    def to_message(self, shape: Any, is_own: bool = False) -> Any:
+        """The message that msgspec has read; what was written here needs no check of its payload."""
+        if self._check is not None:
+            self._check(shape)
+        if self._check_payload is not None and not is_own:
+            self._check_payload(shape.payload)
+        values = self._values_of(shape)
+        if self._is_plain:
+            return self.message(*values)
+        return self.message(
+            *[value if read is None else read(value) for value, read in zip(values, self._readers, strict=True)]
+        )
+
+
+def values_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads several attributes at once; the standard one gives no tuple for a single name."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    read = attrgetter(names[0])
+    return lambda holder: (read(holder),)
+
+
+def list_or_none(integers: Any) -> list[int] | None:
+    """A flat array for msgspec."""
+    return None if integers is None else list(integers)
+
+
+def vec_or_none(integers: list[int] | None) -> Any:
+    """A list from msgspec as a flat array."""
+    return None if integers is None else vec[i64](integers)
+
+
+def nested_writer(by_type: dict[type[Any], Kind], is_list: bool) -> Callable[[Any], Any]:
+    """Writes a message inside a message, or a list of them."""
+
+    def write(message: Any) -> msgspec.Struct:
+        return by_type[type(message)].to_shape(message)
+
+    return (lambda messages: [write(message) for message in messages]) if is_list else write
+
+
+def nested_reader(by_shape: dict[type[msgspec.Struct], Kind], is_list: bool) -> Callable[[Any], Any]:
+    """Reads a message inside a message, or a list of them."""
+
+    def read(shape: msgspec.Struct) -> Any:
+        return by_shape[type(shape)].to_message(shape)
+
+    return (lambda shapes: [read(shape) for shape in shapes]) if is_list else read
+
+
+def known_kinds(check_payload: PayloadCheck | None) -> dict[type[Any], Kind]:
+    """All classes; those that are held by others come first, as they mostly do in ``KINDS``."""
+    known: dict[type[Any], Kind] = {}
+    numbers = {kind: number for number, kind in enumerate(KINDS)}
+    for kind in (*HELD_FIRST, *KINDS):
+        if kind not in known:
+            known[kind] = Kind(kind, numbers[kind], known, check_payload)
+    return known
+
+
+class Codec:
+    """Turns messages into bytes and back. One per node: it remembers the last message.
+
+    ``controls`` are the structs that hosts exchange with each other, beside the messages of protocols; their tags
+    begin at ``FIRST_CONTROL``. ``kinds`` are the classes that its fabric sends: a node understands no others.
+    ``check_payload`` raises for payloads that nobody could read, so that they come no further than to the first node.
+    """
+
+    def __init__(
+        self,
+        controls: tuple[type[msgspec.Struct], ...] = (),
+        kinds: tuple[type[Any], ...] = KINDS,
+        check_payload: PayloadCheck | None = None,
+    ) -> None:
+        self._kinds = known_kinds(check_payload)
+        self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
+        self._encode = msgspec.msgpack.Encoder().encode
+        shapes = (*self._by_shape, *controls)
+        self._decode = msgspec.msgpack.Decoder(Union[shapes]).decode  # noqa: UP007 (made at run time)
+        self._last: Message | None = None
+        self._last_bytes: bytes | memoryview = b""
+
+    def encode(self, message: Message) -> bytes:
+        """A message as bytes."""
+        if message is self._last:
+            encoded = self._last_bytes
+            if isinstance(encoded, bytes):
+                return encoded
+            encoded = bytes(encoded)
+        else:
+            encoded = self._encode(self._kinds[type(message)].to_shape(message))
+            self._last = message
+        self._last_bytes = encoded
+        return encoded
+
+    def forget(self) -> None:
+        """The bytes of the last message are about to be overwritten."""
+        self._last = None
+        self._last_bytes = b""
+
+    def encode_control(self, control: msgspec.Struct) -> bytes:
+        """A message of hosts as bytes."""
+        return self._encode(control)
+
+    def decode(self, data: bytes | memoryview) -> Message | msgspec.Struct:
+        """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none.
+
+        Who passes a view of bytes that change later calls ``forget`` before they do.
+        """
+        message = self._read(data)
+        if isinstance(message, msgspec.Struct):
+            return message
+        if not isinstance(message, Message) or type(message) in ENCLOSED:
+            raise ProtocolError(f"a peer sent a {type(message).__name__} by itself; it is a part of messages only")
+        self._last = message
+        self._last_bytes = data
+        return message
+
+    def decode_recorded(self, data: bytes) -> Publication | tree.Item:
+        """An entry of a log, as the process recorded it."""
+        recorded = self._read(data, is_own=True)
+        if not isinstance(recorded, Publication | tree.Item):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
+        return recorded
+
+    def decode_own(self, data: bytes) -> Message:
+        """A message that this node has written down itself."""
+        message = self._read(data, is_own=True)
+        if not isinstance(message, Message):
+            raise ProtocolError(f"{len(data)} bytes hold a {type(message).__name__} and no message")
+        return message
+
+    def decode_publication(self, data: bytes) -> Publication:
+        """The publication in an entry of a log."""
+        recorded = self.decode_recorded(data)
+        return recorded.publication if isinstance(recorded, tree.Item) else recorded
+
+    def _read(self, data: bytes | memoryview, is_own: bool = False) -> Any:
+        try:
+            shape: msgspec.Struct = self._decode(data)
+            kind = self._by_shape.get(type(shape))
+            return shape if kind is None else kind.to_message(shape, is_own)
+        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
+            raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error

@@ -1,0 +1,340 @@
+"""A connection that a peer or a client has opened to this node: the greeting, and whose frames these are.
+
+A connection tells two parts of the node what comes over it: the peers' membership hears of peers and of what they say
+about who belongs to the cluster, and the node gets all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.kernel.message import Message
+from antiphon.runtime.errors import DeniedError
+from antiphon.transport.codec import Codec
+from antiphon.transport.links import (
+    BUFFER_BYTES,
+    FIRST_BUFFER_BYTES,
+    FIRST_FRAME_BYTES_AT_MOST,
+    FrameReader,
+    FrameWriter,
+    has_closed,
+    split_address,
+)
+from antiphon.transport.peer_messages import (
+    MEMBERSHIP_CONTROLS,
+    PROTOCOL_VERSION,
+    Control,
+    Expelled,
+    Hello,
+    Refused,
+    StillHere,
+)
+from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
+from antiphon.transport.tls import Identity, check_node, identity_of
+
+UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
+"""So much waits for a client that does not read before nothing more is sent to it, or read from it."""
+
+UNREAD: Final = "what was sent is not read"
+NOT_HERE: Final = "the node that is meant does not live here any more"
+
+
+class Greeting(NamedTuple):
+    """What the first frame of a connection is compared with."""
+
+    cluster: str
+    instance: str
+    has_tls: bool
+    maximum_connections: int
+
+
+class FrameClient(Protocol):
+    """A client at the other end of an incoming connection."""
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A frame of the client."""
+
+    def ended(self) -> None:
+        """The client is gone."""
+
+    def rights_changed(self) -> None:
+        """The rights of clients are others now."""
+
+    def writing_paused(self) -> None:
+        """The client does not read what it is sent."""
+
+    def writing_resumed(self) -> None:
+        """It has read it."""
+
+
+class Receiver(Protocol):
+    """The loop of the node to which somebody has connected."""
+
+    @property
+    def codec(self) -> Codec:
+        """Reads and writes frames."""
+
+    def received(self, sender: int, message: Message) -> None:
+        """A message of a peer's process."""
+
+    def settle(self) -> None:
+        """Nothing more has come for now."""
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong that no later step can make good."""
+
+
+class Reception(Protocol):
+    """Whoever at a node receives clients, and hears what the hosts of peers say."""
+
+    @property
+    def greeting(self) -> Greeting:
+        """What the first frame is compared with."""
+
+    def control_received(self, sender: int, message: msgspec.Struct) -> None:
+        """A message of a peer's host."""
+
+    def client_connected(
+        self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection
+    ) -> FrameClient:
+        """A client has said who it is."""
+
+
+class ConnectedPeers(Protocol):
+    """The peers that have connected, and who they are."""
+
+    def connection_opened(self, connection: IncomingConnection) -> None:
+        """Somebody has connected."""
+
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        """A connection that somebody opened has ended."""
+
+    def incoming(self) -> tuple[IncomingConnection, ...]:
+        """The connections that others have opened."""
+
+    def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
+        """A peer has said who it is."""
+
+    def control_received(self, connection: IncomingConnection, message: Control) -> None:
+        """A message about who belongs to the cluster."""
+
+    def identifier_of(self, instance: str) -> int | None:
+        """The identifier of a peer by its instance."""
+
+
+class Accepting(Protocol):
+    """Where connections are accepted, and those are cut off that cost too much."""
+
+    def greeted(self, connection: IncomingConnection) -> None:
+        """Somebody has said who it is."""
+
+    def ended(self, connection: IncomingConnection) -> None:
+        """A connection has ended."""
+
+    def buffer_changed(self, connection: IncomingConnection, size: int) -> None:
+        """A connection has a long frame that is not finished, or has finished it."""
+
+    def note_refusal(self, where_from: str, error: BaseException) -> None:
+        """Somebody has been cut off, for this reason."""
+
+
+class IncomingConnection(FrameReader):
+    """A connection that a peer or a client has opened to this node."""
+
+    def __init__(
+        self,
+        receiver: Receiver,
+        reception: Reception,
+        cluster: ConnectedPeers,
+        listener: Accepting | None = None,
+        where_from: str = "",
+    ) -> None:
+        super().__init__(FIRST_BUFFER_BYTES, FIRST_FRAME_BYTES_AT_MOST)
+        self._receiver = receiver
+        self._reception = reception
+        self._cluster = cluster
+        self._listener = listener
+        self.where_from = where_from
+        self.instance = ""
+        self.address = ""
+        # Who it is by its certificate, if it has shown one.
+        self.identity: Identity | None = None
+        self._sender: int | None = None
+        self._client: FrameClient | None = None
+        self.is_refused = False
+        self._is_expelled = False
+        self._held: set[str] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.identity = identity_of(transport)
+        self._cluster.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._listener is not None:
+            self._listener.ended(self)
+        self._cluster.connection_ended(self)
+        if self._client is not None:
+            self._client.ended()
+
+    def input_ended(self) -> None:
+        self._receiver.settle()
+
+    def frame_received(self, frame: memoryview) -> None:
+        if self._client is not None:
+            self._client.frame_received(frame)
+            return
+        if self._is_expelled:
+            # It has come together with what the other end was expelled for.
+            return
+        codec = self._receiver.codec
+        message = codec.decode(frame)
+        if isinstance(message, Message):
+            self._receive(message)
+            codec.forget()
+        elif isinstance(message, Hello):
+            self._greeted(message)
+        elif not self.instance:
+            raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
+        elif isinstance(message, StillHere):
+            self._give_sign()
+        elif isinstance(message, MEMBERSHIP_CONTROLS):
+            self._cluster.control_received(self, message)
+        else:
+            self._reception.control_received(self._sender_identifier(), message)
+
+    def _give_sign(self) -> None:
+        """Say that this process goes on; not to an end that does not read, which would make what waits grow."""
+        if self.transport is not None and self.transport.get_write_buffer_size() == 0:
+            self._say(StillHere())
+
+    def _receive(self, message: Message) -> None:
+        sender = self._sender
+        if sender is None:
+            sender = self._sender = self._sender_identifier()
+        self._receiver.received(sender, message)
+
+    def _sender_identifier(self) -> int:
+        sender = self._cluster.identifier_of(self.instance)
+        if sender is None:
+            raise ProtocolError("somebody who is not in the cluster sent a message of its processes")
+        return sender
+
+    def _greeted(self, hello: Hello) -> None:
+        greeting = self._reception.greeting
+        if hello.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"the other end speaks version {hello.version}, this node {PROTOCOL_VERSION}; upgrade the older one"
+            )
+        if hello.cluster != greeting.cluster:
+            raise ProtocolError(f"this node is of cluster {greeting.cluster!r}, the other end of {hello.cluster!r}")
+        if hello.target and hello.target != greeting.instance:
+            raise ProtocolError(NOT_HERE)
+        if self.instance or not hello.instance:
+            raise ProtocolError("a connection begins with one Hello that names its sender")
+        if hello.address and greeting.has_tls:
+            check_node(self.identity, hello.instance, host_of(hello.address))
+        self.instance, self.address = hello.instance, hello.address
+        if hello.address:
+            if len(self._cluster.incoming()) > greeting.maximum_connections:
+                raise ProtocolError("this node has as many connections as it may; connect to another one")
+            self._trust(FRAME_BYTES_AT_MOST)
+            self._cluster.greeted(self, hello)
+            return
+        assert self.transport is not None, "there is a connection when a frame arrives"
+        writer = FrameWriter()
+        writer.attach(self.transport)
+        self.transport.set_write_buffer_limits(UNWRITTEN_BYTES_AT_MOST)
+        self._client = self._reception.client_connected(writer, hello, self.identity, self)
+        self._trust(CLIENT_FRAME_BYTES_AT_MOST)
+
+    def _trust(self, frame_bytes_at_most: int) -> None:
+        """It has said who it is: from now on it may send as much as others."""
+        self.buffer_bytes = BUFFER_BYTES
+        self.frame_bytes_at_most = frame_bytes_at_most
+        if self._listener is not None:
+            self._listener.greeted(self)
+
+    def hold(self, reason: str) -> None:
+        """Read nothing more from the other end for a while, for this reason among others."""
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self._held.add(reason)
+
+    def release(self, reason: str) -> None:
+        """The reason is gone."""
+        self._held.discard(reason)
+        if not self._held and self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def end_if_left(self) -> None:
+        """End a connection that is not read from and whose other end is gone: nobody would notice otherwise."""
+        if self._held and self.transport is not None and not self.transport.is_closing() and has_closed(self.transport):
+            self.transport.abort()
+
+    def pause_writing(self) -> None:
+        # Whoever does not read answers is not to ask for more of them.
+        if self._client is not None:
+            self._client.writing_paused()
+            self.hold(UNREAD)
+
+    def resume_writing(self) -> None:
+        if self._client is not None:
+            self._client.writing_resumed()
+            self.release(UNREAD)
+
+    def buffer_changed(self, size: int) -> None:
+        if self._listener is not None:
+            self._listener.buffer_changed(self, size)
+
+    def broken(self, error: Exception) -> None:
+        """The process may be in no defined state any more: better no node than a wrong one."""
+        self._receiver.fail(error)
+
+    def refuse(self, error: Exception) -> None:
+        """Tell the other end why, and close."""
+        if self.is_refused:
+            return
+        self.is_refused = True
+        self._say(Refused(str(error)[:1000], isinstance(error, DeniedError)))
+        if self._listener is None:
+            super().refuse(error)
+            return
+        self._listener.note_refusal(self.where_from, error)
+        self._filled = 0
+        self.close()
+
+    def expel(self, reason: str) -> None:
+        """Tell the other end that it counts as failed, and do not listen to it any more."""
+        self._is_expelled = True
+        self._say(Expelled(reason))
+        self.close()
+
+    def _say(self, control: Control) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            writer = FrameWriter()
+            writer.attach(self.transport)
+            writer.send(self._receiver.codec.encode_control(control))
+            writer.flush()
+
+    def close(self) -> None:
+        """The node goes, or the other end counts as gone."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """End without taking leave."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+def host_of(address: str) -> str:
+    """The host of an address that somebody else has written."""
+    try:
+        return split_address(address)[0]
+    except UsageError as error:
+        raise ProtocolError(f"the other end says that it lives at {address!r}, which is no address") from error

@@ -1,0 +1,190 @@
+"""Who there is in a gossip cluster: identifiers that nobody is asked for, contacts that are agreed on in the end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
+from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, Peer
+from antiphon.transport.peer_messages import PlaceGiven
+
+
+def newcomer(number: int) -> Peer:
+    return Peer(f"life {number}", f"host:{number}")
+
+
+def placed(giver: Roster, number: int, contacts: int = 3) -> Roster:
+    """Somebody who has got its place from another."""
+    found = Roster(f"life {number}", f"host:{number}", contacts)
+    place = giver.give(newcomer(number))
+    assert place is not None
+    found.take(place)
+    return found
+
+
+def founder(contacts: int = 3) -> Roster:
+    first = Roster("life 0", "host:0", contacts)
+    first.found(0)
+    return first
+
+
+def test_whoever_gives_places_no_two_nodes_get_the_same() -> None:
+    """Any node takes newcomers in, as clusters grow: nobody asks anybody else."""
+    chance = random.Random(1)
+    rosters = [founder()]
+    for number in range(1, 3000):
+        able = chance.choice(rosters)
+        if able.give(newcomer(number)) is None:
+            # It asks a contact to give instead.
+            able = rosters[0]
+        rosters.append(placed(able, number))
+    identifiers = [roster.me.identifier for roster in rosters]
+    assert len(set(identifiers)) == len(rosters)
+    assert all(identifier is not None and 0 <= identifier <= MAXIMUM_IDENTIFIER for identifier in identifiers)
+
+
+def test_thousands_may_come_and_go_through_one_node() -> None:
+    first = founder()
+    given = [first.give(newcomer(number)) for number in range(1, 9 * PART)]
+    assert len({place.identifier for place in given if place is not None}) == len(given) > 2000
+    later = placed(founder(), 1)
+    assert all(later.give(newcomer(number)) is not None for number in range(2, 4 * PART))
+
+
+def test_who_asks_again_gets_the_same_place() -> None:
+    first = founder()
+    assert first.give(newcomer(1)) == first.give(newcomer(1)) != first.give(newcomer(2))
+
+
+def test_who_has_nothing_left_says_so() -> None:
+    last = Roster("life 0", "host:0", 3)
+    last.found(BLOCKS_FIRST - 2)
+    assert last.give(newcomer(1)) is not None
+    assert last.give(newcomer(2)) is None
+
+
+def test_a_cluster_that_begins_again_uses_no_identifier_twice() -> None:
+    again = Roster("life 0", "host:0", 3)
+    again.found(17)
+    assert again.me.identifier == 17
+    place = again.give(newcomer(1))
+    assert place is not None and place.identifier == 18 and place.end > place.first > 18
+
+
+def test_the_first_who_come_are_contacts() -> None:
+    first = founder()
+    others = [placed(first, number) for number in range(1, 6)]
+    assert first.contacts() == [0, 1, 2]
+    assert [roster.contacts() for roster in others[1:]] == [[0, 1, 2]] * 4
+    assert others[0].contacts() == [0, 1]
+    assert others[0].appointed(first.appointments())
+    assert others[0].contacts() == [0, 1, 2]
+    assert not others[0].appointed(first.appointments())
+
+
+def test_a_lost_contact_is_replaced_by_a_junior_one() -> None:
+    """Node 0 is lost; node 1 is the senior now, and appoints node 5, which comes last, whatever its identifier."""
+    first = founder()
+    second, third, *_ = [placed(first, number) for number in range(1, 6)]
+    for roster in (second, third):
+        roster.appointed(first.appointments())
+        assert roster.unreachable(0)
+    second.learn([Peer("life 5", "host:5", 5)])
+    assert second.is_first_contact() and not third.is_first_contact()
+    assert second.appoint([5]) and not second.appoint([4])
+    assert second.contacts() == [1, 2, 5]
+    assert third.appointed(second.appointments()) and third.contacts() == [1, 2, 5]
+
+
+def test_a_contact_that_seemed_lost_and_is_heard_is_one_again() -> None:
+    first = founder()
+    second = placed(first, 1)
+    second.unreachable(0)
+    assert second.contacts() == [1] and second.lost_contacts() == [0]
+    assert not second.appointed(first.appointments()), "others may not know yet; who cannot reach it leaves it out"
+    assert second.reachable(0)
+    assert second.contacts() == [0, 1] and second.lost_contacts() == []
+
+
+def test_a_newcomer_that_was_given_two_places_has_the_one_that_it_took() -> None:
+    """It asks the next node when an answer is late; the node whose place it did not take hears of that."""
+    for is_introduced_before in (False, True):
+        first = founder()
+        second = placed(first, 1)
+        late = first.give(newcomer(2))
+        taken = second.give(newcomer(2))
+        assert late is not None and taken is not None and late.identifier != taken.identifier
+        itself = Peer("life 2", "host:2", taken.identifier)
+        if is_introduced_before:
+            first.learn([itself])
+        assert first.take_back(itself) == late.identifier
+        first.check_claim("life 2", [itself])
+        first.learn([itself])
+        assert first.identifier_of("life 2") == taken.identifier
+        assert first.peer(late.identifier) is None and late.identifier not in first.contacts()
+        assert first.has_place_elsewhere("life 2")
+
+
+def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
+    first = founder()
+    second = placed(first, 1)
+    other = second.give(newcomer(9))
+    assert first.take_back(second.me) is None and other is not None
+    impostor = Peer("life 1", "host:1", other.identifier)
+    assert first.take_back(impostor) is None
+    with pytest.raises(ProtocolError, match="claims the identifier"):
+        first.check_claim("life 1", [impostor])
+
+
+def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
+    """Who has heard of a block, or was taken in by somebody who has, never agrees to it again."""
+    one, other = Roster("one", "host:1", 0), Roster("other", "host:2", 0)
+    one.take(PlaceGiven(0, 1, 1, []))
+    other.take(PlaceGiven(1, 2, 2, []))
+    assert one.give(Peer("third", "host:3")) is None
+    block = one.next_block()
+    assert block == 0 and other.is_free(block) and not other.is_free(block)
+    one.take_block(block)
+    given = one.give(Peer("third", "host:3"))
+    assert given is not None and given.identifier == BLOCKS_FIRST
+    third = Roster("third", "host:3", 0)
+    third.take(given)
+    assert third.next_block() == 1 and other.next_block() == 1
+
+
+def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
+    roster = Roster("one", "host:1", 0)
+    roster.take(PlaceGiven(0, 1, 1, []))
+    roster.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
+    assert not roster.is_free(5) and roster.next_block() == 6
+
+
+def test_when_all_blocks_are_taken_there_is_nothing_left() -> None:
+    roster = Roster("one", "host:1", 0)
+    assert roster.is_free(BLOCKS_AT_MOST - 1) and roster.next_block() is None
+
+
+def test_in_gossip_blocks_are_drawn_until_one_is_free() -> None:
+    """Who has heard of somebody in a block, or has agreed that somebody takes it, does not draw it."""
+    draws = iter([7, 8, 9, 9, 5])
+    roster = Roster("i", "h:1", 0, lambda below: next(draws) % below)
+    roster.learn([Peer("other", "o:1", BLOCKS_FIRST + 7 * BLOCK + 3)])
+    assert roster.is_free(8) and not roster.is_free(8)
+    assert roster.next_block() == 9
+    # Blocks before and behind it are as free as they were.
+    assert roster.next_block() == 5
+
+
+def test_who_draws_in_vain_has_nothing_left() -> None:
+    roster = Roster("i", "h:1", 0, lambda _: 0)
+    assert roster.next_block() == 0 and roster.next_block() is None
+
+
+def test_a_founder_gives_no_identifiers_of_blocks() -> None:
+    roster = Roster("i", "h:1", 0)
+    roster.found(0)
+    place = roster.give(Peer("newcomer", "n:1"))
+    assert place is not None and place.end == BLOCKS_FIRST

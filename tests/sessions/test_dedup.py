@@ -1,0 +1,211 @@
+"""What has come already, what was shown lately, and what a client keeps: the memories that fail-over needs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antiphon.api.batch import Batch
+from antiphon.api.batch_codec import Author, Columns, author_of, count_messages, decode_columns, encode_columns
+from antiphon.api.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
+from antiphon.client.server_pool import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
+from antiphon.kernel.errors import UsageError
+from antiphon.runtime.dedup import GAPS_AT_MOST, Seen, SeenOfAll
+from antiphon.sessions.unacked import KEPT_AT_MOST, WINDOW, Kept, KeptBatches
+from tests.node.support import running
+
+ANNA, BEN = 1 << 61, 7
+
+numbers = st.lists(st.integers(1, 60), max_size=80)
+
+
+@given(numbers)
+def test_each_number_is_new_once(arriving: list[int]) -> None:
+    seen = Seen()
+    known: set[int] = set()
+    for number in arriving:
+        assert seen.add(number) == (number not in known)
+        known.add(number)
+    assert [seen.has(number) for number in range(62)] == [number in known or number == 0 for number in range(62)]
+    copy = Seen(seen.ranges())
+    assert [copy.has(number) for number in range(62)] == [seen.has(number) for number in range(62)]
+
+
+@given(numbers, numbers)
+def test_who_merges_has_seen_what_either_has(one: list[int], other: list[int]) -> None:
+    seen, others = Seen(), Seen()
+    for number in one:
+        seen.add(number)
+    for number in other:
+        others.add(number)
+    seen.merge(others.ranges())
+    assert {number for number in range(1, 62) if seen.has(number)} == {*one, *other}
+
+
+def test_all_that_a_client_may_have_under_way_can_overtake_and_nothing_counts_as_come() -> None:
+    """While keys are closed, messages about others overtake those that wait for them, by the hundreds."""
+    seen = Seen()
+    for number in range(2, 2 * KEPT_AT_MOST, 2):
+        assert seen.add(number)
+    for number in range(1, 2 * KEPT_AT_MOST, 2):
+        assert seen.add(number)
+
+
+def test_the_oldest_of_too_many_gaps_counts_as_filled() -> None:
+    seen = Seen()
+    for number in range(2, 2 * GAPS_AT_MOST + 4, 2):
+        assert seen.add(number)
+    assert seen.has(1) and not seen.add(1)
+    assert not seen.has(3) and seen.add(3)
+    assert len(seen.ranges()) <= 1 + 2 * GAPS_AT_MOST
+
+
+def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.runtime.dedup.AUTHORS_AT_MOST", 3)
+    seen = SeenOfAll()
+    for author in (1, 2, 3, 1, 4):
+        seen.add(author, 1 if author != 1 else seen.highest(1) + 1)
+    assert [author for author in (1, 2, 3, 4) if seen.has(author, 1)] == [1, 3, 4]
+
+
+def test_a_batch_of_a_client_says_whose_it_is() -> None:
+    columns = Columns(3, 5, [b"a", b"b"])
+    payload = encode_columns(columns, Author(ANNA, 12))
+    assert (author_of(payload), count_messages(payload), decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
+    batch = Batch("room", BEN, "causal", 0, payload, sequence=4)
+    assert (batch.client, batch.author, batch.number) == (ANNA, ANNA, 12)
+    own = Batch("room", BEN, "causal", 0, encode_columns(columns), sequence=4)
+    assert (own.client, own.author, own.number) == (0, BEN, 4)
+
+
+def batch(author: int, number: int, size: int = 1) -> Batch:
+    payload = encode_columns(Columns(1, 1, [bytes(size)]))
+    return Batch("room", author, "causal", 0, payload, sequence=number)
+
+
+def test_what_was_not_seen_is_found_again() -> None:
+    recent = Recent(Budget())
+    recent.begin(100)
+    for number in (1, 2, 3):
+        recent.add(100 + number, batch(BEN, number))
+    seen = SeenOfAll({BEN: [2, 1, 1]})
+    # The second follows the first, so who has seen it was told of a gap in the place of the first.
+    assert [each.number for each in recent.unseen(seen, 100)] == [3]
+    assert [each.number for each in recent.unseen(SeenOfAll(), 100)] == [1, 2, 3]
+    assert [each.number for each in recent.unseen(seen, 102)] == [3]
+    assert not recent.may_lack(seen, 100)
+    assert recent.may_lack(seen, 99) and not recent.may_lack(seen, 99, was_here=True)
+    recent.end()
+    assert recent.may_lack(seen, 1 << 60) and recent.unseen(seen, 0) == []
+
+
+@pytest.mark.parametrize(("size", "last"), [(1, BATCHES_AT_MOST + 10), (BYTES_AT_MOST // 16, 40)])
+def test_who_lacks_what_is_not_kept_any_more_is_told(size: int, last: int) -> None:
+    recent = Recent(Budget())
+    recent.begin(0)
+    for number in range(1, last + 1):
+        recent.add(number, batch(BEN, number, size))
+    kept = len(recent.unseen(SeenOfAll(), 0))
+    assert 0 < kept <= BATCHES_AT_MOST and kept * size <= BYTES_AT_MOST
+    dropped = last - kept
+    assert not recent.may_lack(SeenOfAll({BEN: [dropped]}), 0)
+    assert recent.may_lack(SeenOfAll({BEN: [dropped - 1]}), 0)
+    # Who came later is not owed it.
+    assert not recent.may_lack(SeenOfAll(), dropped + 1)
+
+
+def test_all_topics_together_keep_no_more_than_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.api.replay_buffer.BYTES_OF_ALL_AT_MOST", 1000)
+    budget = Budget()
+    topics = [Recent(budget) for _ in range(4)]
+    for number in range(1, 101):
+        for topic in topics:
+            topic.add(number, batch(BEN, number, 50))
+    assert 500 < budget.bytes <= 1000
+    for topic in topics:
+        topic.end()
+    assert budget.bytes == 0
+
+
+def kept_of(number: int, topic: str, serial: int, receipt: Any = None) -> Kept:
+    return Kept(number, topic, serial, "causal", b"", (), receipt)
+
+
+def test_what_is_not_safe_is_handed_in_again_in_order() -> None:
+    kept = KeptBatches()
+    for number in range(1, 7):
+        kept.add(kept_of(number, "room" if number % 2 else "hall", (number + 1) // 2))
+    for number in (1, 2, 3, 5):
+        found = kept.answered(number)
+        assert found is not None
+        kept.accepted(found)
+    kept.safe("room", 2)
+    assert [each.number for each in kept] == [2, 4, 5, 6]
+    assert kept.room() == WINDOW - 2
+    kept.connection_lost()
+    assert kept.has_to_repeat("room") and kept.has_to_repeat("hall")
+    again = [kept.next_again("hall"), kept.next_again("hall"), kept.next_again("hall"), kept.next_again("hall")]
+    assert [each and each.number for each in again] == [2, 4, 6, None]
+    assert not kept.has_to_repeat("hall") and kept.topics() == ["room", "hall"]
+
+
+def test_what_is_safe_before_it_is_accepted_is_kept_until_then() -> None:
+    kept = KeptBatches()
+    kept.add(kept_of(1, "room", 1))
+    kept.safe("room", 1)
+    assert len(kept) == 1
+    found = kept.answered(1)
+    assert found is not None
+    kept.accepted(found)
+    assert len(kept) == 0
+
+
+def test_how_much_is_under_way_and_kept_is_bounded() -> None:
+    kept = KeptBatches()
+    for number in range(KEPT_AT_MOST):
+        assert kept.room() > 0
+        kept.add(kept_of(number, "room", number + 1))
+        found = kept.answered(number)
+        assert found is not None
+        kept.accepted(found)
+    assert kept.room() == 0
+    kept.connection_lost()
+    for _ in range(WINDOW):
+        assert kept.next_again("room") is not None
+    assert kept.next_again("room") is None and kept.has_to_repeat("room")
+    assert len(kept.give_up("room")) == KEPT_AT_MOST and not kept.has_to_repeat("room") and len(kept) == 0
+
+
+def test_a_client_goes_first_to_others_that_its_node_knew() -> None:
+    whereabouts = Whereabouts("a:1,b:1")
+    assert whereabouts.first() == ["a:1", "b:1"]
+    whereabouts.learn(["c:1", "d:1", "a:1"])
+    others = whereabouts.others("a:1")
+    assert set(others[:2]) == {"c:1", "d:1"} and others[2:] == ["b:1", "a:1"]
+    assert addresses_of(["a:1", " b:1 ", "a:1"]) == ["a:1", "b:1"]
+    with pytest.raises(UsageError, match="is no address"):
+        addresses_of("a:1,b")
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    pauses = Pauses()
+    waited = [pauses.next() for _ in range(20)]
+    assert waited[0] < waited[3] and max(waited) <= LONGEST_PAUSE_SECONDS
+    assert sum(waited) > 5
+
+
+def test_a_receipt_that_nobody_awaits_may_fail() -> None:
+    from antiphon.client.publishing import set_exception
+
+    async def test() -> None:
+        receipt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        set_exception(receipt, ValueError("lost"))
+        set_exception(receipt, ValueError("again"))
+        set_exception(None, ValueError("nobody"))
+        assert str(receipt.exception()) == "lost"
+
+    running(test)

@@ -1,0 +1,95 @@
+"""Clients that go on at another node: what they publish in order there follows what they had published before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from antiphon import Node
+from antiphon.api.batch_codec import Author, Columns
+from antiphon.api.topic_state import LiveTopic
+from antiphon.runtime.dedup import Seen
+from antiphon.sessions.resume import Crossing, NodeTraits
+from tests.node.support import cluster, outcome, running
+
+CLIENT = 77
+KNOWN = [Seen([3])]
+"""Others have the first three batches of the client."""
+
+
+async def member(node: Node) -> LiveTopic:
+    await node.subscribe("room").ready()
+    return node.topic("room")
+
+
+def traits(node: Node) -> NodeTraits:
+    return NodeTraits(node.identifier, node.settings.fabric == "gossip")
+
+
+def hand_in(node: Node, serial: int) -> None:
+    node.publish_columns("room", "causal", (), Columns(0, 0, [b"said"]), Author(CLIENT, serial))
+
+
+def test_the_first_fifo_batch_follows_all_and_the_others_follow_it() -> None:
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
+            orders = [crossing.order_of(order) for order in ("none", "fifo", "fifo", "causal", "total", "none")]
+            assert orders == ["none", "causal", "fifo", "causal", "total", "none"]
+            # A batch that had come before is of another source: what follows has to be bound to it anew.
+            hand_in(node, 4)
+            await node.flush()
+            assert await crossing.has_come(4)
+            assert [crossing.order_of("fifo"), crossing.order_of("fifo")] == ["causal", "fifo"]
+
+    running(test)
+
+
+def test_what_sticks_to_a_total_batch_need_not_be_causal() -> None:
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            crossing = Crossing(traits(node), await member(node), CLIENT, [], is_waited_for=True)
+            assert [crossing.order_of("total"), crossing.order_of("fifo")] == ["total", "fifo"]
+
+    running(test)
+
+
+def test_what_others_have_is_waited_for() -> None:
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            topic = await member(node)
+            crossing = Crossing(traits(node), topic, CLIENT, KNOWN, is_waited_for=True)
+            waiting = asyncio.create_task(crossing.has_come(3))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            hand_in(node, 3)
+            assert await waiting
+            assert not await crossing.has_come(4), "nobody has that"
+
+    running(test)
+
+
+@pytest.mark.parametrize("fabric", ["gossip", "cube"])
+def test_what_does_not_come_in_time_is_published_again_in_gossip_and_elsewhere_told(fabric: str) -> None:
+    async def test() -> None:
+        async with cluster(1, fabric=fabric) as (node,):
+            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=True)
+            crossing._wait_until = node.loop.time()
+            if fabric == "gossip":
+                assert not await crossing.has_come(2)
+            else:
+                assert "may yet come" in str(await outcome(crossing.has_come(2)))
+
+    running(test)
+
+
+def test_who_does_not_know_what_is_past_waits_for_nothing() -> None:
+    """As on a tree: it may be past here."""
+
+    async def test() -> None:
+        async with cluster(1) as (node,):
+            crossing = Crossing(traits(node), await member(node), CLIENT, KNOWN, is_waited_for=False)
+            assert await crossing.has_come(2)
+
+    running(test)

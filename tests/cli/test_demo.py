@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.cli import demo, output
+from antiphon.cli import output
+from antiphon.cli.demo import command as demo
 from antiphon_lab.cli import tour
 from antiphon_lab.report.pictures import published_trees_svg
 from tests.cli.conftest import Command

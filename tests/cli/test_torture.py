@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.cli import main as command
-from antiphon.cli import torture_simulated as torture
+from antiphon.cli.torture import simulated as torture
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture import campaign, course, processes, shrinking
 from antiphon.torture.campaign import KINDS, Outcome

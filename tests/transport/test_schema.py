@@ -14,10 +14,10 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube.total_order.messages import KeyLock
-from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto import messages as epto
-from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
+from antiphon.fabrics.gossip.sampling import hyparview
+from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay

@@ -16,8 +16,8 @@ import time
 import msgspec
 
 from antiphon.fabrics.gossip.epto.order import HostClock
-from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Engine

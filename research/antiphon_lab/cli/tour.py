@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from antiphon.cli import output
-from antiphon.cli.demo import Stage, Tour
+from antiphon.cli.demo.command import Stage, Tour
 from antiphon_lab.cli.reproduce import rows_table
 
 

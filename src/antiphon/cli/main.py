@@ -15,7 +15,6 @@ import antiphon
 from antiphon.cli import (
     audit,
     certs,
-    demo,
     dismiss,
     explore,
     maelstrom,
@@ -27,10 +26,11 @@ from antiphon.cli import (
     sub,
     sweep,
     top,
-    torture,
     up,
     watch,
 )
+from antiphon.cli.demo import command as demo
+from antiphon.cli.torture import command as torture
 from antiphon.kernel.errors import AntiphonError, UsageError
 from antiphon.plugins import COMMANDS, LABORATORY, plugins
 

@@ -8,8 +8,8 @@ import msgspec
 
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.topic import TotalOptions
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 
 EVERYBODY: Final = 1 << 62
 """The overlay of all nodes; no topic has this number (:func:`antiphon.api.topic_names.topic_number`)."""

@@ -20,9 +20,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from antiphon.fabrics.gossip.hyparview import Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.messages import Beat, Comparison
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.hyparview import Shuffle, ShuffleReply
 from antiphon.kernel.message import Message
 from antiphon.membership.address_book import Roster
 from antiphon.membership.gossip_settings import EVERYBODY, GossipTable

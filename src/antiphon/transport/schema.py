@@ -16,10 +16,10 @@ from antiphon.fabrics.cube import diagnosis
 from antiphon.fabrics.cube import messages as cube
 from antiphon.fabrics.cube.repair import messages as cube_faults
 from antiphon.fabrics.cube.total_order import messages as cube_totals
-from antiphon.fabrics.gossip import hyparview
 from antiphon.fabrics.gossip import messages as gossip
 from antiphon.fabrics.gossip.epto import messages as epto
 from antiphon.fabrics.gossip.epto.adaptation import DRAWS
+from antiphon.fabrics.gossip.sampling import hyparview
 from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import GONE_AT_MOST, Overlay, astray

@@ -9,8 +9,8 @@ from antiphon.fabrics.gossip.epto.messages import Ball, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KnownEvent, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
-from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel import Environment, Message, RandomStream
 from antiphon.kernel.message import Publication, publication_key
 

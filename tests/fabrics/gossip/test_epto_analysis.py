@@ -7,8 +7,8 @@ import pytest
 from antiphon.fabrics.gossip.epto.adaptation import DelayEstimate, SizeEstimate
 from antiphon.fabrics.gossip.epto.analysis import Spread, published_fanout, published_ttl
 from antiphon.fabrics.gossip.epto.options import check_period
-from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel import RandomStream, UsageError
 from tests.fabrics.gossip.epto_worlds import Desk
 

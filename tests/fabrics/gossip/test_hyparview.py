@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.fabrics.gossip import Connections, HyParView, HyParViewOptions, Neighbourhood
-from antiphon.fabrics.gossip.hyparview import Connected, Disconnect, Join, Parted, Refusal, Request
+from antiphon.fabrics.gossip.sampling.hyparview import Connected, Disconnect, Join, Parted, Refusal, Request
 from antiphon.kernel import UsageError
 from tests.fabrics.gossip.worlds import MakeSampling, Overlays, component
 from tests.support import Notebook

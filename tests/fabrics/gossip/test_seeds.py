@@ -6,9 +6,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions
-from antiphon.fabrics.gossip.hyparview import Connected, Join
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Gone, Hello, Report, Welcome
 from antiphon.fabrics.gossip.recovery import ALONE, HOPELESS
+from antiphon.fabrics.gossip.sampling.hyparview import Connected, Join
 from antiphon.fabrics.gossip.seeds import PULSE_PATIENCE, Pulses, Seeds
 from antiphon.kernel import Message
 from antiphon.kernel.process import NO_NODE

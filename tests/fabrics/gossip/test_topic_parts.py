@@ -10,15 +10,15 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.delivery import Delivery
-from antiphon.fabrics.gossip.hyparview import HyParView, Join, Request
 from antiphon.fabrics.gossip.joining import UNHEARD_PERIODS, Joining
 from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Hello, Report, Resent, Welcome, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.reach import Reach
 from antiphon.fabrics.gossip.recovery import GAP_PATIENCE, Recovery
 from antiphon.fabrics.gossip.retransmit import Retransmission
+from antiphon.fabrics.gossip.sampling.hyparview import HyParView, Join, Request
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream
 from antiphon.fabrics.gossip.trees import Trees

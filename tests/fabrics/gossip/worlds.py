@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from antiphon.fabrics.gossip import Brisa, BrisaOptions, Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.messages import Activate, Data, Deactivate, Moved
-from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
+from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel import Environment, Message, Process, RandomStream
 from antiphon.simulator.engine.actions import Publish

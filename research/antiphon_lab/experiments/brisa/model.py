@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions, Shuffle, ShuffleReply
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Position, Report, Resent, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import SamplingMessage
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions, Shuffle, ShuffleReply
+from antiphon.fabrics.gossip.sampling.service import SamplingMessage
 from antiphon.fabrics.gossip.structure import Structure
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon.fabrics.gossip.hyparview import HyParView, HyParViewOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
+from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
+from antiphon.fabrics.gossip.sampling.hyparview import HyParView, HyParViewOptions
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from antiphon.fabrics.gossip.cyclon import CyclonOptions, Entries
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import Data, Fetch, Resent, Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
+from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions, Entries
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.message import Message
 from antiphon_lab.experiments.brisa.model import (
     CONTACTS,

@@ -31,8 +31,8 @@ from antiphon.fabrics.gossip.epto.messages import ENTRY_BYTES, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
-from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
+from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream

@@ -22,8 +22,14 @@ import numpy as np
 
 from antiphon.fabrics.gossip.epto.analysis import published_fanout, published_ttl
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.known_nodes import KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage, draw_some
+from antiphon.fabrics.gossip.sampling.known_nodes import KnownNodes
+from antiphon.fabrics.gossip.sampling.service import (
+    Connections,
+    Neighbourhood,
+    PeerSampling,
+    SamplingMessage,
+    draw_some,
+)
 from antiphon.kernel.process import Environment
 from antiphon.torture.campaign import wilson
 from antiphon_lab.experiments.epto.runs import MODEL, EptoCase, EptoRun, Outcome

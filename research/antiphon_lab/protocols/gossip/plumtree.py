@@ -24,10 +24,10 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import Data, Deactivate, Fetch, Position, structure_key
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.structure import Structure
 from antiphon.fabrics.gossip.topic import Group

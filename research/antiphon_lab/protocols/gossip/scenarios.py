@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from antiphon.fabrics.gossip.cyclon import CyclonOptions
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
+from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.simulator.scenario.protocols.gossip import contacts_of, gossip_protocol
 from antiphon.simulator.scenario.protocols.options import (

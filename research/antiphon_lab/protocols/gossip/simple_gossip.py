@@ -1,10 +1,10 @@
 """SimpleGossip: rumours that are pushed once, and anti-entropy for those whom they miss.
 
 The rival of BRISA at the robust end (thesis of M. Matos, section 4.3.5). There is no structure at all. Views are those
-of Cyclon (:mod:`antiphon.fabrics.gossip.cyclon`). Whoever gets a publication for the first time pushes it to ``fanout``
-nodes of its view, and to nobody ever again (infect and die); with a fanout of ``ln n`` that reaches almost all. Every
-period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`); the thesis
-does that twice as often as something is published. What came by asking is not pushed.
+of Cyclon (:mod:`antiphon.fabrics.gossip.sampling.cyclon`). Whoever gets a publication for the first time pushes it to
+``fanout`` nodes of its view, and to nobody ever again (infect and die); with a fanout of ``ln n`` that reaches almost
+all. Every period each node asks one node of its view for what it lacks (:mod:`antiphon_lab.protocols.gossip.pulling`);
+the thesis does that twice as often as something is published. What came by asking is not pushed.
 
 Where the thesis is silent: the fanout is rounded up; an answer brings at most ``batch`` publications. Silence,
 newcomers and what is gone everywhere are as for BRISA (:mod:`antiphon.fabrics.gossip.topic`). A silent node asks
@@ -22,11 +22,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.messages import NOWHERE, Comparison, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
-from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
+from antiphon.fabrics.gossip.sampling.service import Connections, PeerSampling
 from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group

@@ -18,14 +18,14 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
-from antiphon.fabrics.gossip.peer_sampling import (
+from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.service import (
     Connections,
     Neighbourhood,
     PeerSampling,
     SamplingMessage,
     draw_some,
 )
-from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE, Environment

@@ -36,7 +36,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, SamplingMessage
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, SamplingMessage
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NONE, UNSPECIFIED, Message
 from antiphon.kernel.process import NO_NODE, Environment, Process

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.known_nodes import KnownNodes
+from antiphon.fabrics.gossip.sampling.known_nodes import KnownNodes
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream

@@ -15,7 +15,7 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel.process import Environment
 from antiphon_lab.protocols.gossip.scamp import Scamp
 from antiphon_lab.protocols.gossip.stan_options import StanOptions

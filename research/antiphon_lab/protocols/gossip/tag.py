@@ -19,8 +19,8 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.gossip.messages import NOWHERE, Data
 from antiphon.fabrics.gossip.options import BrisaOptions, rival_rules
-from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.service import Connections, PeerSampling
 from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.structure import Repairs

@@ -1,9 +1,9 @@
 """The gossip fabric: peer sampling, and structures that emerge from an epidemic overlay."""
 
-from antiphon.fabrics.gossip.hyparview import HyParView, HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.hyparview import HyParView, HyParViewOptions
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.fabrics.gossip.topic import Group
 
 __all__ = [

@@ -16,9 +16,9 @@ from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Report
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.parents import Link
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.recovery import Recovery
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.seeds import Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.trees import Trees

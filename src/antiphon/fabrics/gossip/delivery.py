@@ -20,7 +20,7 @@ from antiphon.fabrics.gossip.epto.messages import Ball, Probe, Stamped
 from antiphon.fabrics.gossip.epto.topic import TOPICS, Memory, TopicTotals
 from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
 from antiphon.kernel.process import Environment

@@ -15,8 +15,8 @@ from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.messages import Hello, Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.quiescence import Quiescence
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Seeds, waiting_periods
 from antiphon.kernel.process import Environment
 

@@ -8,9 +8,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.topic import TotalOptions
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.messages import TREE_BITS
 from antiphon.fabrics.gossip.parents import strategy_number
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.orders.barriers import CausalBarriers

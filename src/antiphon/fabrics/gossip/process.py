@@ -1,10 +1,10 @@
 """BRISA: dissemination structures that emerge from an epidemic overlay, for topics and in order.
 
-Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.hyparview`); publications
-travel along trees, or graphs with several parents, that are what is left of a flood when every copy too many has told
-its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). A publication that a link loses is fetched from a neighbour
-(:mod:`antiphon.fabrics.gossip.recovery`). :class:`~antiphon.fabrics.gossip.topic.Group` puts these parts together for
-one topic; the process below serves the application and the host.
+Thesis of M. Matos, chapter 4. A node keeps a handful of links (:mod:`antiphon.fabrics.gossip.sampling.hyparview`);
+publications travel along trees, or graphs with several parents, that are what is left of a flood when every copy too
+many has told its sender to stop (:mod:`antiphon.fabrics.gossip.trees`). A publication that a link loses is fetched from
+a neighbour (:mod:`antiphon.fabrics.gossip.recovery`). :class:`~antiphon.fabrics.gossip.topic.Group` puts these parts
+together for one topic; the process below serves the application and the host.
 
 Where this goes beyond the thesis: every topic is a group with an overlay of its own; every publisher has its own
 trees; publications are delivered in an order (:mod:`antiphon.orders`), in total order if they ask for it
@@ -23,11 +23,11 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.delivery import Departure
 from antiphon.fabrics.gossip.epto.rounds import Outlook
 from antiphon.fabrics.gossip.epto.topic import topic_of_rounds
-from antiphon.fabrics.gossip.hyparview import Disconnect, Join, Parted
 from antiphon.fabrics.gossip.messages import Beat, Comparison, Data, Fetch
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections, PeerSampling
 from antiphon.fabrics.gossip.retransmit import serve_after_leaving
+from antiphon.fabrics.gossip.sampling.hyparview import Disconnect, Join, Parted
+from antiphon.fabrics.gossip.sampling.service import Connections, PeerSampling
 from antiphon.fabrics.gossip.seeds import Seeds
 from antiphon.fabrics.gossip.stream import Asked
 from antiphon.fabrics.gossip.structure import Repairs

@@ -20,7 +20,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.parents import Link
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.kernel.process import Environment
 

@@ -23,9 +23,9 @@ from mypy_extensions import i64
 from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.messages import TREE_BITS, Fetch, Gone, Report
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.retransmit import SEARCH_HOPS
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees

@@ -1,6 +1,6 @@
 """One topic at one node, as a composition of parts: each has its own state, and this module leads messages to them.
 
-* the **overlay** (:mod:`antiphon.fabrics.gossip.hyparview`), and how a node enters it
+* the **overlay** (:mod:`antiphon.fabrics.gossip.sampling.hyparview`), and how a node enters it
   (:mod:`antiphon.fabrics.gossip.joining`);
 * the **trees** over it, which carry publications (:mod:`antiphon.fabrics.gossip.trees`);
 * **delivery** in an order, total order by EpTO among them (:mod:`antiphon.fabrics.gossip.delivery`), and what the
@@ -24,7 +24,6 @@ from antiphon.fabrics.gossip.anti_entropy import AntiEntropy, Reports
 from antiphon.fabrics.gossip.application import Application
 from antiphon.fabrics.gossip.delivery import Delivery
 from antiphon.fabrics.gossip.epto.messages import Ball, Probe
-from antiphon.fabrics.gossip.hyparview import HyParView
 from antiphon.fabrics.gossip.joining import Joining
 from antiphon.fabrics.gossip.messages import (
     Activate,
@@ -40,11 +39,12 @@ from antiphon.fabrics.gossip.messages import (
     Welcome,
 )
 from antiphon.fabrics.gossip.options import BrisaOptions
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.reach import PartitionGuard, Reach
 from antiphon.fabrics.gossip.recovery import FETCH_AFTER, Recovery
 from antiphon.fabrics.gossip.retransmit import Retransmission
+from antiphon.fabrics.gossip.sampling.hyparview import HyParView
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.fabrics.gossip.seeds import Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees

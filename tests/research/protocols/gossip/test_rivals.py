@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from antiphon.fabrics.gossip import BrisaOptions, HyParViewOptions
-from antiphon.fabrics.gossip.cyclon import CyclonOptions
+from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
 from antiphon.kernel import UsageError
 from antiphon.simulator.engine.actions import Crash, Restart
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay

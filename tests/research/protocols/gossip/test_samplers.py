@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
-from antiphon.fabrics.gossip.peer_sampling import draw_some, draw_without
+from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
+from antiphon.fabrics.gossip.sampling.service import draw_some, draw_without
 from antiphon.kernel import RandomStream, UsageError
 from antiphon_lab.protocols.gossip.newscast import Newscast, NewscastOptions
 from antiphon_lab.protocols.gossip.scamp import Scamp, ScampOptions

@@ -9,7 +9,7 @@ import pytest
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment

@@ -19,7 +19,7 @@ from antiphon.fabrics.gossip.epto.messages import Ball, Stamped, Wanted
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import DONE, KnownEvent, Ordering
 from antiphon.fabrics.gossip.epto.payloads import PayloadStore
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.kernel.integer_map import IntegerMap
 from antiphon.kernel.message import publication_key
 from antiphon.kernel.process import Environment

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.epto.messages import Payloads, Stamped, Wanted, payload_bytes_of
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.kernel.message import SOURCE_MASK, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 

@@ -41,7 +41,7 @@ from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.order import Clock
 from antiphon.fabrics.gossip.epto.payloads import PayloadStore
 from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling, SamplingMessage
+from antiphon.fabrics.gossip.sampling.service import PeerSampling, SamplingMessage
 from antiphon.kernel.message import TOTAL, UNSPECIFIED, Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.orders.fifo import NO_DEPENDENCIES

@@ -18,7 +18,7 @@ from antiphon.fabrics.gossip.epto.analysis import published_fanout
 from antiphon.fabrics.gossip.epto.dissemination import Dissemination
 from antiphon.fabrics.gossip.epto.messages import Probe, Stamped
 from antiphon.fabrics.gossip.epto.options import EptoOptions
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling
+from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.kernel.process import Environment
 
 SMOOTHING: Final = 8.0

@@ -40,7 +40,7 @@ from antiphon.fabrics.gossip.epto.order import Clock, HostClock, KeyOrdering, Kn
 from antiphon.fabrics.gossip.epto.payloads import Missing, PayloadStore
 from antiphon.fabrics.gossip.epto.rounds import Outlook, Rounds
 from antiphon.fabrics.gossip.messages import Fetch
-from antiphon.fabrics.gossip.peer_sampling import PeerSampling, draw_some
+from antiphon.fabrics.gossip.sampling.service import PeerSampling, draw_some
 from antiphon.fabrics.gossip.stream import Asked, Stream
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
 from antiphon.kernel.process import Environment

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from antiphon.fabrics.gossip.cyclon import Cyclon, CyclonOptions
 from antiphon.fabrics.gossip.epto.options import LEAST_AGREEMENT, EptoOptions, check_period
 from antiphon.fabrics.gossip.epto.order import Clock, HostClock, LogicalClock
 from antiphon.fabrics.gossip.epto.process import Epto
-from antiphon.fabrics.gossip.known_nodes import Everybody, KnownNodes
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling
+from antiphon.fabrics.gossip.sampling.cyclon import Cyclon, CyclonOptions
+from antiphon.fabrics.gossip.sampling.known_nodes import Everybody, KnownNodes
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Order

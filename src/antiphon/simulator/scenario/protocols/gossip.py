@@ -9,9 +9,9 @@ from antiphon.fabrics.cube.topic import ORDERS
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.gossip.epto.options import EptoOptions
 from antiphon.fabrics.gossip.epto.topic import TotalOptions
-from antiphon.fabrics.gossip.hyparview import HyParViewOptions
 from antiphon.fabrics.gossip.options import BrisaOptions, Rules, published_rules
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream

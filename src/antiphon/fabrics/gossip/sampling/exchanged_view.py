@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.peer_sampling import (
+from antiphon.fabrics.gossip.sampling.service import (
     Connections,
     Neighbourhood,
     PeerSampling,

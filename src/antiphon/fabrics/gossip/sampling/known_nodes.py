@@ -10,7 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.gossip.peer_sampling import Connections, Neighbourhood, PeerSampling, SamplingMessage
+from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood, PeerSampling, SamplingMessage
 from antiphon.kernel.process import Environment
 
 

@@ -16,8 +16,8 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.exchanged_view import ExchangedView, check_view_size
-from antiphon.fabrics.gossip.peer_sampling import (
+from antiphon.fabrics.gossip.sampling.exchanged_view import ExchangedView, check_view_size
+from antiphon.fabrics.gossip.sampling.service import (
     Connections,
     Neighbourhood,
     SamplingMessage,

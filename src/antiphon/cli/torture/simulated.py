@@ -147,7 +147,7 @@ def run_by_processes(journal: Journal, jobs: int) -> Course:
 
 def run_by_spark(journal: Journal, asked: Asked) -> Course:
     """Run a campaign on Spark, until its end or until something ends it."""
-    from antiphon.cli.torture_spark import tally_by_spark
+    from antiphon.cli.torture.spark import tally_by_spark
 
     return tally_by_spark(journal, asked.out, asked.master, asked.jobs)
 

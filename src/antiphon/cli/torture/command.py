@@ -106,12 +106,12 @@ def torture(
     Examples: [bold]antiphon torture --seeds 10000 --order causal[/]    [bold]antiphon torture --live --fabric tree[/]
     """
     if hostile:
-        from antiphon.cli.torture_hostile import torture_hostile
+        from antiphon.cli.torture.hostile import torture_hostile
 
         torture_hostile(fabric or "cube", inputs, seed_of(seed, fresh), json)
         return
     if live:
-        from antiphon.cli.torture_live import Wishes, torture_live
+        from antiphon.cli.torture.live import Wishes, torture_live
 
         long = seconds if minutes is None else 60 * minutes
         wishes = Wishes(
@@ -130,13 +130,13 @@ def torture(
             fresh,
         )
         if overload:
-            from antiphon.cli.torture_overload import torture_by_overload
+            from antiphon.cli.torture.overload import torture_by_overload
 
             torture_by_overload(wishes)
         else:
             torture_live(wishes)
         return
-    from antiphon.cli.torture_simulated import Asked, torture_simulated
+    from antiphon.cli.torture.simulated import Asked, torture_simulated
 
     torture_simulated(Asked(fabric or "all", order, seeds, seed, fresh, jobs, out, spark, master, json))
 

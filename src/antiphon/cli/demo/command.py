@@ -49,7 +49,7 @@ class Tour:
 
 def show_cluster(tour: Tour) -> None:
     """Four processes on loopback: a question, its answer, traffic among all, and the audit of their traces."""
-    from antiphon.cli.demo_cluster import run_cluster
+    from antiphon.cli.demo.cluster import run_cluster
 
     story = run_cluster()
     tour.say(
@@ -73,7 +73,7 @@ def show_spark(tour: Tour) -> None:
     if find_spec("pyspark") is None:
         tour.say("Apache Spark is not installed; with `pip install 'antiphon[spark]'` the tour has one stage more.")
         return
-    from antiphon.cli.demo_spark import run_windows
+    from antiphon.cli.demo.spark import run_windows
 
     story = run_windows()
     tour.say(

@@ -14,7 +14,7 @@ from antiphon.cli import output, running
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.cli.torture_live import Wishes
+    from antiphon.cli.torture.live import Wishes
     from antiphon.torture.live.overload import Overload
 
 FACTOR = 10.0

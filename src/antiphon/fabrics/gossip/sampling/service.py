@@ -4,10 +4,10 @@ Nobody knows everybody in a large system. A peer sampling service keeps a small 
 that all views together form a graph that holds together when nodes fail (thesis, section 2.2.2). The
 protocol above asks for neighbours or for a sample, and is told when a neighbour comes or goes.
 
-One service is one module: :mod:`~antiphon.fabrics.gossip.hyparview` (links that last, both ends know of them),
-:mod:`~antiphon.fabrics.gossip.cyclon` and :mod:`~antiphon_lab.protocols.gossip.newscast` (views that are exchanged all
-the time), :mod:`~antiphon_lab.protocols.gossip.scamp` (views that size themselves). They are driven from outside:
-``tick`` is called once per period, ``receive`` for each message, ``lost`` when a link breaks.
+One service is one module: :mod:`~antiphon.fabrics.gossip.sampling.hyparview` (links that last, both ends know of them),
+:mod:`~antiphon.fabrics.gossip.sampling.cyclon` and :mod:`~antiphon_lab.protocols.gossip.newscast` (views that are
+exchanged all the time), :mod:`~antiphon_lab.protocols.gossip.scamp` (views that size themselves). They are driven from
+outside: ``tick`` is called once per period, ``receive`` for each message, ``lost`` when a link breaks.
 """
 
 from __future__ import annotations

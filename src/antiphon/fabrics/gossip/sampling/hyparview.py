@@ -27,7 +27,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.fabrics.gossip.peer_sampling import (
+from antiphon.fabrics.gossip.sampling.service import (
     Connections,
     Neighbourhood,
     PeerSampling,

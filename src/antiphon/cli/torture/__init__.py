@@ -1,1 +1,1 @@
-"""``antiphon torture``: campaigns in the simulator, on live nodes, and by hostile peers; ``command.py`` has the options."""
+"""``antiphon torture``: campaigns in the simulator, on live nodes and by hostile peers; see ``command.py``."""

@@ -23,7 +23,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
     Answer,
@@ -116,7 +116,7 @@ class LastingVCubePs(CubeProcess):
             self.total_order,
             faults,
         )
-        membership = Membership(
+        membership = TopicMembership(
             environment,
             topics,
             nodes,

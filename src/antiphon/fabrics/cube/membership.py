@@ -62,7 +62,7 @@ class Follower:
 
 
 @final
-class Membership(Asker):
+class TopicMembership(Asker):
     """The subscriptions of one node."""
 
     def __init__(

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.dissemination import Dissemination
-from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.surveys import Surveys
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, Options, Pending, Topic, TopicTable
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder
@@ -29,7 +29,7 @@ class Operations(Agenda):
     """Queues what the application asks for, and begins it when it may begin."""
 
     # Those that begin it. They are made after this, because they ask it to go on: see ``connect``.
-    _membership: Membership
+    _membership: TopicMembership
     _dissemination: Dissemination
     _total_order: TotalOrder
     _surveys: Surveys
@@ -43,7 +43,7 @@ class Operations(Agenda):
         self._opened: dict[i64, Topic] = {}
 
     def connect(
-        self, membership: Membership, dissemination: Dissemination, total_order: TotalOrder, surveys: Surveys
+        self, membership: TopicMembership, dissemination: Dissemination, total_order: TotalOrder, surveys: Surveys
     ) -> None:
         """Learn which parts begin operations (before anything is asked for)."""
         self._membership = membership

@@ -22,7 +22,7 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.dissemination import Dissemination
-from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import LeafCopy, Refusal
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.operations import Operations
@@ -50,7 +50,7 @@ class CubeProcess(Process):
         lock_manager: LockManager,
         total_order: TotalOrder,
         surveys: Surveys,
-        membership: Membership,
+        membership: TopicMembership,
     ) -> None:
         super().__init__(environment)
         self.options: Final[Options] = topics.options
@@ -58,7 +58,7 @@ class CubeProcess(Process):
         self.operations: Final[Operations] = operations
         self.nodes: Final[CubeNodes] = nodes
         self.surveys: Final[Surveys] = surveys
-        self.membership: Final[Membership] = membership
+        self.membership: Final[TopicMembership] = membership
         operations.connect(membership, dissemination, total_order, surveys)
         lock_manager.connect(total_order)
         surveys.connect(membership)

@@ -33,7 +33,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
-from antiphon.fabrics.cube.membership import Follower, Membership
+from antiphon.fabrics.cube.membership import Follower, TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
     Answer,
@@ -78,7 +78,7 @@ class VCubePs(CubeProcess):
             environment, topics, nodes, operations, self.dissemination, delivery, self.lock_manager
         )
         surveys = Surveys(environment, topics, nodes, self.total_order)
-        membership = Membership(
+        membership = TopicMembership(
             environment,
             topics,
             nodes,

@@ -125,23 +125,23 @@ class Partition(Action):
         engine.cut(self.cut)
 
 
-class MembershipAction(NodeAction):
-    """Something that a membership oracle does about one node: all trees of the shared cube change at once."""
+class Admit(NodeAction):
+    """A membership oracle adds the node to the shared cube; it is there already if its crash was never noticed."""
 
     def __init__(self, node: i64, members: PartialCube) -> None:
         super().__init__(node)
-        self.members: Final[PartialCube] = members
-
-
-class Admit(MembershipAction):
-    """The node becomes a member; it is one already if its crash was never noticed."""
+        self._members: Final[PartialCube] = members
 
     def run(self, engine: Engine) -> None:
-        self.members.add(self.node)
+        self._members.add(self.node)
 
 
-class Expel(MembershipAction):
-    """The node is no member any more."""
+class Expel(NodeAction):
+    """A membership oracle removes the node from the shared cube: all trees change at once."""
+
+    def __init__(self, node: i64, members: PartialCube) -> None:
+        super().__init__(node)
+        self._members: Final[PartialCube] = members
 
     def run(self, engine: Engine) -> None:
-        self.members.remove(self.node)
+        self._members.remove(self.node)

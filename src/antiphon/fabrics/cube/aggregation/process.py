@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingFollower
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
-from antiphon.fabrics.cube.membership import Membership
+from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import (
     Acknowledgement,
     Answer,
@@ -73,7 +73,7 @@ class AggregatingVCubePs(CubeProcess):
             environment, topics, nodes, operations, self.dissemination, delivery, self.lock_manager
         )
         surveys = Surveys(environment, topics, nodes, self.total_order)
-        membership = Membership(
+        membership = TopicMembership(
             environment,
             topics,
             nodes,

@@ -1,0 +1,168 @@
+"""The parts of a process on the cube, each alone, without the process that they belong to."""
+
+from __future__ import annotations
+
+from librt.vecs import vec
+from mypy_extensions import i64
+
+from antiphon.fabrics.cube.electorate import Electorate
+from antiphon.fabrics.cube.fault_messages import ASKS, Compare, Filling
+from antiphon.fabrics.cube.lock_manager import LockManager
+from antiphon.fabrics.cube.messages import Bequest
+from antiphon.fabrics.cube.nodes import CubeNodes
+from antiphon.fabrics.cube.presence import Presence
+from antiphon.fabrics.cube.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, Retransmission
+from antiphon.fabrics.cube.retransmit_buffer import Possession
+from antiphon.fabrics.cube.topic import FaultOptions, Options, Topic, TopicTable
+from antiphon.fabrics.cube.topology import PartialCube
+from antiphon.fabrics.cube.total_messages import Claim, Granted, KeeperIs, Release
+from antiphon.fabrics.cube.unrest import COMPARING, RestlessTopics
+from antiphon.kernel import Message
+from antiphon.kernel.message import publication_key
+from antiphon.orders.order import Ordered
+from tests.support import Notebook
+
+KEYS = vec[i64]([5])
+OPTIONS = Options(mixed=True, total=True)
+
+
+class Diary(Notebook):
+    """Writes down what timers are set, and keeps a journal."""
+
+    def __init__(self, identifier: int, records: list[Message] | None = None) -> None:
+        super().__init__(identifier)
+        self.records = [] if records is None else records
+        self.timers: list[tuple[int, int]] = []
+
+    def set_timer(self, delay: int, name: int) -> int:
+        self.timers.append((delay, name))
+        return len(self.timers)
+
+    def journal(self) -> list[Message] | None:
+        return self.records
+
+    def rewrite(self, records: list[Message]) -> None:
+        self.records = records
+
+
+def cube_of_three() -> PartialCube:
+    return PartialCube(2, [0, 1, 2])
+
+
+def new_topic() -> Topic:
+    return TopicTable(0, OPTIONS).find(7)
+
+
+def manager_at(notebook: Notebook) -> LockManager:
+    topics = TopicTable(notebook.identifier, OPTIONS)
+    return LockManager(notebook, topics, CubeNodes(notebook, cube_of_three(), topics))
+
+
+def granted(notebook: Notebook) -> list[int]:
+    return [node for node, message in notebook.sent if isinstance(message, Granted)]
+
+
+def test_a_keeper_grants_one_claim_to_a_key_after_the_other() -> None:
+    manager = manager_at(notebook := Notebook(0))
+    manager.receive(1, Claim(1, 1, 7, 1, KEYS))
+    manager.receive(2, Claim(2, 1, 7, 1, KEYS))
+    assert granted(notebook) == [1]
+    manager.receive(1, Release(1, 1, 7, 1))
+    assert granted(notebook) == [1, 2]
+
+
+def test_a_keeper_passes_over_what_was_said_to_another_one() -> None:
+    manager = manager_at(notebook := Notebook(0))
+    manager.receive(1, Claim(1, 1, 7, 2, KEYS))
+    assert granted(notebook) == []
+
+
+def test_who_leaves_makes_the_lowest_of_the_others_the_keeper() -> None:
+    manager = manager_at(notebook := Notebook(0))
+    manager.resign()
+    assert (manager.keeper, manager.epoch) == (1, 2)
+    (node, told), *_ = notebook.sent
+    assert node == 1 and isinstance(told, KeeperIs) and told.origin == 1
+
+
+def test_a_majority_of_the_voters_has_to_be_within_reach() -> None:
+    presence = Presence(notebook := Notebook(0), cube_of_three())
+    electorate = Electorate(notebook, cube_of_three(), presence, True)
+    presence.lost(1)
+    electorate.count()
+    assert electorate.has_majority and electorate.missing() == [1]
+    presence.lost(2)
+    electorate.count()
+    assert not electorate.has_majority and electorate.missing() == [1, 2]
+
+
+def test_a_voter_comes_back_as_its_next_incarnation() -> None:
+    first = Diary(0)
+    before = Electorate(first, cube_of_three(), Presence(first, cube_of_three()), True)
+    before.remember(KeeperIs(0, 4, 1, 9, before.sorted_voters()))
+    second = Diary(3, first.records)
+    alone = PartialCube(2, [3])
+    after = Electorate(second, alone, Presence(second, alone), True)
+    assert after.is_back and after.past is not None and after.past.sequence == 4
+    assert (after.lives.voter, after.lives.incarnation, after.version) == (0, 1, 9)
+    assert not after.has_majority
+
+
+def test_a_newcomer_meets_those_whom_it_finds_while_it_asks() -> None:
+    presence = Presence(Notebook(0), cube_of_three())
+    topic = new_topic()
+    presence.meet(topic, 1)
+    presence.meet(topic, 2)
+    presence.lost(2)
+    assert presence.met(topic) == presence.end_asking(topic) == [1]
+    assert presence.met(topic) == []
+
+
+def test_a_restless_topic_sets_one_timer_until_it_rests() -> None:
+    diary = Diary(0)
+    restless = RestlessTopics(diary, 1000)
+    topic = new_topic()
+    restless.doubt(topic)
+    restless.disturb(topic)
+    assert diary.timers == [(1000, COMPARING)]
+    ((_, unrest),) = restless.begin_round()
+    assert not unrest.is_doubt
+    restless.rest(topic)
+    restless.end_round()
+    assert diary.timers == [(1000, COMPARING)]
+
+
+def test_what_is_lacking_is_given_in_parts() -> None:
+    notebook, topic = Notebook(0), new_topic()
+    giving = Retransmission(notebook, FaultOptions(), False)
+    last = FILLING_AT_MOST + 1
+    for number in range(1, last + 1):
+        giving.keep(topic, Ordered(0, number, 0, b"", vec[i64](), 7, 0))
+    mine = Possession(vec[i64]([publication_key(0, last)]))
+
+    def asks(have: int) -> int:
+        entries = vec[i64]([publication_key(0, have)]) if have else vec[i64]()
+        question = Compare(1, 1, 7, vec[i64](), entries, ASKS, True)
+        return int(giving.give(topic, 1, question, Possession(entries), mine))
+
+    assert asks(0) == GIVEN_PART
+    assert asks(0) == GIVEN_PART, "the part is on its way"
+    assert asks(FILLING_AT_MOST) == GIVEN_ALL
+    fillings = [message for _, message in notebook.sent if isinstance(message, Filling)]
+    assert [(len(filling.publications), filling.is_last) for filling in fillings] == [
+        (FILLING_AT_MOST, False),
+        (1, True),
+    ]
+
+
+def test_who_leaves_bequeaths_what_it_counts_as_past() -> None:
+    topics = TopicTable(0, Options())
+    nodes = CubeNodes(notebook := Notebook(0), cube_of_three(), topics)
+    topics.find(7).order.start_from(vec[i64]([publication_key(1, 3)]))
+    nodes.leave()
+    assert [node for node, _ in notebook.sent] == [1, 2]
+    bequest = notebook.sent[0][1]
+    assert isinstance(bequest, Bequest)
+    inherited = TopicTable(1, Options())
+    CubeNodes(Notebook(1), cube_of_three(), inherited).receive_bequest(bequest)
+    assert list(inherited.find(7).inherited) == [publication_key(1, 3)]

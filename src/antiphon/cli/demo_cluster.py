@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.audit.auditor import audit_files, files_in
-from antiphon.audit.report import Audit
 from antiphon.cli.up import relay_text
 from antiphon.kernel.errors import PeerError
 from antiphon.live.processes import Member, Plan, ProcessCluster
 
 if TYPE_CHECKING:
+    from antiphon.audit.report import Audit
     from antiphon.live.client import Client
     from antiphon.live.subscription import Subscription
 
@@ -50,6 +49,7 @@ def run_cluster() -> ClusterStory:
 async def tell(directory: Path) -> ClusterStory:
     """The story, from the first process to the audit."""
     import antiphon
+    from antiphon.audit.auditor import audit_files, files_in
 
     def ended(member: Member) -> None:
         relay_text(member.index, f"ended with exit code {member.process.returncode}")

@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.audit.auditor import audit_files
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
-from antiphon.torture.live.listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
-from antiphon.torture.live.rounds import AGREEMENT, RoundFigures, judge
+from antiphon.torture.live.rounds.listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
+from antiphon.torture.live.rounds.round import AGREEMENT, RoundFigures, judge
 from antiphon.trace.recorder import DELIVER
 from antiphon.trace.store import TraceWriter
 from tests.cli.conftest import Command

@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from antiphon.audit.report import VIOLATED, Audit
 from antiphon.cli import output
 from antiphon.trace.quantities import quantity
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from antiphon.audit.auditor import Judge
+    from antiphon.audit.report import Audit
 
 COUNTS = ("messages", "deliveries")
 """What is printed of an audit; each count and each violation of a check is among the quantities."""
@@ -46,6 +46,7 @@ def audit(
     Example: antiphon up -n 4 --trace traces    and, when it has ended: antiphon audit traces
     """
     from antiphon.audit.auditor import files_in
+    from antiphon.audit.report import VIOLATED
     from antiphon.torture.live.audit import audit_campaign, is_campaign
 
     with judging(spark or master is not None, master) as judge:
@@ -75,6 +76,8 @@ def start_spark(master: str | None) -> AbstractContextManager[SparkSession]:
 
 def show(found: Audit) -> None:
     """Print a judgement for people."""
+    from antiphon.audit.report import VIOLATED
+
     by_spark = " by Spark" if found.judge == "spark" else ""
     counts = ", ".join(f"{getattr(found, name):,} {quantity(name).unit}" for name in COUNTS)
     output.console.print(f"{counts}, judged{by_spark} in {found.seconds:.1f} seconds")

@@ -9,7 +9,6 @@ import msgspec
 import typer
 from rich.table import Table
 
-from antiphon.audit.auditor import files_in
 from antiphon.cli import output
 from antiphon.kernel.errors import UsageError
 
@@ -51,6 +50,7 @@ def metrics(
 
     and then: antiphon metrics t.parquet --metric delivery-latency
     """
+    from antiphon.audit.auditor import files_in
     from antiphon.pipeline.metrics import METRICS, metric_named
 
     if list_:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.fabrics.cube.electorate import Electorate
-from antiphon.fabrics.cube.fault_messages import ASKS, Compare, Filling
-from antiphon.fabrics.cube.lock_manager import LockManager
 from antiphon.fabrics.cube.messages import Bequest
 from antiphon.fabrics.cube.nodes import CubeNodes
-from antiphon.fabrics.cube.presence import Presence
-from antiphon.fabrics.cube.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, Retransmission
-from antiphon.fabrics.cube.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.messages import ASKS, Compare, Filling
+from antiphon.fabrics.cube.repair.presence import Presence
+from antiphon.fabrics.cube.repair.retransmission import FILLING_AT_MOST, GIVEN_ALL, GIVEN_PART, Retransmission
+from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
+from antiphon.fabrics.cube.repair.unrest import COMPARING, RestlessTopics
 from antiphon.fabrics.cube.topic import FaultOptions, Options, Topic, TopicTable
 from antiphon.fabrics.cube.topology import PartialCube
-from antiphon.fabrics.cube.total_messages import Claim, Granted, KeeperIs, Release
-from antiphon.fabrics.cube.unrest import COMPARING, RestlessTopics
+from antiphon.fabrics.cube.total_order.electorate import Electorate
+from antiphon.fabrics.cube.total_order.lock_manager import LockManager
+from antiphon.fabrics.cube.total_order.messages import Claim, Granted, KeeperIs, Release
 from antiphon.kernel import Message
 from antiphon.kernel.message import publication_key
 from antiphon.orders.order import Ordered

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.audit.auditor import audit_files, files_in
-from antiphon.audit.report import Audit
 from antiphon.cli.up import relay_text
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 
 if TYPE_CHECKING:
     from antiphon.api.subscription import Subscription
+    from antiphon.audit.report import Audit
     from antiphon.client.client import Client
 
 NODES = 4
@@ -50,6 +49,7 @@ def run_cluster() -> ClusterStory:
 async def tell(directory: Path) -> ClusterStory:
     """The story, from the first process to the audit."""
     import antiphon
+    from antiphon.audit.auditor import audit_files, files_in
 
     def ended(member: Member) -> None:
         relay_text(member.index, f"ended with exit code {member.process.returncode}")

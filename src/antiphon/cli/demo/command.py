@@ -16,7 +16,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from antiphon.audit.report import CLEAN
 from antiphon.cli import output
 from antiphon.cli.audit import show as show_audit
 from antiphon.kernel.errors import PeerError
@@ -49,6 +48,7 @@ class Tour:
 
 def show_cluster(tour: Tour) -> None:
     """Four processes on loopback: a question, its answer, traffic among all, and the audit of their traces."""
+    from antiphon.audit.report import CLEAN
     from antiphon.cli.demo.cluster import run_cluster
 
     story = run_cluster()

@@ -2,7 +2,7 @@
 
 A campaign (:mod:`antiphon.torture.live.campaign`) does faults to one cluster and heals them. With ``--faults loss``
 there are rounds instead, each with a cluster of its own that loses nodes for good
-(:mod:`antiphon.torture.live.rounds`).
+(:mod:`antiphon.torture.live.rounds.round`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
     from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
-    from antiphon.torture.live.rounds import RoundFigures
+    from antiphon.torture.live.rounds.round import RoundFigures
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
 """How a campaign ends."""
@@ -213,9 +213,9 @@ def torture_in_rounds(wishes: Wishes) -> None:
     """Run rounds until the time is over, and report."""
     import antiphon
     from antiphon.audit.auditor import audit_files
-    from antiphon.torture.live.rounds import SURVIVORS, Round, RoundFigures, judge
-    from antiphon.torture.live.rounds_gossip import GossipRound
-    from antiphon.torture.live.rounds_tree import TreeRound
+    from antiphon.torture.live.rounds.gossip import GossipRound
+    from antiphon.torture.live.rounds.round import SURVIVORS, Round, RoundFigures, judge
+    from antiphon.torture.live.rounds.tree import TreeRound
 
     rounds: dict[str, type[Round]] = {"tree": TreeRound, "gossip": GossipRound}
     if wishes.fabric not in rounds:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.node.local_cluster import Plan
-from antiphon.torture.live.rounds import (
+from antiphon.torture.live.rounds.round import (
     KILL_SECONDS,
     QUIET,
     SURVIVORS,

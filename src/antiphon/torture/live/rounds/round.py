@@ -5,11 +5,11 @@ leaves no trace; those of the others are judged together. What the dead publishe
 some only of those who were there from the beginning to the end: that is *agreement*.
 
 Brokers that were killed do not return: a tree loses most of its brokers and has to go on with the rest, or, where it
-has a quorum, as many as leave a majority (:mod:`antiphon.torture.live.rounds_tree`). Nodes of a gossip cluster are
-replaced by new ones (:mod:`antiphon.torture.live.rounds_gossip`).
+has a quorum, as many as leave a majority (:mod:`antiphon.torture.live.rounds.tree`). Nodes of a gossip cluster are
+replaced by new ones (:mod:`antiphon.torture.live.rounds.gossip`).
 
 The load comes from clients. Those of a tree go on at another broker when theirs is killed, and are judged too, by what
-they have written down themselves (:mod:`antiphon.torture.live.listeners`).
+they have written down themselves (:mod:`antiphon.torture.live.rounds.listeners`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import antiphon
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster
 from antiphon.torture.live.judging import Audit
-from antiphon.torture.live.listeners import CLIENT_CHECKS, Listener, judge_listeners, name_of
+from antiphon.torture.live.rounds.listeners import CLIENT_CHECKS, Listener, judge_listeners, name_of
 from antiphon.trace.store import read_trace
 
 if TYPE_CHECKING:

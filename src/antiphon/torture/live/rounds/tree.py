@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import Member, Plan, any_ports, write_tree
-from antiphon.torture.live.rounds import (
+from antiphon.torture.live.rounds.round import (
     KILL_SECONDS,
     QUIET,
     STUCK_SECONDS,

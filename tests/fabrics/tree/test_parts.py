@@ -163,11 +163,11 @@ def test_a_request_goes_to_the_root_and_only_the_root_grants_it() -> None:
 def test_a_child_counts_when_it_has_sent_everything() -> None:
     world, view, root, links = attachment(0, TreeOptions())
     root.receive_request(9, ParentRequest(9, 4, False, []))
-    assert dict(view.children)[9] is None
+    assert 9 in view.children and 9 not in view.reached()
     root.receive_hello(9, Hello(9, 4, {10: 9}, OVERLAY, OVERLAY.council, 1, [Join(0, None, {}, {}, [])]))
-    assert (dict(view.children)[9], links.events) == (None, ["handle_join 9"])
+    assert (9 in view.reached(), links.events) == (False, ["handle_join 9"])
     root.receive_ready(9)
-    assert dict(view.children)[9] == {10: 9}
+    assert (view.reached()[9], view.reached()[10]) == (0, 9)
     assert links.events[1:] == ["look_for_missing"]
     assert world.take() == [(9, "ParentAnswer")]
 

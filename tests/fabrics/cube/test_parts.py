@@ -90,10 +90,10 @@ def test_a_majority_of_the_voters_has_to_be_within_reach() -> None:
     electorate = Electorate(notebook, cube_of_three(), presence, True)
     presence.lost(1)
     electorate.count()
-    assert electorate.has_majority and electorate.missing() == [1]
+    assert (electorate.has_majority, electorate.missing()) == (True, [1])
     presence.lost(2)
     electorate.count()
-    assert not electorate.has_majority and electorate.missing() == [1, 2]
+    assert (electorate.has_majority, electorate.missing()) == (False, [1, 2])
 
 
 def test_a_voter_comes_back_as_its_next_incarnation() -> None:

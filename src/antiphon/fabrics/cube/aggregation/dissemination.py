@@ -21,10 +21,8 @@ from its view (:meth:`View.height_in_tree`). So no delivery is later
 
 While members change either may fail, and then ``x`` waits for ``y`` to reach ``f``, at most; the order is what
 receivers restore, whatever a forwarder believes. Only publications in causal order are held: the others do not wait for
-``y``. A bundle is held for what its first publication lacks, since that one could be delivered alone.
-
-What is later is the acknowledgement of what was held, and with it the next publication of a source whose window is
-full. Where windows are not full, nothing is.
+``y``. A bundle is held for what its first publication lacks, since that one could be delivered alone. Two things are
+later: the acknowledgement of what was held, and the next publication of a source whose window is full.
 
 **Why nothing waits for ever.** ``f`` holds only while it is a member, and ``x`` and ``y`` do not count as past there:
 so both are among what a member gets. A hold waits for something that happened before what is held; along a chain of
@@ -145,8 +143,6 @@ class AggregatingDissemination(WaveDissemination):
     def text(self) -> str:
         """What is held back as text, for those who compare states."""
         return str([(name, holding.state()) for name, holding in sorted(self._holdings.items())])
-
-    # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
         if isinstance(message, Parcel):

@@ -17,8 +17,8 @@ Identifiers are given in sequence and never twice. All fabrics can use this; it 
 
 Everybody answers at once whatever it is busy with, except for rule 4's newcomer, so nobody waits in a circle. Links
 must keep the order between two nodes, also between these messages and those of processes (one TCP connection each way
-does), and lose nothing until the loss of the peer is told. ``docs/architecture.md`` argues why no two nodes hold the
-same identifier and why everybody who is in is known to all, as long as one placed node stays while others join.
+does), and lose nothing until the loss of the peer is told. ``docs/proofs/admission.md`` argues why no two nodes hold
+the same identifier and why everybody who is in is known to all, as long as one placed node stays while others join.
 """
 
 from __future__ import annotations

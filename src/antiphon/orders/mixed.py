@@ -12,7 +12,7 @@ published or delivered, whatever order that had. This is causal order by barrier
 * Such single publications are named one by one until the gap below them is closed. To name "all up to here" instead
   would name something that the publisher has not delivered itself. What counts as past there would not be closed under
   what its own publication names; others rely on that when they name this publication and nothing before it, and the
-  publisher, of all nodes, would deliver in the wrong order. (``docs/architecture.md`` has the argument,
+  publisher, of all nodes, would deliver in the wrong order. (``docs/proofs/mixed-orders.md`` has the argument,
   ``tests/fabrics/cube/test_vcube_ps_mixed.py`` the schedule.)
 
 Where all publications are causal it does what causal barriers do and costs one comparison more per arrival.

@@ -1,4 +1,4 @@
-"""VCube-PS while nodes join and leave: the claims of docs/architecture.md, on chosen and on random schedules."""
+"""VCube-PS while nodes join and leave: the claims of docs/proofs, on chosen and on random schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VCube-PS through crashes, returns and partitions: the claims of docs/architecture.md, "The cube through faults"."""
+"""VCube-PS through crashes, returns and partitions: the claims of docs/proofs/cube-through-faults.md."""
 
 from __future__ import annotations
 

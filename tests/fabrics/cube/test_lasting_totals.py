@@ -1,4 +1,4 @@
-"""Total order on the cube through faults: the claims of docs/architecture.md, "Total order through faults"."""
+"""Total order on the cube through faults: the claims of docs/proofs/cube-voters.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VCube-PS, repaired: the claims of docs/architecture.md, on schedules that would break a weaker protocol."""
+"""VCube-PS, repaired: the claims of docs/proofs, on schedules that would break a weaker protocol."""
 
 from __future__ import annotations
 

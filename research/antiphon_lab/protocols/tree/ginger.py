@@ -7,9 +7,9 @@ their buffers, resend what the other lacks, take up total publications that were
 to 14).
 
 The listings do not run as printed. What contradicts itself, or the text and the logs around it, is corrected, and the
-correction named (D9 and so on: the table is in ``docs/architecture.md``). Where a defect shows from outside, and the
-protocol runs with it, ``PublishedOptions`` has a switch. The gaps of the protocol itself are left open: they lose,
-repeat or reorder publications, or stop for ever. :mod:`antiphon.fabrics.tree.broker` does better.
+correction named (D9 and so on: the table is in ``docs/proofs/ginger-as-published.md``). Where a defect shows from
+outside, and the protocol runs with it, ``PublishedOptions`` has a switch. The gaps of the protocol itself are left
+open: they lose, repeat or reorder publications, or stop for ever. :mod:`antiphon.fabrics.tree.broker` does better.
 
 Departures: a broker's applications are part of it and die with it, so no client looks for a new broker (section
 4.2.3.1); each topic that its application subscribes to counts as one client in its degree, as in the experiments, where

@@ -1,7 +1,8 @@
 """VCube-PS through crashes, returns and partitions, as live nodes run it.
 
 Goes beyond the thesis, which leaves failures as future work (section 6.2). Links are connections: they neither lose nor
-reorder while they are up, and the host says when one breaks and when it is back. ``docs/architecture.md`` argues it.
+reorder while they are up, and the host says when one breaks and when it is back. ``docs/proofs/cube-through-faults.md``
+argues it.
 
 * Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`), and newcomers ask each node
 itself

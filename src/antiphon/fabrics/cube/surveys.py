@@ -1,7 +1,7 @@
 """Questions that newcomers ask on their way to become members, and the answers that come back.
 
 A survey goes down a tree of the cube and its answers come back up. Whom it asks is either everybody, or those whom the
-question names. ``docs/architecture.md`` argues that either is enough.
+question names. ``docs/proofs/vcube-ps.md`` argues that either is enough.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ algorithms lose publications and block subscribers when membership changes
 * Each publication may choose its own order (``mixed``), also total order about some keys (``total``).
 * With ``directory`` a newcomer asks the topic's home node for the members instead of flooding.
 
-``docs/architecture.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small systems.
-Links must not lose or duplicate; they may reorder. Nodes do not fail here: those that may are in
+``docs/proofs/vcube-ps.md`` argues why nothing is lost and nobody blocks; the tests explore all schedules of small
+systems. Links must not lose or duplicate; they may reorder. Nodes do not fail here: those that may are in
 :mod:`antiphon.fabrics.cube.fault_tolerant`.
 """
 

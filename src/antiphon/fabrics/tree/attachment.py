@@ -1,7 +1,7 @@
 """The links of a broker to its parent and its children: who is lost, who is granted a place, and who is below whom.
 
 Follows section 4.2 of the dissertation, with degree limits that give way when nobody has room. What is different here,
-and why it is safe, is argued in ``docs/architecture.md``; in short:
+and why it is safe, is argued in ``docs/proofs/broker-tree.md``; in short:
 
 * **Only the root grants a parent.** A request travels from the broker that was asked up to the root, and the answer
   comes back the same way. A request that meets a broker without a way to the root, or the one that asks, is refused; so

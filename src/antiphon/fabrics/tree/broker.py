@@ -11,7 +11,7 @@ module of its own with its own state and messages:
 
 A part knows those that it is built on. What others must hear of it goes through a narrow interface, such as
 ``StreamEvents``; at the end of this module is what each of these events leads to. :meth:`TreeBroker.receive` leads each
-message to its handler. ``docs/architecture.md`` states the whole protocol and argues it.
+message to its handler. ``docs/proofs/broker-tree.md`` states the whole protocol and argues it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Anti-entropy on the cube: what a tree failed to carry, members give each other.
 
 Trees lead around those who are lost (:mod:`antiphon.fabrics.cube.repair.tree_repair`); here is what makes up for the
-rest. ``docs/architecture.md`` argues it.
+rest. ``docs/proofs/cube-through-faults.md`` argues it.
 
 * **Compare.** Two members tell each other what they have: per source a number, and single publications beyond
   (:class:`~antiphon.fabrics.cube.repair.messages.Compare`), with the members of whom they know. Who has something that

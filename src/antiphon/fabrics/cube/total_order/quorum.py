@@ -1,7 +1,7 @@
 """Who keeps the claims of a cube whose nodes may fail, and who counts: keepers that are replaced, and majorities.
 
-Adds to :mod:`antiphon.fabrics.cube.total_order.lock_manager` a keeper that outlives its node. ``docs/architecture.md``
-argues it.
+Adds to :mod:`antiphon.fabrics.cube.total_order.lock_manager` a keeper that outlives its node.
+``docs/proofs/cube-voters.md`` argues it.
 
 * **Voters.** The keeper says who counts: all that it has met while it reached a majority of those who counted before,
   except for those who were out of reach for ``exclude_ticks``. (Of two halves that with the lowest voter counts as the

@@ -1,7 +1,7 @@
 """Total order on the cube through crashes and partitions: locks that lead around the lost.
 
 What :mod:`antiphon.fabrics.cube.total_order.ordering` needs where nodes may fail, beside keepers that are replaced
-(:mod:`antiphon.fabrics.cube.total_order.quorum`). ``docs/architecture.md`` argues it.
+(:mod:`antiphon.fabrics.cube.total_order.quorum`). ``docs/proofs/cube-voters.md`` argues it.
 
 * **Closing.** Who closes says all that it has seen, not only its own last number: a source that has failed cannot say
   it. Locks take routes as packets do, around the lost. Who comes back into a view is locked before anything starts.

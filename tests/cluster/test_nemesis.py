@@ -16,7 +16,8 @@ import pytest
 
 import antiphon
 from antiphon.audit.auditor import audit_files
-from antiphon.torture.live.campaign import FABRICS, Campaign, CampaignPlan, Figures
+from antiphon.fabrics.registry import FABRICS
+from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
 from antiphon.torture.live.overload import Flood, OverloadPlan
 from antiphon.torture.live.power import compiler
 from antiphon.transport.peer_messages import PROTOCOL_VERSION

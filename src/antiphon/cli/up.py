@@ -14,6 +14,7 @@ from rich.table import Table
 
 from antiphon.cli import output, running
 from antiphon.cli.node import LogLevel
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, free_ports, write_tree
 
@@ -33,8 +34,8 @@ def up(
     fabric: Annotated[
         Literal["cube", "tree", "gossip"],
         typer.Option(
-            help="How they are connected: as a cube, as a binary tree of brokers, or by gossip. All survive crashes of "
-            "nodes."
+            help=f"How they are connected: {', '.join(each.shape for each in FABRICS.values())}. All survive crashes "
+            "of nodes."
         ),
     ] = "cube",
     order: Annotated[
@@ -82,7 +83,7 @@ def up(
         base = free_ports(running.DEFAULT_PORT if port is None else port, nodes, port is not None)
     else:
         # The brokers of a tree know each other's ports from the start.
-        base = any_ports(nodes) if fabric == "tree" else 0
+        base = any_ports(nodes) if FABRICS[fabric].needs_addresses else 0
     settings = ["--order", order, "--log-level", log_level]
     settings += [] if durability is None else ["--durability", durability]
     settings += ["--log-json"] if log_json else []
@@ -90,7 +91,7 @@ def up(
     for flag, path in {**files, "--rights": rights}.items():
         settings += [] if path is None else [flag, str(path)]
     with TemporaryDirectory(prefix="antiphon-") as directory:
-        tree = write_tree(Path(directory) / "tree.toml", nodes, base) if fabric == "tree" else None
+        tree = write_tree(Path(directory) / "tree.toml", nodes, base) if FABRICS[fabric].needs_addresses else None
         plan = Plan(nodes, base, data, trace, metrics, settings, tree, fabric)
         antiphon.run(keep_up(plan, json, log_json))
 

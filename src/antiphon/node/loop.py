@@ -20,6 +20,7 @@ from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox, Segment, set_if_waiting
 from antiphon.api.replay_buffer import TotalOrder
 from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
@@ -71,8 +72,9 @@ class NodeLoop:
         self._window_bytes = settings.window_bytes
         self._pending_bytes = settings.pending_bytes
         self._loop = asyncio.get_running_loop()
+        fabric = FABRICS[settings.fabric]
         is_strict = not isinstance(settings.tree, TreeTable) or settings.tree.strict_session
-        self.topics = TopicTable(TotalOrder(settings.fabric == "gossip", is_strict))
+        self.topics = TopicTable(TotalOrder(fabric.may_pass_over, is_strict))
         self._by_number = self.topics.by_number
         self.writers = Writers()
         self.process: Process | None = None
@@ -82,9 +84,8 @@ class NodeLoop:
         self.commit: GroupCommit | None = None
         self._disk_first: GroupCommit | None = None
         # Where a node goes on after a restart.
-        self.pasts = Pasts(self.codec) if settings.fabric == "cube" and not settings.aggregate else None
-        # In gossip buffers are short, and those who were cut off ask for what is in nobody's buffer any more.
-        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=settings.fabric == "gossip")
+        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints and not settings.aggregate else None
+        self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
         self._flusher = Flusher(settings.gather_seconds, lifecycle)

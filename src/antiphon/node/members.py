@@ -15,6 +15,7 @@ import msgspec
 
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.topic_names import checked_name
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Place
@@ -88,8 +89,9 @@ class Members:
         self._environment: LiveEnvironment | None = None
         place = Place(node.instance, address, settings, node.context, core, self, disk, tasks)
         self.cluster = core.cluster = new_membership(settings, place, int(disk.fact(HIGHEST, "-1")))
-        has_barriers = settings.fabric == "tree"
-        traits = FabricTraits(has_barriers, not has_barriers and not settings.aggregate, settings.fabric == "gossip")
+        fabric = FABRICS[settings.fabric]
+        counts_past = not fabric.has_barriers and not settings.aggregate
+        traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
         self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)
         self.standings = Standings(core.writers, core.topics.by_name, disk, self.cluster, core.settle, tasks)
         self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)

@@ -21,6 +21,7 @@ from antiphon.api.publisher import check_order
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, topic_number
 from antiphon.api.topic_state import LiveTopic
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Environment, Process
@@ -73,7 +74,7 @@ class Node(PubSub):
         super().__init__(settings.order)
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.mixes_keys = settings.fabric != "tree"
+        self.mixes_keys = FABRICS[settings.fabric].mixes_keys
         self.with_receipts = settings.durability == "disk"
         self.asks_majority = isinstance(settings.tree, TreeTable) and len(settings.tree.quorum_delivery) > 0
         self.tls = settings.tls()
@@ -135,7 +136,7 @@ class Node(PubSub):
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
         self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
         has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
-        if has_quorum or (settings.fabric == "cube" and not settings.aggregate):
+        if has_quorum or (FABRICS[settings.fabric].keeps_checkpoints and not settings.aggregate):
             self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
         self.core.open(self.disk)
         self.disk.trim()

@@ -10,6 +10,7 @@ import msgspec
 
 from antiphon.api.publisher import check_order
 from antiphon.api.topic_names import checked_pattern
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
 from antiphon.membership.gossip_settings import GossipTable
 from antiphon.membership.tree_settings import TreeTable, read_tree
@@ -17,7 +18,6 @@ from antiphon.runtime.toml_config import nearest_names, read_table
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import HOW_TO_MAKE, Tls, is_loopback
 
-FABRICS: Final = ("cube", "tree", "gossip")
 DURABILITIES: Final = ("memory", "disk")
 GATHER_SECONDS_AT_MOST: Final = 1.0
 AGGREGATE_REFUSED: Final = (
@@ -149,7 +149,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 split_address(address)
         for pattern in self.keep:
             checked_pattern(pattern)
-        choose("fabric", self.fabric, FABRICS)
+        choose("fabric", self.fabric, tuple(FABRICS))
         if self.aggregate:
             raise UsageError(AGGREGATE_REFUSED)
         tree = self._checked_tree()
@@ -200,10 +200,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                     "whoever can connect may do everything"
                 )
 
+    def _has_table(self, name: str, table: object) -> bool:
+        """Whether the fabric has a table; a table of another fabric is refused."""
+        if FABRICS[self.fabric].table == name:
+            return True
+        if table is not None:
+            raise UsageError(f"the table {name} is for the fabric {name!r}: choose that fabric, or leave it out")
+        return False
+
     def _checked_tree(self) -> TreeTable | None:
-        if self.fabric != "tree":
-            if self.tree is not None:
-                raise UsageError("the table tree is for the fabric 'tree': choose that fabric, or leave it out")
+        if not self._has_table("tree", self.tree):
             return None
         table = self.tree or TreeTable()
         checked = (read_tree(Path(table)) if isinstance(table, str) else table).checked()
@@ -212,9 +218,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return checked
 
     def _checked_gossip(self) -> GossipTable | None:
-        if self.fabric != "gossip":
-            if self.gossip is not None:
-                raise UsageError("the table gossip is for the fabric 'gossip': choose that fabric, or leave it out")
+        if not self._has_table("gossip", self.gossip):
             return None
         table = self.gossip or GossipTable()
         if isinstance(table, str):

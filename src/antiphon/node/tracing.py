@@ -17,6 +17,7 @@ from typing import Final
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import Columns
 from antiphon.api.topic_state import LiveTopic
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.message import UNSPECIFIED, Publication
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.trace.contract import PROMISED, TOLD_ALWAYS, Contract
@@ -66,8 +67,14 @@ class LiveTrace:
     """Writes what one node's application could see."""
 
     def __init__(self, path: str, fabric: str) -> None:
+        about_fabric = FABRICS[fabric]
         promised = Contract(
-            fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=fabric == "gossip", secured=fabric == "tree"
+            fabric,
+            "",
+            leavers=True,
+            told=TOLD_ALWAYS,
+            weaker_pass=about_fabric.may_pass_over,
+            secured=about_fabric.is_secured,
         )
         about = {"host": "live", "unit": "microseconds", "fabric": fabric, PROMISED: promised.as_metadata()}
         keep_earlier_life(Path(path))

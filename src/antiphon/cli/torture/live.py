@@ -66,13 +66,14 @@ def torture_live(wishes: Wishes) -> None:
     if wishes.faults == LOSS:
         torture_in_rounds(wishes)
         return
-    from antiphon.torture.live.campaign import FABRICS, CampaignPlan
+    from antiphon.fabrics.registry import FABRICS
+    from antiphon.torture.live.campaign import EVERYTHING, CampaignPlan
     from antiphon.torture.live.faults import NEEDS_LOGS, check_kinds
 
     if wishes.fabric not in FABRICS:
         raise UsageError(f"there are no live nodes of a fabric {wishes.fabric!r}; choose from {', '.join(FABRICS)}")
     fabric = FABRICS[wishes.fabric]
-    survived = tuple(kind for kind in fabric.faults if wishes.has_logs or kind not in NEEDS_LOGS)
+    survived = tuple(kind for kind in EVERYTHING if wishes.has_logs or kind not in NEEDS_LOGS)
     faults = survived if wishes.faults is None else tuple(word.strip() for word in wishes.faults.split(","))
     check_kinds(faults)
     impossible = [kind for kind in faults if not wishes.has_logs and kind in NEEDS_LOGS]

@@ -24,7 +24,7 @@ MEGABYTE = 1 << 20
 def torture_by_overload(wishes: Wishes) -> None:
     """Run it, and report."""
     import antiphon
-    from antiphon.torture.live.campaign import FABRICS
+    from antiphon.fabrics.registry import FABRICS
     from antiphon.torture.live.overload import Flood, OverloadPlan
 
     if wishes.fabric not in FABRICS:

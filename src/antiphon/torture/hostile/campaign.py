@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 import antiphon
 from antiphon.api.subscription import Subscription
 from antiphon.client.client import Client
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import AntiphonError
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.torture.hostile.inputs import Mutator, record, record_tls
@@ -212,11 +213,11 @@ class Campaign:
                 await cluster.stop()
 
     def _plan(self, nodes: int, flags: list[str]) -> Plan:
-        if self._fabric != "tree":
+        if not FABRICS[self._fabric].needs_addresses:
             return Plan(nodes, settings=flags, fabric=self._fabric)
         port = any_ports(nodes)
         tree = write_tree(self._directory / f"tree-{port}.toml", nodes, port)
-        return Plan(nodes, port, settings=flags, tree=tree, fabric="tree")
+        return Plan(nodes, port, settings=flags, tree=tree, fabric=self._fabric)
 
     def _died(self, member: Member) -> None:
         self.findings.violations.append(f"process {member.index} ended with exit code {member.process.returncode}")

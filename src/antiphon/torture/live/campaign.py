@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import PeerError
 from antiphon.node.local_cluster import HOST, Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.runtime.clocks import monotonic_us
@@ -74,30 +75,11 @@ SPLITS: Final = frozenset({"cut", "oneway", "flap", "hold", "burst", "pause", "s
 """After these a part of a tree may have gone on without a majority."""
 
 
-@dataclass(frozen=True)
-class Fabric:
-    """How a fabric is tortured: what it promises to survive, and what it does not promise."""
-
-    faults: tuple[str, ...]
-    orders: tuple[str, ...]
-    may_lose_with_node: bool
-    """Whether what a node has accepted may be lost with it."""
-    goes_on_when_refused: bool = False
-    has_keys: bool = False
-
-
 EVERYTHING: Final = (
     "kill", "half", "power", "wipe", "restart", "pause", "stall", "cut", "oneway", "flap", "hold", "burst", "delay",
     "disk", "slow", "crowd",
 )  # fmt: skip
 """All faults but those that take long and are asked for."""
-
-ORDERS: Final = ("none", "fifo", "causal", "total")
-FABRICS: Final = {
-    "cube": Fabric(EVERYTHING, ORDERS, False, goes_on_when_refused=True, has_keys=True),
-    "tree": Fabric(EVERYTHING, ORDERS, False, goes_on_when_refused=True, has_keys=True),
-    "gossip": Fabric(EVERYTHING, ORDERS, True),
-}
 
 
 @dataclass(frozen=True)
@@ -222,7 +204,7 @@ class Campaign:
         plan = self._plan
         settings = ["--log-level", "warning", *(word for topic in TOPICS for word in ("--keep", topic))]
         tree = None
-        if plan.fabric == "tree":
+        if FABRICS[plan.fabric].needs_addresses:
             tree = write_tree(plan.directory / "tree.toml", plan.nodes, port, doors=doors)
         data = plan.directory / "data" if plan.has_logs else None
         environment = (lambda place: self._disks[place].environment()) if self._disks else None
@@ -278,7 +260,7 @@ class Campaign:
         plan, fabric = self._plan, FABRICS[self._plan.fabric]
         weak_keys = list(WEAK_KEYS) if fabric.has_keys and SPLITS & set(plan.faults) else []
         keys = list(KEYS) if fabric.has_keys else []
-        orders = Orders(list(plan.orders), keys, weak_keys, fabric.goes_on_when_refused)
+        orders = Orders(list(plan.orders), keys, weak_keys, fabric.has_keys)
         for number in range(min(LOADS, plan.nodes)):
             places = list(range(number, plan.nodes, LOADS))
             journals = str(plan.directory / "journals")

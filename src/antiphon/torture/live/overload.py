@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import antiphon
+from antiphon.fabrics.registry import FABRICS
 from antiphon.node.local_cluster import Member, Plan, ProcessCluster, any_ports, write_tree
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.errors import OverloadedError
@@ -124,7 +125,9 @@ class Flood:
         self._plan = plan
         self.figures = Overload()
         port = any_ports(plan.nodes)
-        tree = write_tree(plan.directory / "tree.toml", plan.nodes, port) if plan.fabric == "tree" else None
+        tree = (
+            write_tree(plan.directory / "tree.toml", plan.nodes, port) if FABRICS[plan.fabric].needs_addresses else None
+        )
         settings = ["--log-level", "error", "--keep", TOPIC]
         cluster = Plan(plan.nodes, port, None, settings=settings, tree=tree, fabric=plan.fabric)
         self._cluster = ProcessCluster(cluster, lambda _, line: complain(line), self._ended)

@@ -138,7 +138,7 @@ class AntiEntropy(Follower):
             return
         unrest.quiet_rounds += 1
         if unrest.quiet_rounds > QUIET_ROUNDS:
-            # Compiled shifts are those of 64 bits: the number of rounds has no bound, and the shift must have one.
+            # Compiled shifts are those of C: the number of rounds has no bound, and the shift must have one.
             unrest.pause = 1 << min(unrest.quiet_rounds - QUIET_ROUNDS, MOST_DOUBLINGS)
         self._note_missing(topic, unrest)
         if self._options.total:

@@ -1,6 +1,7 @@
 """The laboratory of Antiphon: published protocols, experiments, benchmarks and reports, in a distribution of its own.
 
-- ``protocols``: published protocols and rivals that no live node runs, and how scenarios name them.
+- ``protocols``: published protocols and rivals that no live node runs.
+- ``scenarios``: how scenarios name them.
 - ``experiments``: one folder per system; each module repeats figures and tables of one document.
 - ``reproduction``: the frame of all experiments: cases, repetitions, comparison with what was published.
 - ``published``: the numbers of the documents, as data.

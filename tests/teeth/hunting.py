@@ -46,7 +46,8 @@ def plant(bug: Bug | None, folder: Path) -> Path:
     """A copy of the product with a bug, or with none; the answer is where it can be imported from."""
     package = folder / "antiphon"
     package.mkdir()
-    shutil.copy(SOURCES / "__init__.py", package)
+    for name in ("__init__.py", "plugins.py"):
+        shutil.copy(SOURCES / name, package)
     for name in COPIED:
         shutil.copytree(SOURCES / name, package / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     if bug is not None:

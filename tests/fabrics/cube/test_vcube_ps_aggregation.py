@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, PacketFormat, Traffic, full_or_partial
+from antiphon.fabrics.cube.aggregation.packets import Parcel
 from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
-from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy, Parcel
+from antiphon.fabrics.cube.messages import Acknowledgement, LeafCopy
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View

@@ -20,8 +20,8 @@ from antiphon.simulator.scenario.scenario import (
 )
 from antiphon.torture.campaign import run_schedule
 from antiphon.torture.schedules.operations import draw_schedule
-from antiphon_lab.protocols.cube.scenarios import PublishedVCubePsOptions
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.scenarios.cube import PublishedVCubePsOptions
 
 ONCE = 'nodes = 40\nworkload = { kind = "once" }\n'
 PUBLISHED = ONCE + 'protocol = "vcube-ps-published"\n'

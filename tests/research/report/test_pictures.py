@@ -88,7 +88,7 @@ def test_nodes_of_one_cluster_share_a_colour() -> None:
 
 
 def test_the_picture_in_the_repository_is_what_the_code_draws() -> None:
-    path = Path(__file__).parents[2] / "docs" / "tree.svg"
+    path = Path(__file__).parents[3] / "docs" / "tree.svg"
     assert path.read_text(encoding="utf-8") == two_publishers_svg(), (
         "docs/tree.svg is not up to date; write two_publishers_svg() of antiphon_lab.report.pictures into it"
     )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     compiler() is None or sys.platform != "linux", reason="losses of power need Linux and a C compiler"
 )
 
-LOG_CHILD = Path(__file__).parents[2] / "live" / "log_child.py"
+LOG_CHILD = Path(__file__).parents[2] / "storage" / "log_child.py"
 
 
 @pytest.fixture(scope="module")

@@ -56,26 +56,6 @@ class Bundle(Several):
 
 
 @mypyc_attr(acyclic=True)
-class Parcel(Message):
-    """Messages to one neighbour that leave at the same moment: publications and bundles, or acknowledgements.
-
-    Each is handled as if it had come alone, except that what goes on to the same neighbour goes on together. A parcel
-    is named after its first part; all parts are about the same topic.
-    """
-
-    def __init__(self, parts: list[Message]) -> None:
-        first = parts[0]
-        super().__init__(first.source, first.sequence, first.topic)
-        self.parts: Final[list[Message]] = parts
-
-    def is_control(self) -> bool:
-        return self.parts[0].is_control()
-
-    def is_credit(self) -> bool:
-        return self.parts[0].is_credit()
-
-
-@mypyc_attr(acyclic=True)
 class LeafCopy(Message):
     """A publication or a bundle for the receiver alone: it is not to hand it on."""
 

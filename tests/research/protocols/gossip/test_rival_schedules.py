@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.torture.campaign import run_schedule
-from antiphon_lab.protocols.gossip.schedules import draw_rival_schedule
+from antiphon_lab.scenarios.gossip_schedules import draw_rival_schedule
 
 
 @pytest.mark.parametrize("first_seed", range(1, 101, 20))

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.kernel.errors import UsageError
 from antiphon_lab.protocols.tree.ginger_messages import LostMessageRequest, PublishedOptions
-from antiphon_lab.protocols.tree.scenarios import PublishedTreeOptions, published_tree_builder
+from antiphon_lab.scenarios.tree import PublishedTreeOptions, published_tree_builder
 from tests.fabrics.tree.schedules import PUBLISHED, REPAIRED, Schedule, experiment, load, said
 from tests.fabrics.tree.table import Table, either, over
 

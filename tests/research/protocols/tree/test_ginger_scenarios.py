@@ -24,7 +24,7 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     TotalProcessed,
     TreeViewUpdate,
 )
-from antiphon_lab.protocols.tree.scenarios import PublishedTreeOptions, published_tree_builder
+from antiphon_lab.scenarios.tree import PublishedTreeOptions, published_tree_builder
 from tests.fabrics.tree.schedules import CLIENTS, EIGHT_BROKERS
 from tests.fabrics.tree.table import Table, either, kind, over
 

@@ -41,11 +41,11 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.agenda import Agenda
-from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.dissemination import WaveDissemination
 from antiphon.fabrics.cube.membership import Follower
-from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy, Parcel
+from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import MEMBER, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster

@@ -14,13 +14,33 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import Several
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Message, publication_key
 from antiphon.orders.order import Ordered
 
 
 @mypyc_attr(acyclic=True)
 class Packet(Several):
     """Two publications or more on their way to one neighbour."""
+
+
+@mypyc_attr(acyclic=True)
+class Parcel(Message):
+    """Messages to one neighbour that leave at the same moment: publications and bundles, or acknowledgements.
+
+    Each is handled as if it had come alone, except that what goes on to the same neighbour goes on together. A parcel
+    is named after its first part; all parts are about the same topic.
+    """
+
+    def __init__(self, parts: list[Message]) -> None:
+        first = parts[0]
+        super().__init__(first.source, first.sequence, first.topic)
+        self.parts: Final[list[Message]] = parts
+
+    def is_control(self) -> bool:
+        return self.parts[0].is_control()
+
+    def is_credit(self) -> bool:
+        return self.parts[0].is_credit()
 
 
 class PacketFormat:

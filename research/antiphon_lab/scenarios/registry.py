@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from antiphon.simulator.scenario.protocols.protocol import Protocol
-from antiphon_lab.protocols.cube.scenarios import PROTOCOLS as CUBE
-from antiphon_lab.protocols.gossip.scenarios import PROTOCOLS as GOSSIP
-from antiphon_lab.protocols.gossip.stan_scenarios import PROTOCOLS as STAN
-from antiphon_lab.protocols.tree.scenarios import PROTOCOLS as TREE
+from antiphon_lab.scenarios.cube import PROTOCOLS as CUBE
+from antiphon_lab.scenarios.gossip import PROTOCOLS as GOSSIP
+from antiphon_lab.scenarios.stan import PROTOCOLS as STAN
+from antiphon_lab.scenarios.tree import PROTOCOLS as TREE
 
 PROTOCOLS: dict[str, Protocol] = {**CUBE, **TREE, **GOSSIP, **STAN}

@@ -13,7 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.aggregation.dissemination import AggregatingDissemination, HoldingFollower
-from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
+from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Parcel, Traffic
 from antiphon.fabrics.cube.delivery import Delivery
 from antiphon.fabrics.cube.membership import TopicMembership
 from antiphon.fabrics.cube.messages import (
@@ -22,7 +22,6 @@ from antiphon.fabrics.cube.messages import (
     Bequest,
     Bundle,
     LeafCopy,
-    Parcel,
     Question,
     Refusal,
     Register,

@@ -96,7 +96,7 @@ def test_who_is_not_installed_is_named_and_left_out(command: Command, monkeypatc
     found = json.loads(called.said)
     assert called.code == 0
     assert [one["name"] for one in found["contenders"]] == ["tcp"]
-    install = "pip install 'antiphon[bench-peers]'"
+    install = "pip install 'antiphon-lab[bench-peers]'"
     assert found["absent"] == [
         {"name": "nats", "reason": f"not installed; run `{install}` and `apt-get install nats-server`"},
         {"name": "zeromq", "reason": f"not installed; run `{install}`"},

@@ -89,19 +89,19 @@ CUBE = (
     ),
     cube(
         "what is held back does not keep its wave open",
-        "aggregating_dissemination",
+        "aggregation/dissemination",
         "            missing = forwarded.copies + (1 if forwarded.blocked > 0 else 0)\n",
         "            missing = forwarded.copies\n",
     ),
     cube(
         "of several packets held back for one only the first goes on",
-        "aggregating_dissemination",
+        "aggregation/dissemination",
         "                for forwarded in queue:\n                    forwarded.look_at_rest()\n",
         "                for forwarded in queue[:1]:\n                    forwarded.look_at_rest()\n",
     ),
     cube(
         "a total publication does not wait for what others have published",
-        "total_order",
+        "total_order/ordering",
         "        closing.entries = merged_frontiers(closing.entries, message.entries)\n",
         "        pass\n",
         "total",
@@ -375,12 +375,6 @@ GOSSIP = (
         "causal",
     ),
     gossip(
-        "who is asked takes it that there is one more than the asker has",
-        "pulling",
-        "        if stream.hear(number):\n",
-        "        if stream.hear(number + 1):\n",
-    ),
-    gossip(
         "the timer of a topic that was silent is not set again",
         "quiescence",
         "        if not self.is_ticking:\n            self.is_ticking = True\n            self._reach.woke",
@@ -483,12 +477,6 @@ HARMLESS: tuple[Bug, ...] = (
         "root",
         "        self._environment.set_timer(self._options.patience_ticks << self._claim_doublings, CLAIM)\n",
         "        pass\n",
-    ),
-    gossip(
-        "who pulls never gets the next number",
-        "pulling",
-        "    number = max(complete + 1, stream.oldest_kept)\n",
-        "    number = max(complete + 2, stream.oldest_kept)\n",
     ),
     *HARMLESS_FAULTS,
 )

@@ -12,39 +12,39 @@ def faults(name: str, module: str, old: str, new: str, order: str | None = None)
 REROUTING = (
     faults(
         "a tree is not led around one who is lost",
-        "tree_repair",
+        "repair/tree_repair",
         "        if route.lost(peer):\n            self.hand_on(topic, route, cluster(self._me, peer))\n",
         "        route.lost(peer)\n",
     ),
     faults(
         "an answer is awaited from one who is lost",
-        "tree_repair",
+        "repair/tree_repair",
         "        for key, route in list(topic.routes.items()):\n            if self.lead_around(topic, route, peer):\n",
         "        for key, route in list(topic.routes.items()):\n"
         "            route.parents.pop(peer, None)\n            if False:\n",
     ),
     faults(
         "a subscription waits for the answer of one who is lost",
-        "direct_surveys",
+        "repair/surveys",
         "            if peer in unanswered:\n                self._not_waiting_for(key, unanswered, peer)\n"
         "                self.one_answered(key, self.surveys[key])\n",
         "            unanswered.pop(peer, None)\n",
     ),
     faults(
         "own publications are not kept",
-        "tree_repair",
+        "repair/tree_repair",
         "        self._retransmission.keep_packet(topic, packet)\n        route = Route(packet)\n",
         "        route = Route(packet)\n",
     ),
     faults(
         "of a bundle only the first is kept",
-        "retransmission",
+        "repair/retransmission",
         "            for publication in packet.publications:\n                kept.add(publication)\n",
         "            kept.add(packet.publications[0])\n",
     ),
     faults(
         "what comes from others is not kept",
-        "repaired_delivery",
+        "repair/delivery",
         "                self._retransmission.keep(topic, publication)\n",
         "                pass\n",
     ),
@@ -56,13 +56,13 @@ REROUTING = (
     ),
     faults(
         "who was found while somebody subscribed is not met",
-        "lasting",
+        "fault_tolerant",
         "                self.presence.meet(topic, peer)\n",
         "                pass\n",
     ),
     faults(
         "a cluster that was handed on before is not handed on when a larger one is served",
-        "tree_repair",
+        "repair/tree_repair",
         "        while s > route.height:\n",
         "        while s > route.height + 1:\n",
     ),
@@ -71,107 +71,107 @@ REROUTING = (
 LASTING = (
     faults(
         "members that find each other do not compare",
-        "anti_entropy",
+        "repair/anti_entropy",
         ".unanswered = None\n        self._compare(topic, peer, ASKS)\n\n    def expire",
         ".unanswered = None\n\n    def expire",
     ),
     faults(
         "members compare when they find each other and never again",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        for neighbour in self._neighbours(topic):\n            self._compare(topic, neighbour, ASKS)\n",
         "",
     ),
     faults(
         "the last number that another one lacks is not given",
-        "retransmission",
+        "repair/retransmission",
         "            number = last\n            while number > reached:\n",
         "            number = last - 1\n            while number > reached:\n",
     ),
     faults(
         "the first number that another one lacks is not given",
-        "retransmission",
+        "repair/retransmission",
         "            while number > reached:\n                if not theirs.holds",
         "            while number > reached + 1:\n                if not theirs.holds",
     ),
     faults(
         "a member that is back is not in the view again",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        topic.view.add(peer, counter, True)\n",
         "",
     ),
     faults(
         "members of whom one side has not heard stay unknown",
-        "anti_entropy",
+        "repair/anti_entropy",
         "            topic.away[node] = counter\n            if topic.state == MEMBER:\n"
         "                self._restless.disturb(topic)\n",
         "            if topic.state == MEMBER:\n                self._restless.disturb(topic)\n",
     ),
     faults(
         "hearsay brings a leaver back",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        departed[word.source] = max(word.sequence, departed.get(word.source, -1))\n",
         "",
     ),
     faults(
         "a return begins with a number that was used",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        topic.published = topic.begun = max(topic.begun, order.past(self._me))\n",
         "        topic.published = topic.begun = max(topic.begun, order.past(self._me) - 1)\n",
     ),
     faults(
         "what is published after a return follows nothing",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key < 0 or",
         "        order.adopt_barrier(vec[i64]([key for key in order.frontier() if key == 0 and",
         "causal",
     ),
     faults(
         "a log is said to hold what still waited",
-        "lasting",
+        "fault_tolerant",
         "        return list(mixed(self.topic_table.find(topic)).frontier())\n",
         "        return list(self.delivery.have(self.topic_table.find(topic)))\n",
     ),
     faults(
         "what is missing is given up when all have answered, though somebody is away",
-        "anti_entropy",
+        "repair/anti_entropy",
         "            if now - since >= self._faults.forget_ticks:\n",
         "            if now - since >= self._faults.compare_ticks:\n",
     ),
     faults(
         "nobody asks all for what is missing",
-        "anti_entropy",
+        "repair/anti_entropy",
         "            self._ask_all(topic, unrest)\n            return\n",
         "            return\n",
     ),
     faults(
         "what waits is not named among what a member has, and comes again",
-        "anti_entropy",
+        "repair/anti_entropy",
         "            if not self._delivery.has_arrived(topic, key):\n",
         "            if True:\n",
     ),
     faults(
         "who has left gives nothing",
-        "anti_entropy",
+        "repair/anti_entropy",
         "message, theirs, mine) if message.is_member else GIVEN_ALL\n",
         "message, theirs, mine) if topic.state == MEMBER else GIVEN_ALL\n",
     ),
     # Rare: about one seed in a thousand shows it, those with newcomers between (``cube_beyond_schedules``).
     faults(
         "what only newcomers count as past is asked of nobody",
-        "anti_entropy",
+        "repair/anti_entropy",
         "        asks_all = asks_all or (lacks.is_lasting() and unrest.quiet_rounds > 0)\n",
         "",
     ),
     # Rare: schedules in which most are down and the others publish in total order (seeds 8002857 and 8018971).
     faults(
         "a voter that returns has forgotten who counts",
-        "electorate",
+        "total_order/electorate",
         "        self._environment.rewrite([self.voter_is(), keeper])\n",
         "        self._environment.rewrite([])\n",
     ),
     faults(
         "locks of what has begun are taken back with the others",
-        "total_order_repair",
+        "total_order/repair",
         " if lock.publication is None and lock.sequence > begun]\n",
         " if lock.publication is None]\n",
     ),
@@ -180,20 +180,20 @@ LASTING = (
 KEEPING = (
     faults(
         "gaps below something single are not seen",
-        "retransmit_buffer",
+        "repair/retransmit_buffer",
         "            reached = other.counts.get(source, 0)\n",
         "            reached = max([other.counts.get(source, 0)]\n"
         "                + [key >> SOURCE_BITS for key in other.singles if key & SOURCE_MASK == source])\n",
     ),
     faults(
         "the first entry of the log that is wanted is not found",
-        "log_recovery",
+        "repair/log_recovery",
         "            if publication_key(source, sequence) in lacking:\n",
         "            if publication_key(source, sequence) in lacking and sequence > bounds[source][0]:\n",
     ),
     faults(
         "the second piece of a log is not read",
-        "log_recovery",
+        "repair/log_recovery",
         "        for message in reversed(entries):\n",
         "        reader.earlier()\n        for message in reversed(entries):\n",
     ),
@@ -204,7 +204,7 @@ FAULTS: tuple[Bug, ...] = (*REROUTING, *LASTING, *KEEPING)
 HARMLESS_FAULTS: tuple[Bug, ...] = (
     faults(
         "what a node said before it left is not given to those it finds",
-        "lasting",
+        "fault_tolerant",
         "            if topic.state == MEMBER or (topic.state == OUTSIDE and topic.keeping is not None):\n",
         "            if topic.state == MEMBER:\n",
     ),

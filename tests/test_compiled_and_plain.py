@@ -145,3 +145,20 @@ def test_the_tests_of_the_core_pass_with_the_plain_sources_too(paths: tuple[str,
     printed = run_python(["-m", "pytest", *options, *(f"tests/{path}" for path in paths)], plain=True)
     assert "antiphon: plain Python, not compiled" in printed
     assert " passed" in printed.splitlines()[-1]
+
+
+def test_a_compiled_laboratory_refuses_a_plain_product(record_property: Note) -> None:
+    """Its compiled classes inherit from compiled ones: with plain ones the interpreter would crash."""
+    if not is_compiled():
+        record_property("note", "no compiled laboratory is installed")
+        return
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHON"))}
+    done = subprocess.run(
+        [sys.executable, "-c", "import antiphon_lab"],
+        env={**environment, "PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "antiphon-lab is compiled and the antiphon that was found is not" in done.stderr

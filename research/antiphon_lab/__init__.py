@@ -12,3 +12,20 @@
 
 It may import everything of ``antiphon``; nothing of ``antiphon`` imports it. Start with ``reproduction/experiment.py``.
 """
+
+from pathlib import Path
+
+import antiphon.kernel.process as contract
+
+
+def is_compiled(file: str | None) -> bool:
+    """Whether a module was loaded from what a C compiler made."""
+    return file is not None and not file.endswith(".py")
+
+
+# Compiled classes of the laboratory inherit from compiled ones of the product; from plain ones they would not work.
+if any(Path(__file__).parent.glob("protocols/*/*.so")) and not is_compiled(contract.__file__):
+    raise ImportError(
+        "antiphon-lab is compiled and the antiphon that was found is not; install both from the same sources, or put "
+        "the sources of both on the path"
+    )

@@ -82,7 +82,7 @@ def hunt(
         }
         done = subprocess.run(
             [sys.executable, str(TRIED_BY), json.dumps(asked)],
-            env={**os.environ, "PYTHONPATH": str(place)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(place), str(ROOT / "research")))},
             capture_output=True,
             text=True,
             timeout=PATIENCE_SECONDS,

@@ -135,10 +135,9 @@ WRONG = {
     ),
     "unknown protocol": (
         ONCE + 'protocol = "singletree"',
-        "a.toml, line 3: protocol: expected one of broadcast, single-tree, causal-aggregation, timer-bundling, "
-        "vcube-ps, vcube-ps-lasting, vcube-ps-published, srpt-s, "
-        "srpt-b, brisa, broker-tree, ginger-published, flooding, plumtree, simple-gossip, simple-tree, tag, epto, "
-        'stan, not "singletree" '
+        "a.toml, line 3: protocol: expected one of broadcast, single-tree, vcube-ps, vcube-ps-lasting, brisa, "
+        "broker-tree, flooding, epto, causal-aggregation, timer-bundling, vcube-ps-published, srpt-s, srpt-b, "
+        'ginger-published, plumtree, simple-gossip, simple-tree, tag, stan, not "singletree" '
         "(did you mean 'single-tree'?); for example: protocol = \"single-tree\"",
     ),
     "unknown order": (

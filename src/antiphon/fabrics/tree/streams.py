@@ -95,6 +95,8 @@ class Streams:
             return
         if topic.is_new(item):
             self._spread(topic, item, sender)
+            if topic.is_settling:
+                self._settle(topic)
 
     def _spread(self, topic: Topic, item: Item, sender: i64) -> None:
         """Hand on a new item, keep it, and let the broker handle it."""
@@ -132,11 +134,15 @@ class Streams:
             self._environment.send(view.parent, Join(topic.name, None, {}, {}, []))
 
     def _settle(self, topic: Topic) -> None:
-        """The topic is here, and nothing of it will be skipped any more: tell those who wait for it."""
+        """Nothing of the topic will be skipped any more: tell those who wait for it, when all of it is here."""
+        topic.is_settling = not topic.has_all_promised()
+        if topic.is_settling:
+            return
         if not topic.is_carried:
             topic.is_apart = len(self._view.current.absent) > 0
         topic.is_carried = True
         topic.is_settled = True
+        topic.promised.clear()
         if topic.children:
             base, completed, locks = topic.known()
             for child in topic.children:
@@ -195,6 +201,8 @@ class Streams:
             recall(self._environment, topic, join.frontier)
         topic.is_carried = True
         topic.children.add(child)
+        if join.frontier is not None and not topic.is_settled:
+            topic.promised[int(child)] = join.frontier
         base, completed, locks = topic.known()
         history = list(topic.items) if join.frontier is None else []
         self._environment.send(
@@ -219,6 +227,8 @@ class Streams:
         frontier = joined.frontier
         assert frontier is not None, "who carries a topic knows how far"
         if topic.is_carried:
+            if not topic.is_settled:
+                topic.promised[int(sender)] = frontier
             self._skip_to(topic, joined, sender)
             if lacks(frontier, topic.base):
                 recall(self._environment, topic, frontier)
@@ -262,6 +272,8 @@ class Streams:
         if topic.is_written and (is_news or known.locks):
             self._durable.write(Skip(topic.name, None, known.base, known.completed, known.locks))
         self._events.skipped(topic)
+        if topic.is_settling:
+            self._settle(topic)
         if is_news:
             # Those behind this broker will not get it either.
             skip = self._skip(topic)
@@ -315,6 +327,8 @@ class Streams:
         self._stop_waiting(topic.name, child)
         if child in topic.children:
             topic.children.remove(int(child))
+            if topic.promised.pop(int(child), None) is not None and topic.is_settling:
+                self._settle(topic)
             self._events.links_changed(topic)
             self.leave_if_idle(topic)
 
@@ -329,3 +343,6 @@ class Streams:
         self._joining.clear()
         for topic in self._topics.by_number.values():
             topic.up = SHUT
+            # The next parent says whether anything will be skipped, and sends what this one has not sent.
+            topic.is_settling = False
+            topic.promised = {child: frontier for child, frontier in topic.promised.items() if child in topic.children}

@@ -76,6 +76,9 @@ class Topic:
         self.is_carried: bool = False
         # Whether others may begin with what is here: nothing will be skipped any more.
         self.is_settled: bool = False
+        # Whether it is settled when everything has come that neighbours have promised to send, and what that is.
+        self.is_settling: bool = False
+        self.promised: dict[int, Frontier] = {}
         self.up: i64 = SHUT
         self.children: set[int] = set()
         # Whether this broker carries the topic for the sake of total publications, and which children are told to.
@@ -116,6 +119,8 @@ class Topic:
         """Stop carrying the topic; what was known of it is out of date when it is carried again."""
         self.is_carried = False
         self.is_settled = False
+        self.is_settling = False
+        self.promised.clear()
         self.is_apart = False
         self.is_written = False
         self.up = SHUT
@@ -125,6 +130,13 @@ class Topic:
         self.base_completed = {}
         self.locks.clear()
         self.closed_keys.clear()
+
+    def has_all_promised(self) -> bool:
+        """Whether everything has come that neighbours had when they connected, so that others may begin here.
+
+        A subscriber that begins earlier gets old publications after its own.
+        """
+        return not any(lacks(self.frontier, frontier) for frontier in self.promised.values())
 
     # The stream.
 

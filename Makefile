@@ -17,7 +17,8 @@ test: check
 quick: $(VENV)/installed
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python -m pytest -n 2 -q -m "not slow" $(QUICK)
-QUICK := tests/kernel tests/orders tests/trace tests/audit tests/fabrics tests/simulator tests/test_import_direction.py
+QUICK := tests/kernel tests/orders tests/trace tests/audit tests/fabrics tests/simulator tests/test_layout.py tests/test_import_direction.py \
+	--ignore=tests/audit/spark --ignore=tests/audit/streaming --ignore=tests/fabrics/tree/test_campaign.py
 
 # Formatting, lint and strict types, over sources, tests, examples and benchmarks.
 check: $(VENV)/installed

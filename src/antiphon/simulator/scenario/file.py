@@ -7,7 +7,7 @@ before the run and not in its middle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from antiphon.kernel.errors import PeerError, ScenarioError, UsageError
@@ -149,11 +149,10 @@ def check_own_orders(scenario: Scenario, document: Document) -> None:
             raise document.error(place, wrong_word("order", order, list(able_to)))
 
 
-def check_word(document: Document, key: str, word: str, known: Iterable[str]) -> None:
-    """A name is one of those known."""
-    words = list(known)
-    if word not in words:
-        raise document.error((key,), wrong_word(key, word, words))
+def check_word(document: Document, key: str, word: str, known: Collection[str]) -> None:
+    """A name is one of those known; all of them are looked up only to explain that it is not."""
+    if word not in known:
+        raise document.error((key,), wrong_word(key, word, list(known)))
 
 
 def check_exists(document: Document, place: Place, node: int, node_count: int) -> None:

@@ -16,9 +16,9 @@ import pytest
 from antiphon.cli import main as command
 from antiphon.cli.torture import simulated as torture
 from antiphon.simulator.scenario.scenario import Scenario
-from antiphon.torture import campaign, course, processes, shrinking
-from antiphon.torture.campaign import KINDS, Outcome
-from antiphon.torture.results import RESULTS, Ended, Failed, Journal, Plan, Progress, records_in
+from antiphon.torture import campaign, processes, progress, shrinking
+from antiphon.torture.results import RESULTS, CampaignJournal, Ended, Failed, Progress, SeedPlan, records_in
+from antiphon.torture.tally import KINDS, Outcome, Tally
 from tests.torture.broken import LosesRefusals, break_vcube_ps
 
 Antiphon = Callable[..., tuple[int | str | None, str, str]]
@@ -141,8 +141,8 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
         ),
         (
             ["--order", "best"],
-            "antiphon: the order of a campaign is none, fifo, causal, total, mixed or, if none is named, drawn; not "
-            "'best'\n",
+            "antiphon: a campaign has no order 'best'; choose from none, fifo, causal, total, mixed, or leave it out "
+            "to draw orders\n",
         ),
         (["--fresh", "--seed", "7"], "antiphon: --fresh draws the first seed; leave out --seed, or --fresh\n"),
     ],
@@ -244,7 +244,7 @@ def test_a_failure_in_a_portion_that_was_interrupted_counts(
 
 
 def test_what_ends_a_campaign_ends_in_a_result(antiphon: Antiphon, monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object, **__: object) -> campaign.Tally:
+    def end(*_: object, **__: object) -> Tally:
         raise MemoryError("no room")
 
     monkeypatch.setattr(campaign, "run_seeds", end)
@@ -298,7 +298,7 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
     code, said, complained = antiphon(*arguments, "--json")
     found = json.loads(said)
     assert (code, found["fresh"]) == (0, True)
-    assert course.LEAST_FRESH <= found["first_seed"] < course.MOST_FRESH
+    assert progress.LEAST_FRESH <= found["first_seed"] < progress.MOST_FRESH
     assert f"torture: fresh seeds from {found['first_seed']} on\n" in complained
     again = json.loads(antiphon(*arguments, "--json")[1])
     assert again["first_seed"] != found["first_seed"]
@@ -312,8 +312,8 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
 
 
 def test_seeds_that_were_run_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(first_seed=course.LEAST_FRESH + 100, seeds=50, fabric="tree")
-    Journal(tmp_path, plan)
+    plan = SeedPlan(first_seed=progress.LEAST_FRESH + 100, seeds=50, fabric="tree")
+    CampaignJournal(tmp_path, plan)
     drawn = iter([140, 95, 51, 200])
     monkeypatch.setattr("secrets.randbelow", lambda _: next(drawn))
-    assert course.fresh_seed(tmp_path / RESULTS, 10) == course.LEAST_FRESH + 51
+    assert progress.fresh_seed(tmp_path / RESULTS, 10) == progress.LEAST_FRESH + 51

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.audit.auditor import audit_files
 from antiphon.kernel.message import TOTAL as TOTAL_ORDER
-from antiphon.torture.live.rounds.listeners import FIFO, LOST, TOTAL, TWICE, Listener, judge_listeners, name_of
+from antiphon.torture.live.rounds.listeners import FIFO, LOST, TOTAL, TWICE, ClientRecord, judge_listeners, name_of
 from antiphon.torture.live.rounds.round import AGREEMENT, RoundFigures, judge
 from antiphon.trace.recorder import DELIVER
 from antiphon.trace.store import TraceWriter
@@ -101,8 +101,8 @@ class Heard:
         self.value, self.order, self.keys, self.topic = value, order, keys, "bank"
 
 
-def listener_of(*heard: Heard) -> Listener:
-    listener = Listener()
+def listener_of(*heard: Heard) -> ClientRecord:
+    listener = ClientRecord()
     for message in heard:
         listener.hear(message)  # type: ignore[arg-type]
     return listener

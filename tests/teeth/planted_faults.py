@@ -155,7 +155,7 @@ LASTING = (
         "message, theirs, mine) if message.is_member else GIVEN_ALL\n",
         "message, theirs, mine) if topic.state == MEMBER else GIVEN_ALL\n",
     ),
-    # Rare: about one seed in a thousand shows it, those with newcomers between (``cube_beyond_schedules``).
+    # Rare: about one seed in a thousand shows it, those with newcomers between (``cube_overflow``).
     faults(
         "what only newcomers count as past is asked of nobody",
         "repair/anti_entropy",

@@ -117,6 +117,10 @@ def no_orders(process: Process) -> list[Order]:
 
 PROTOCOLS = {
     "ginger-published": replace(
-        BROKER_TREE, options=PublishedTreeOptions, prepare=prepare_published_tree, orders_of=no_orders
+        BROKER_TREE,
+        options=PublishedTreeOptions,
+        prepare=prepare_published_tree,
+        orders_of=no_orders,
+        needs_quorum=False,
     ),
 }

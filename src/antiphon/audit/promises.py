@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from antiphon.audit.requests import Requests
 from antiphon.audit.survey import Survey
+from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
 from antiphon.trace.contract import (
     CUT,
@@ -82,7 +83,8 @@ def live_contract(about: Mapping[str, Any], survey: Survey) -> Contract:
     if said is None:
         # All nodes leave in the end, and every row has its order.
         fabric = str(about.get("fabric", ""))
-        said = Contract(fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=fabric == "gossip")
+        passes = fabric in FABRICS and FABRICS[fabric].may_pass_over
+        said = Contract(fabric, "", leavers=True, told=TOLD_ALWAYS, weaker_pass=passes)
     return replace(said, always=tuple(sorted(always)), at_end=("completeness",))
 
 

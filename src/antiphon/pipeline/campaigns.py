@@ -18,8 +18,9 @@ import msgspec
 import antiphon
 from antiphon.pipeline.attempts import attempt_in
 from antiphon.pipeline.jobs import Job
-from antiphon.torture.campaign import Tally, run_seeds, tasks
-from antiphon.torture.results import Journal, Plan
+from antiphon.torture.campaign import run_seeds, tasks
+from antiphon.torture.results import CampaignJournal, SeedPlan
+from antiphon.torture.tally import Tally
 
 MICROSECONDS_PER_SEED = 20_000
 """About; portions take as long as each other, so it only says that none shares a task."""
@@ -83,7 +84,7 @@ def product_digest() -> str:
 
 
 def campaign_job(
-    first_seed: int, count: int, order: str | None, fabric: str, out: Path, journal: Journal | None = None
+    first_seed: int, count: int, order: str | None, fabric: str, out: Path, journal: CampaignJournal | None = None
 ) -> CampaignJob:
     """A campaign over some seeds; what was finished before, in the same directory, is part of it.
 
@@ -118,7 +119,9 @@ def read_portion(portion: Portion, out: Path) -> PortionRecord | None:
     return record if same else None
 
 
-def run_portion(portion: Portion, out: Path, results: Path | None = None, plan: Plan | None = None) -> PortionRecord:
+def run_portion(
+    portion: Portion, out: Path, results: Path | None = None, plan: SeedPlan | None = None
+) -> PortionRecord:
     """Run a portion and put its record into place; a finished one is left alone."""
     record = read_portion(portion, out)
     if record is not None:

@@ -9,16 +9,11 @@ from antiphon.kernel import ScenarioError, UsageError
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import Result, run_scenario
 from antiphon.simulator.scenario.scenario import CrashFault, PartitionFault, RestartFault, Scenario
-from antiphon.torture.campaign import (
-    AgreementCount,
-    Outcome,
-    check_campaign,
-    run_campaign,
-    run_schedule,
-    wilson,
-)
-from antiphon.torture.schedules.epto import draw_epto_schedule, theory_of
+from antiphon.torture.campaign import check_campaign, run_campaign, run_schedule
+from antiphon.torture.rates import wilson
+from antiphon.torture.schedules.epto import calm_agreement, draw_epto_schedule
 from antiphon.torture.shrinking import Shrinker
+from antiphon.torture.tally import AgreementCount, Outcome
 
 TEXT = """
 fabric = "gossip"
@@ -124,7 +119,7 @@ def test_schedules_are_hard() -> None:
     assert {0.3, 0.0} <= {one.network.loss for one in drawn}
     assert any(one.get("drift") == 2.0 for one in options)
     assert any(one.get("granularity") == 10_000 for one in options)
-    assert 15 < sum(theory_of(one) is not None for one in drawn) < 45
+    assert 15 < sum(calm_agreement(one) is not None for one in drawn) < 45
     assert draw_epto_schedule(7) == draw_epto_schedule(7) != draw_epto_schedule(8)
 
 

@@ -10,7 +10,7 @@ from antiphon.audit.auditor import audit_files
 from antiphon.kernel.errors import UsageError
 from antiphon.torture.live.audit import audit_campaign
 from antiphon.torture.live.crowd import DROPPING_NAME, FIRST_IDENTITY
-from antiphon.torture.live.judging import Circumstances, Judgement, judge_journals
+from antiphon.torture.live.judging import CampaignJudgement, Circumstances, judge_journals
 
 BEGIN = ["begin 1 {me}", "node 1 door-{me}", "ready 2 0"]
 
@@ -22,7 +22,7 @@ def judged(
     may_lose: bool = False,
     dropping: list[list[str]] | None = None,
     disturbed: list[tuple[int, int]] | None = None,
-) -> Judgement:
+) -> CampaignJudgement:
     """Judge journals that are given as lines, one list for each place; each begins with a subscription to topic 0.
 
     Those of subscribers that drop messages have a directory of their own. Publishers may wait for 20 microseconds.
@@ -36,7 +36,7 @@ def judged(
     return judge_journals(directory, circumstances, audit_files, directory)
 
 
-def broken(found: Judgement) -> dict[str, int]:
+def broken(found: CampaignJudgement) -> dict[str, int]:
     return {name: count for name, count in found.violations.items() if count}
 
 

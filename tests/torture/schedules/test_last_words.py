@@ -32,7 +32,8 @@ from antiphon.simulator.scenario.scenario import (
 from antiphon.simulator.scenario.verdict import Witness, judge_run
 from antiphon.torture.campaign import run_schedule
 from antiphon.torture.schedules import SCHEDULES
-from antiphon.torture.schedules.every_fabric import DRAWN, is_calm
+from antiphon.torture.schedules.every_fabric import is_calm
+from antiphon.torture.schedules.families import FAMILIES
 from antiphon.torture.schedules.last_words import with_last_words
 from antiphon.torture.schedules.operations import PAUSE, operations_of
 
@@ -57,10 +58,10 @@ def test_every_schedule_of_every_fabric_has_them(fabric: str) -> None:
     assert spoken > 100
 
 
-@pytest.mark.parametrize("fabric", list(DRAWN))
+@pytest.mark.parametrize("fabric", list(FAMILIES))
 def test_a_schedule_is_what_it_was_before_them(fabric: str) -> None:
     for seed in range(1, 20):
-        drawn, whole = DRAWN[fabric](seed, None), SCHEDULES[fabric](seed, None)
+        drawn, whole = FAMILIES[fabric].draw(seed, None), SCHEDULES[fabric](seed, None)
         before = whole.publications[: len(drawn.publications)]
         # The same faults, perhaps listed in another order.
         assert len(whole.faults) == len(drawn.faults) and all(fault in drawn.faults for fault in whole.faults)

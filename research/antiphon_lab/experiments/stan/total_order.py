@@ -31,7 +31,7 @@ from antiphon.fabrics.gossip.sampling.service import (
     draw_some,
 )
 from antiphon.kernel.process import Environment
-from antiphon.torture.campaign import wilson
+from antiphon.torture.rates import wilson
 from antiphon_lab.experiments.epto.runs import MODEL, EptoCase, EptoRun, Outcome
 from antiphon_lab.experiments.stan.runs import key_of
 from antiphon_lab.protocols.gossip.stan_options import view_size

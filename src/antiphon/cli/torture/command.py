@@ -147,6 +147,6 @@ def seed_of(seed: int | None, fresh: bool) -> int:
         return 1 if seed is None else seed
     if seed is not None:
         raise UsageError("--fresh draws the seed; leave out --seed, or --fresh")
-    from antiphon.torture.course import fresh_seed
+    from antiphon.torture.progress import fresh_seed
 
     return fresh_seed(Path(), 1)

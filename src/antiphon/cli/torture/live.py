@@ -26,7 +26,7 @@ from antiphon.cli.interrupts import first_request, requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.torture.live.campaign import Campaign, CampaignPlan, Figures
+    from antiphon.torture.live.campaign import CampaignPlan, LiveCampaign, LiveFigures
     from antiphon.torture.live.rounds.round import RoundFigures
 
 FINISHED, INTERRUPTED = "finished", "interrupted"
@@ -114,7 +114,7 @@ def torture_live(wishes: Wishes) -> None:
         raise typer.Exit(INTERRUPTED_CODE)
 
 
-def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
+def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[LiveFigures, str]:
     """Run it until the time is over or somebody says stop, and judge it; what was found so far, and how it ended.
 
     Whoever says stop waits until everything is healed and judged; whoever says it again does not, and gets figures
@@ -122,17 +122,17 @@ def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
     """
     import antiphon
     from antiphon.cli.audit import judging
-    from antiphon.torture.live.campaign import Campaign
+    from antiphon.torture.live.campaign import LiveCampaign
 
-    begun: list[Campaign] = []
+    begun: list[LiveCampaign] = []
     stopped: list[bool] = []
 
-    def tell(so_far: Figures) -> None:
+    def tell(so_far: LiveFigures) -> None:
         if not wishes.as_json:
             output.errors.print(f"torture: {progress_of(so_far)}", highlight=False, soft_wrap=True)
 
     async def run() -> None:
-        campaign = Campaign(plan, tell)
+        campaign = LiveCampaign(plan, tell)
         begun.append(campaign)
         stop = first_request()
         watching = asyncio.ensure_future(stop.wait())
@@ -155,7 +155,7 @@ def run_campaign(plan: CampaignPlan, wishes: Wishes) -> tuple[Figures, str]:
     return begun[0].figures, INTERRUPTED if any(stopped) else FINISHED
 
 
-def progress_of(figures: Figures) -> str:
+def progress_of(figures: LiveFigures) -> str:
     """How far it has come, on one line."""
     last = figures.timeline[-1]
     nodes = ", ".join(map(str, last.nodes))

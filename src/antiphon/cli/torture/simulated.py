@@ -21,9 +21,9 @@ from antiphon.cli.interrupts import requests_to_stop
 from antiphon.kernel.errors import UsageError
 
 if TYPE_CHECKING:
-    from antiphon.torture.campaign import Outcome, Tally
-    from antiphon.torture.course import Course
-    from antiphon.torture.results import Journal, Plan
+    from antiphon.torture.progress import CampaignProgress
+    from antiphon.torture.results import CampaignJournal, SeedPlan
+    from antiphon.torture.tally import Outcome, Tally
 
 MAXIMUM_SHRUNK = 3
 """Failures of different kinds that are made small; one campaign seldom has more than one cause to tell of."""
@@ -60,14 +60,14 @@ def run_and_report(asked: Asked) -> None:
     """Run a campaign, and report."""
     from antiphon.pipeline.campaigns import product_digest
     from antiphon.torture.campaign import check_campaign
-    from antiphon.torture.course import add_uncounted
     from antiphon.torture.processes import cores
-    from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, Journal, Plan
+    from antiphon.torture.progress import add_uncounted
+    from antiphon.torture.results import FINISHED, INTERRUPTED, RESULTS, CampaignJournal, SeedPlan
 
     check_campaign(asked.fabric, asked.order)
     if asked.fresh and asked.seed is not None:
         raise UsageError("--fresh draws the first seed; leave out --seed, or --fresh")
-    like = Plan(
+    like = SeedPlan(
         first_seed=1 if asked.seed is None else asked.seed,
         seeds=asked.seeds,
         fabric=asked.fabric,
@@ -76,7 +76,7 @@ def run_and_report(asked: Asked) -> None:
         product=product_digest(),
     )
     plan = fresh_plan(asked.out / RESULTS, like, asked.spark) if asked.fresh else like
-    journal = Journal(asked.out, plan)
+    journal = CampaignJournal(asked.out, plan)
     output.warn_if_not_compiled()
     begun = time.perf_counter()
     course = run_by_spark(journal, asked) if asked.spark else run_by_processes(journal, asked.jobs or cores())
@@ -96,11 +96,11 @@ def run_and_report(asked: Asked) -> None:
 # Which seeds.
 
 
-def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
+def fresh_plan(results: Path, like: SeedPlan, resumes: bool) -> SeedPlan:
     """The plan with a first seed that nobody has run; with Spark that of the same campaign if it was cut off."""
     import msgspec
 
-    from antiphon.torture.course import fresh_seed
+    from antiphon.torture.progress import fresh_seed
     from antiphon.torture.results import unfinished
 
     cut_off = unfinished(results, like) if resumes else None
@@ -113,14 +113,15 @@ def fresh_plan(results: Path, like: Plan, resumes: bool) -> Plan:
 # How they are run.
 
 
-def run_by_processes(journal: Journal, jobs: int) -> Course:
+def run_by_processes(journal: CampaignJournal, jobs: int) -> CampaignProgress:
     """Run a campaign in the processes of this machine, until its end or until something ends it."""
-    from antiphon.torture.campaign import Tally, run_campaign, tasks
-    from antiphon.torture.course import Course, note_progress
+    from antiphon.torture.campaign import run_campaign, tasks
     from antiphon.torture.processes import sharing
+    from antiphon.torture.progress import CampaignProgress, note_progress
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
+    from antiphon.torture.tally import Tally
 
-    course = Course(Tally(), STOPPED)
+    course = CampaignProgress(Tally(), STOPPED)
     plan = journal.plan
     with output.progress("torture", len(tasks(plan.first_seed, plan.seeds))) as steps:
 
@@ -145,7 +146,7 @@ def run_by_processes(journal: Journal, jobs: int) -> Course:
     return course
 
 
-def run_by_spark(journal: Journal, asked: Asked) -> Course:
+def run_by_spark(journal: CampaignJournal, asked: Asked) -> CampaignProgress:
     """Run a campaign on Spark, until its end or until something ends it."""
     from antiphon.cli.torture.spark import tally_by_spark
 
@@ -155,7 +156,7 @@ def run_by_spark(journal: Journal, asked: Asked) -> Course:
 # Making failures small.
 
 
-def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
+def make_small(course: CampaignProgress, plan: SeedPlan, directory: Path) -> list[Path]:
     """Make a failure of each kind small, and write it down; as it was drawn if there is no time, or that fails."""
     from antiphon.torture.results import FINISHED, RESULTS
     from antiphon.torture.shrinking import representatives
@@ -175,7 +176,7 @@ def make_small(course: Course, plan: Plan, directory: Path) -> list[Path]:
     return paths
 
 
-def write_one(outcome: Outcome, kind: str, plan: Plan, directory: Path, has_time: bool) -> Path:
+def write_one(outcome: Outcome, kind: str, plan: SeedPlan, directory: Path, has_time: bool) -> Path:
     """Write one failure as a scenario, as small as it becomes."""
     from antiphon.torture.schedules import SCHEDULES
     from antiphon.torture.shrinking import Shrinker, write_failure
@@ -196,7 +197,9 @@ def write_one(outcome: Outcome, kind: str, plan: Plan, directory: Path, has_time
 # What is said about it.
 
 
-def result_of(course: Course, journal: Journal, seconds: float, scenarios: list[Path]) -> dict[str, Any]:
+def result_of(
+    course: CampaignProgress, journal: CampaignJournal, seconds: float, scenarios: list[Path]
+) -> dict[str, Any]:
     """What a program reads."""
     tally, plan = course.tally, journal.plan
     return {
@@ -212,7 +215,7 @@ def result_of(course: Course, journal: Journal, seconds: float, scenarios: list[
     }
 
 
-def report(found: dict[str, Any], course: Course, as_json: bool) -> None:
+def report(found: dict[str, Any], course: CampaignProgress, as_json: bool) -> None:
     """Say what was found."""
     for complaint in course.complaints:
         output.complain(complaint)

@@ -13,27 +13,27 @@ from antiphon.cli.jobs import run_with_progress
 if TYPE_CHECKING:
     from antiphon.cli.output import Steps
     from antiphon.pipeline.campaigns import CampaignJob
-    from antiphon.torture.course import Course
-    from antiphon.torture.results import Journal
+    from antiphon.torture.progress import CampaignProgress
+    from antiphon.torture.results import CampaignJournal
 
 PLACE = "torture-campaign"
 """The directory for what was found so far, in the one that ``--out`` names."""
 
 
-def tally_by_spark(journal: Journal, out: Path, master: str | None, cores: int | None) -> Course:
+def tally_by_spark(journal: CampaignJournal, out: Path, master: str | None, cores: int | None) -> CampaignProgress:
     """Run a campaign on Spark; what came of it, and how many of its seeds were run before."""
     from antiphon.pipeline.attempts import directory_held
     from antiphon.pipeline.campaigns import campaign_job
     from antiphon.pipeline.jobs import run_job
     from antiphon.pipeline.session import SessionOptions
-    from antiphon.torture.course import Course, note_progress
+    from antiphon.torture.progress import CampaignProgress, note_progress
     from antiphon.torture.results import FINISHED, INTERRUPTED, STOPPED
 
     place = out / PLACE
     plan = journal.plan
     job = campaign_job(plan.first_seed, plan.seeds, plan.order, plan.fabric, place, journal)
     before = job.tally()
-    course = Course(before, STOPPED, before.seeds)
+    course = CampaignProgress(before, STOPPED, before.seeds)
     options = SessionOptions(master=master, cores=cores, brief=True)
 
     def write_down(_: Steps) -> None:

@@ -173,7 +173,7 @@ def all_fits_buffers(scenario: Scenario) -> bool:
 
     Nodes of BRISA that have lost a neighbour forget nothing for ``KEEP_ALL_PERIODS``, as far as it fits.
     """
-    if scenario.protocol != "brisa":
+    if PROTOCOLS[scenario.protocol].options is not BrisaTableOptions:
         return False
     options = msgspec.convert(scenario.protocol_options, BrisaTableOptions)
     published = Counter((planned.node, planned.topic) for planned in plan(scenario))

@@ -127,10 +127,10 @@ def check_connections(scenario: Scenario, document: Document) -> None:
     for key, share in (("loss", network.loss), ("duplication", network.duplication)):
         if share > 0:
             raise document.error(("network", key), f"{scenario.protocol} runs over connections; leave this out")
-    if scenario.protocol == "vcube-ps-lasting":
+    if PROTOCOLS[scenario.protocol].remembers:
         check_returns(scenario, document)
         return
-    joins = scenario.protocol == "broker-tree"
+    joins = PROTOCOLS[scenario.protocol].needs_quorum
     check_standstills(scenario, document)
     for number, fault in enumerate(scenario.faults):
         survived = (CrashFault, PauseFault, ResumeFault, ClockFault)

@@ -89,6 +89,10 @@ class Protocol:
     """Whether nodes that stay get everything although copies are lost and others fail."""
     agrees_probably: bool = False
     """Whether nodes get everything with high probability only, and order never breaks whatever fails."""
+    needs_quorum: bool = False
+    """Whether it survives a partition, and a peer that was given up comes back, only with the option ``quorum``."""
+    parents_option: str | None = None
+    """The option that lists the parent of every node."""
     remembers: bool = False
     """Whether a node that restarts goes on where it was, from its log."""
     holes_in: str | None = None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol as Shape
 
 from antiphon.fabrics.gossip.process import Brisa
+from antiphon.fabrics.registry import FABRICS as REGISTERED
 from antiphon.fabrics.tree.topology import wrong_parents
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
@@ -80,7 +81,7 @@ def misfit_of_epto(options: EptoTableOptions | BrisaTableOptions, nodes: int, ne
     return None
 
 
-FABRICS = ("cube", "gossip", "tree")
+FABRICS = tuple(sorted(REGISTERED))
 
 BROKER_TREE = Protocol(
     "tree",
@@ -95,6 +96,8 @@ BROKER_TREE = Protocol(
     needs_connections=True,
     outlives_publishers=True,
     recovers=True,
+    needs_quorum=True,
+    parents_option="parents",
 )
 
 OWN = {

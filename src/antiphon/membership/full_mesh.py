@@ -25,10 +25,18 @@ from antiphon.membership.membership import Membership, Place
 from antiphon.membership.newcomers import Introductions, PlaceSearch
 from antiphon.runtime.errors import JoinError
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import NOT_HERE, IncomingConnection
 from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import Acquaint, BlockIs, BlockWanted, Control, Hello, PlaceGiven, PlaceWanted
+from antiphon.transport.peer_messages import (
+    Acquaint,
+    BlockIs,
+    BlockWanted,
+    Control,
+    Hello,
+    Peer,
+    PlaceGiven,
+    PlaceWanted,
+)
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it can be used."""
@@ -52,8 +60,6 @@ log = logger("brokers")
 
 class FullMesh(Membership):
     """All nodes of a cluster, each with a connection to every other."""
-
-    survives_crashes = True
 
     def __init__(self, place: Place, founders: int = 0, has_quorum: bool = True) -> None:
         super().__init__(place)

@@ -84,7 +84,7 @@ class NodeLoop:
         self.commit: GroupCommit | None = None
         self._disk_first: GroupCommit | None = None
         # Where a node goes on after a restart.
-        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints and not settings.aggregate else None
+        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints else None
         self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []

@@ -16,12 +16,12 @@ from antiphon.transport.admission_messages import (
     Accept,
     AdmissionMessage,
     Announce,
-    Ask,
-    Enter,
-    Farewell,
+    EnterRequest,
     Full,
-    Goodbye,
     Grant,
+    JoinRequest,
+    LeaveRequest,
+    LeaveResponse,
     Listed,
     Redirect,
     Reject,
@@ -286,10 +286,10 @@ def test_a_leaver_stays_until_the_newcomers_that_it_accepted_are_in() -> None:
         world.take(world.steps()[0])
     world.to_leave = ["b"]
     world.take(("leave", "b", ""))
-    while any(isinstance(item, Goodbye) for item in world.links["b", "x"]):
+    while any(isinstance(item, LeaveRequest) for item in world.links["b", "x"]):
         world.take(("arrive", "x", "b"))
     assert not world.nodes["x"].is_in
-    assert not any(isinstance(item, Farewell) for item in world.links["x", "b"])
+    assert not any(isinstance(item, LeaveResponse) for item in world.links["x", "b"])
     world.run_until_quiet()
     assert world.nodes["x"].farewells == ["b"], "it had the leaver in its fabric until it was in"
     assert not world.nodes["b"].is_alive
@@ -409,9 +409,9 @@ def test_late_and_unexpected_messages_do_no_harm() -> None:
         Redirect(stranger, stranger),
         Grant(stranger, 5, ()),
         Reject(stranger, 0, 1),
-        Farewell(stranger),
+        LeaveResponse(stranger),
         Announce(Peer("s", "@s"), ()),
-        Enter(Peer("s", "@s")),
+        EnterRequest(Peer("s", "@s")),
     ]
     for message in late:
         admission.receive(message)
@@ -437,9 +437,9 @@ def test_the_gone_are_remembered_within_bounds() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Ask(Peer("i", "h:1"), -1, 5, "former"),
+        JoinRequest(Peer("i", "h:1"), -1, 5, "former"),
         Accept(Peer("i", "h:1", 0), 3, True, 4, (Listed(Peer("j", "h:2", 1), False),)),
-        Goodbye(Peer("i", "h:1", 7)),
+        LeaveRequest(Peer("i", "h:1", 7)),
     ],
 )
 def test_messages_are_described_well_enough_to_be_encoded(message: AdmissionMessage) -> None:
@@ -450,4 +450,4 @@ def test_messages_are_described_well_enough_to_be_encoded(message: AdmissionMess
 def test_an_identifier_that_is_too_great_is_not_decoded() -> None:
     decoder: msgspec.msgpack.Decoder[AdmissionMessage] = msgspec.msgpack.Decoder(AdmissionMessage)
     with pytest.raises(msgspec.ValidationError):
-        decoder.decode(msgspec.msgpack.encode(Enter(Peer("i", "h:1", 1 << 40))))
+        decoder.decode(msgspec.msgpack.encode(EnterRequest(Peer("i", "h:1", 1 << 40))))

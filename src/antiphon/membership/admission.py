@@ -36,13 +36,13 @@ from antiphon.transport.admission_messages import (
     Accept,
     AdmissionMessage,
     Announce,
-    Ask,
-    Enter,
-    Entered,
-    Farewell,
+    EnterRequest,
+    EnterResponse,
     Full,
-    Goodbye,
     Grant,
+    JoinRequest,
+    LeaveRequest,
+    LeaveResponse,
     Listed,
     Peer,
     Redirect,
@@ -151,7 +151,7 @@ class Admission:
         self._leavers: dict[str, Peer] = {}
         self._wants_to_leave = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            Ask: self._receive_ask,
+            JoinRequest: self._receive_ask,
             Redirect: self._receive_redirect,
             Wait: self._receive_wait,
             Grant: self._receive_grant,
@@ -160,10 +160,10 @@ class Admission:
             Accept: self._receive_accept,
             Reject: self._receive_reject,
             Withdraw: self._receive_withdraw,
-            Enter: self._receive_enter,
-            Entered: self._receive_confirmation,
-            Goodbye: self._receive_goodbye,
-            Farewell: self._receive_confirmation,
+            EnterRequest: self._receive_enter,
+            EnterResponse: self._receive_confirmation,
+            LeaveRequest: self._receive_goodbye,
+            LeaveResponse: self._receive_confirmation,
         }
 
     # What the host does.
@@ -184,7 +184,7 @@ class Admission:
     def receive(self, message: AdmissionMessage) -> None:
         """A message has arrived."""
         # A newcomer that hears of a departed node too late must go on without it, which it does when the link closes.
-        if self.phase is not Phase.GONE or isinstance(message, (Ask, Goodbye)):
+        if self.phase is not Phase.GONE or isinstance(message, (JoinRequest, LeaveRequest)):
             self._handlers[type(message)](message)
 
     def lost(self, peer: Peer) -> None:
@@ -256,7 +256,7 @@ class Admission:
     def _ask(self, target: Peer) -> None:
         self.phase = Phase.ASKING
         self._asked = target
-        self._host.send(target, Ask(self.me, self.roster.highest, self._wanted, self._former))
+        self._host.send(target, JoinRequest(self.me, self.roster.highest, self._wanted, self._former))
 
     def _ask_later(self) -> None:
         self.phase = Phase.ASKING
@@ -292,7 +292,7 @@ class Admission:
         self._retry_at = None
         self._host.refused(reason)
 
-    def _receive_ask(self, message: Ask) -> None:
+    def _receive_ask(self, message: JoinRequest) -> None:
         """Place a newcomer, or say who can."""
         newcomer = message.sender
         places = [peer for peer in self.roster.entered() if peer.identifier is not None]
@@ -308,7 +308,7 @@ class Admission:
         assert registrar is not None, "who is not the registrar knows it"
         self._host.send(newcomer, Redirect(self.me, registrar))
 
-    def _place_for(self, message: Ask) -> Grant | Full:
+    def _place_for(self, message: JoinRequest) -> Grant | Full:
         self.roster.heard_of(message.highest)
         identifier = self.roster.highest + 1
         wanted = message.wanted
@@ -429,19 +429,19 @@ class Admission:
         self._awaited = dict.fromkeys(peer.instance for peer in self.roster)
         self._host.placed(self.me, self.roster.entered())
         for peer in self.roster:
-            self._host.send(peer, Enter(self.me))
+            self._host.send(peer, EnterRequest(self.me))
         self._go_on()
 
-    def _receive_enter(self, message: Enter) -> None:
+    def _receive_enter(self, message: EnterRequest) -> None:
         peer = message.sender
         is_news = not self.roster.has_entered(peer.instance)
         self.roster.note(peer, True)
         if is_news and self.roster.has_entered(peer.instance) and self.phase in PLACED:
             self._host.joined(peer)
-        self._host.send(peer, Entered(self.me))
+        self._host.send(peer, EnterResponse(self.me))
 
-    def _receive_confirmation(self, message: Entered | Farewell) -> None:
-        expected = Phase.ENTERING if isinstance(message, Entered) else Phase.LEAVING
+    def _receive_confirmation(self, message: EnterResponse | LeaveResponse) -> None:
+        expected = Phase.ENTERING if isinstance(message, EnterResponse) else Phase.LEAVING
         if self.phase is expected:
             self._awaited.pop(message.sender.instance, None)
             self._go_on()
@@ -450,9 +450,9 @@ class Admission:
 
     def _say_goodbye(self, peer: Peer) -> None:
         self._awaited[peer.instance] = None
-        self._host.send(peer, Goodbye(self.me))
+        self._host.send(peer, LeaveRequest(self.me))
 
-    def _receive_goodbye(self, message: Goodbye) -> None:
+    def _receive_goodbye(self, message: LeaveRequest) -> None:
         leaver = message.sender
         if self.phase in (Phase.ASKING, Phase.ANNOUNCING, Phase.ENTERING):
             # The leaver stays until this node has entered and knows all that the leaver has to say.
@@ -464,7 +464,7 @@ class Admission:
         self._end(leaver.instance, self._host.left)
         self._leavers[leaver.instance] = leaver
         forget_oldest(self._leavers, self.options.maximum_nodes)
-        self._host.send(leaver, Farewell(self.me))
+        self._host.send(leaver, LeaveResponse(self.me))
 
     def _end(self, instance: str, tell: Callable[[Peer], None]) -> None:
         """A life is over, in one way or the other."""

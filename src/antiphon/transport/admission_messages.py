@@ -50,7 +50,7 @@ class AdmissionStruct(Struct, frozen=True, array_like=True):
     sender: Peer
 
 
-class Ask(AdmissionStruct, frozen=True, array_like=True, tag=1):
+class JoinRequest(AdmissionStruct, frozen=True, array_like=True, tag=1):
     """A newcomer asks for a place above ``highest``, or for its former place ``wanted``, held under ``former``."""
 
     highest: Highest
@@ -108,22 +108,34 @@ class Withdraw(AdmissionStruct, frozen=True, array_like=True, tag=9):
     """The sender gives up the identifier that it claimed."""
 
 
-class Enter(AdmissionStruct, frozen=True, array_like=True, tag=10):
+class EnterRequest(AdmissionStruct, frozen=True, array_like=True, tag=10):
     """Everybody has accepted the sender's claim: it belongs to the cluster."""
 
 
-class Entered(AdmissionStruct, frozen=True, array_like=True, tag=11):
+class EnterResponse(AdmissionStruct, frozen=True, array_like=True, tag=11):
     """The sender counts the newcomer as one of the cluster."""
 
 
-class Goodbye(AdmissionStruct, frozen=True, array_like=True, tag=12):
+class LeaveRequest(AdmissionStruct, frozen=True, array_like=True, tag=12):
     """The sender is about to leave: no new work for it."""
 
 
-class Farewell(AdmissionStruct, frozen=True, array_like=True, tag=13):
+class LeaveResponse(AdmissionStruct, frozen=True, array_like=True, tag=13):
     """The sender will not ask the leaver for anything new."""
 
 
 AdmissionMessage = (
-    Ask | Redirect | Wait | Grant | Full | Announce | Accept | Reject | Withdraw | Enter | Entered | Goodbye | Farewell
+    JoinRequest
+    | Redirect
+    | Wait
+    | Grant
+    | Full
+    | Announce
+    | Accept
+    | Reject
+    | Withdraw
+    | EnterRequest
+    | EnterResponse
+    | LeaveRequest
+    | LeaveResponse
 )

@@ -74,18 +74,18 @@ def test_a_join_message_by_message() -> None:
     world.run_until_quiet()
     assert [line.split("(")[0] for line in world.log] == [
         "start x ",
-        "x -> b: Ask",
+        "x -> b: JoinRequest",
         "b -> x: Redirect",
-        "x -> a: Ask",
+        "x -> a: JoinRequest",
         "a -> x: Grant",
         "x -> a: Announce",
         "a -> x: Accept",
         "x -> b: Announce",
         "b -> x: Accept",
-        "x -> a: Enter",
-        "a -> x: Entered",
-        "x -> b: Enter",
-        "b -> x: Entered",
+        "x -> a: EnterRequest",
+        "a -> x: EnterResponse",
+        "x -> b: EnterRequest",
+        "b -> x: EnterResponse",
     ]
     assert identifiers(world) == {"a": 0, "b": 1, "x": 2}
 

@@ -18,7 +18,7 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import Roster
 from antiphon.node.settings import Settings, settings_from
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Acquaint, Hello, Peer
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.transport.tls import CLIENT, NODE, Identity, check_meant, check_node, identity_in, is_loopback
 from tests.cluster.proxy import Proxy
 from tests.node.secure import ours, theirs
@@ -207,7 +207,7 @@ def test_on_the_cube_nobody_takes_the_identifier_of_another() -> None:
     async def test() -> None:
         async with pair("cube") as (alpha, beta):
             mallory = ours().files(NODE, "mallory")
-            claim = Acquaint([Peer("mallory/1", "127.0.0.1:9", beta.identifier)])
+            claim = PeerAddresses([Peer("mallory/1", "127.0.0.1:9", beta.identifier)])
             reason = await told(alpha, mallory, hello("mallory/1"), claim)
             assert f"claims the identifier {beta.identifier}" in reason
 

@@ -22,7 +22,7 @@ from antiphon.storage.disk import Disk
 from antiphon.transport.codec import Codec
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import FrameWriter, OutgoingLink
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Control, Hello, Peer, PlaceWanted, StillHere
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Control, Hello, KeepAlive, Peer, PlaceRequest
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""
@@ -201,7 +201,7 @@ class Membership:
         fabric = self._settings.fabric
         raise ProtocolError(f"a {type(message).__name__} has no meaning in the fabric {fabric!r} of this node")
 
-    def check_fabric(self, wanted: PlaceWanted) -> None:
+    def check_fabric(self, wanted: PlaceRequest) -> None:
         """Refuse whoever asks for a place in another fabric."""
         fabric = self._settings.fabric
         if wanted.fabric != fabric:
@@ -256,7 +256,7 @@ class Membership:
             return
         silent = self._vigil.poll(self._loop.time(), self.bytes_heard())
         for identifier in silent.asked:
-            self.tell(identifier, StillHere())
+            self.tell(identifier, KeepAlive())
         for identifier in silent.lost:
             log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)

@@ -30,17 +30,17 @@ from antiphon.sessions.producer_state import Standings
 from antiphon.storage.disk import Disk
 from antiphon.storage.log_reader import topics_in
 from antiphon.transport.peer_messages import (
-    AskPast,
-    AskRecent,
-    AskSeen,
-    AskWriter,
-    CreditWanted,
-    PastIs,
-    Publishes,
-    PublishesHeard,
-    RecentIs,
-    SeenIs,
-    WriterIs,
+    CreditRequest,
+    DedupRequest,
+    DedupResponse,
+    FrontierRequest,
+    FrontierResponse,
+    PeerProducerRequest,
+    PeerProducerResponse,
+    ReplayRequest,
+    ReplayResponse,
+    TopicAnnouncement,
+    TopicAnnouncementAck,
 )
 
 HIGHEST: Final = "highest identifier"
@@ -191,17 +191,19 @@ class Members:
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
-        if isinstance(message, Publishes):
+        if isinstance(message, TopicAnnouncement):
             for name in message.topics:
                 check_foreign_name(name, sender)
             self._catalogue.peer_publishes(sender, message)
-        elif isinstance(message, PublishesHeard):
+        elif isinstance(message, TopicAnnouncementAck):
             self._catalogue.on_ack(sender, message.topic)
-        elif isinstance(message, CreditWanted):
+        elif isinstance(message, CreditRequest):
             self._core.credit_wanted(message.topic)
-        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
+        elif isinstance(
+            message, (DedupRequest, DedupResponse, ReplayRequest, ReplayResponse, FrontierRequest, FrontierResponse)
+        ):
             self.sessions.on_message(sender, message)
-        elif isinstance(message, (AskWriter, WriterIs)):
+        elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
             self.standings.on_message(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")

@@ -119,7 +119,7 @@ def test_a_failure_becomes_a_file_that_simulate_replays(
     assert {Path(path), story, results} == set((tmp_path / "found").iterdir())
     failed = [record.seed for record in records_in(results) if isinstance(record, Failed)]
     assert failed == found["failing_seeds"]
-    assert f"torture: making seed {Path(path).stem.split('-')[1]} small, which failed by " in complained
+    assert f"torture: shrinking seed {Path(path).stem.split('-')[1]}, which failed by " in complained
     code, said, _ = antiphon("simulate", path, "--json")
     assert code == 1
     assert any(json.loads(said)["violations"].values())
@@ -187,7 +187,7 @@ def test_an_error_while_a_failure_is_made_small_costs_nothing_but_that(
     found = json.loads(said)
     assert code == 1
     assert (found["ended"], found["seeds"], found["failing_seeds"]) == ("finished", 6, [3, 5])
-    assert complained.count("cannot be made small (TypeError: 'int' object is not subscriptable)") == 2
+    assert complained.count("cannot be shrunk (TypeError: 'int' object is not subscriptable)") == 2
     assert found["scenarios"] == ["torture-3.toml", "torture-5.toml"]
     text = (tmp_path / "torture-3.toml").read_text()
     assert text.startswith("# Seed 3 of antiphon torture, as it was drawn, which failed by: fifo.\n")
@@ -250,7 +250,7 @@ def test_what_ends_a_campaign_ends_in_a_result(antiphon: Antiphon, monkeypatch: 
     monkeypatch.setattr(campaign, "run_seeds", end)
     code, said, complained = antiphon("torture", "--fabric", "cube", "--seeds", 10, "--jobs", 1, "--json")
     assert (code, json.loads(said)["ended"]) == (1, "stopped")
-    assert "the campaign could not go on: MemoryError: no room" in complained
+    assert "the campaign could not continue: MemoryError: no room" in complained
 
 
 @pytest.mark.slow
@@ -303,7 +303,7 @@ def test_fresh_seeds_are_drawn_far_away_and_said(antiphon: Antiphon, tmp_path: P
     again = json.loads(antiphon(*arguments, "--json")[1])
     assert again["first_seed"] != found["first_seed"]
     said = antiphon(*arguments)[1]
-    assert "on; fresh, drawn far from all that were run before" in said
+    assert "on; fresh, never run before" in said
     assert "failed      0 of 2 schedules, below 0.78 (one-sided 95 %)" in said
     rate = found["fabrics"]["cube"]["failure_rate"]
     assert (rate["rate"], rate["interval"]) == (0.0, "one-sided 95 %")

@@ -42,7 +42,7 @@ def test_before_init_a_node_is_temporarily_unavailable() -> None:
     assert say(host, written, type="read", msg_id=7) == {
         "type": "error",
         "code": 11,
-        "text": "this node has not been told yet who it is; send init",
+        "text": "this node has no identity yet; send init",
         "in_reply_to": 7,
     }
 

@@ -15,7 +15,7 @@ from antiphon.simulator.scenario.scenario import (
     PartitionFault,
     PublishTable,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.simulator.scenario.writer import scenario_text
@@ -280,7 +280,7 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
         nodes=2,
         protocol="vcube-ps",
         topics=TopicsTable(members=[[0]]),
-        subscriptions=[SubscriptionTable(at=3, node=1)],
+        subscriptions=[SubscribeTable(at=3, node=1)],
         publications=[PublishTable(at=4, node=0)],
     )
     outcome = Outcome(seed=77, violations={"stuck": 1}, about="stuck: 1, such as this")

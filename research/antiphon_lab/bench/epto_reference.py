@@ -22,7 +22,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import QuantileDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.bench.reference import peak_memory_bytes
 from antiphon_lab.experiments.epto.runs import PLANETLAB, EptoCase, RoundPublisher
 
@@ -85,7 +85,7 @@ def run_epto(
 
     gc.disable()
     try:
-        engine = Engine(nodes, Network(QuantileDelay(PLANETLAB), transmission=0, processing=0), build, seed)
+        engine = Engine(nodes, NetworkModel(QuantileDelay(PLANETLAB), transmission=0, processing=0), build, seed)
         ready = time.perf_counter()
         engine.run()
         done, processor_done = time.perf_counter(), time.process_time()

@@ -36,10 +36,10 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import GOLDEN_GAMMA, mix64
 from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.aggregation import model as aggregation
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 
@@ -148,9 +148,9 @@ def run_aggregation(nodes: int, seed: int) -> Measurement:
 
     case = aggregation.Broadcasts(nodes)
     law = NormalDelay(aggregation.MEAN_TICKS, aggregation.DEVIATION_TICKS[case.starts])
-    engine = Engine(nodes, Network(law), build, seed)
+    engine = Engine(nodes, NetworkModel(law), build, seed)
     for identifier, start in enumerate(aggregation.start_times(case, seed)):
-        engine.at(start, Publish(identifier, bytes(case.payload_bytes)))
+        engine.at(start, PublishAction(identifier, bytes(case.payload_bytes)))
     measurement = measured(engine, nodes, seed, None, orders, begun)
     measurement.receptions = engine.deliveries - engine.own_deliveries
     measurement.receptions_per_second = measurement.receptions / measurement.seconds
@@ -163,9 +163,9 @@ def on_reference(
 ) -> Measurement:
     """Run the workload on processes that ``build`` makes, with ``orders`` where there are any."""
     begun = time.perf_counter()
-    engine = Engine(nodes, Network(ConstantDelay(PROPAGATION_TICKS)), build, seed)
+    engine = Engine(nodes, NetworkModel(ConstantDelay(PROPAGATION_TICKS)), build, seed)
     for identifier in range(nodes if publishers is None else publishers):
-        engine.at(start_ticks(seed, identifier), Publish(identifier))
+        engine.at(start_ticks(seed, identifier), PublishAction(identifier))
     return measured(engine, nodes, seed, publishers, orders, begun)
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from antiphon.pipeline.cells import TRACES, Record, run_cell
 from antiphon.pipeline.grid import parse_grid
 from antiphon.pipeline.jobs import largest_first, run_on_spark
 from antiphon.pipeline.session import SessionOptions, spark_session
 from antiphon.pipeline.sweep import Sweep, look
+from antiphon.pipeline.sweep_cells import TRACES, CellRecord, run_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +155,7 @@ def in_pool(sweep: Sweep, cores: int) -> Stopwatch:
         # Processes are made when there is work for them, so give them some that takes no time.
         list(pool.map(abs, range(cores)))
         watch.started()
-        records: list[Record] = list(pool.map(partial(run_cell, out=sweep.out), cells))
+        records: list[CellRecord] = list(pool.map(partial(run_cell, out=sweep.out), cells))
         watch.finished()
     sweep.records |= {cell.number: record for cell, record in zip(cells, records, strict=True)}
     return watch

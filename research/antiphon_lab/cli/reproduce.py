@@ -115,7 +115,7 @@ def spark_options(
 def run(reproduction: Reproduction, options: SessionOptions | None, json: bool) -> list[Report | Failure]:
     """Run everything and show each experiment as soon as it is complete; the answer is in the order of the registry."""
     from antiphon.pipeline import jobs
-    from antiphon.pipeline.attempts import directory_held
+    from antiphon.pipeline.atomic_output import directory_held
 
     job = reproduction.job
     found: list[Report | Failure] = []

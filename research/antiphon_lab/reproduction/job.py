@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.pipeline.attempts import write_failed
+from antiphon.pipeline.atomic_output import write_failed
 from antiphon.pipeline.jobs import Job
 from antiphon_lab.reproduction.cost_model import expected_microseconds
 from antiphon_lab.reproduction.experiment import Experiment, Plan, Report, Results

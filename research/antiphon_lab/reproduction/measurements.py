@@ -29,7 +29,7 @@ import numpy as np
 import antiphon
 import antiphon_lab
 from antiphon.kernel.errors import UsageError
-from antiphon.pipeline.attempts import attempt_in
+from antiphon.pipeline.atomic_output import attempt_in
 
 MEASUREMENTS = "measurements"
 RECORD = "record.json"

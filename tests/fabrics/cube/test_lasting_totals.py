@@ -21,7 +21,7 @@ from antiphon.simulator.scenario.scenario import (
     JoinFault,
     PartitionFault,
     PublishTable,
-    SubscriptionTable,
+    SubscribeTable,
 )
 from tests.fabrics.cube.test_lasting import nothing_broken, system, while_up
 
@@ -94,7 +94,7 @@ def test_newcomers_are_told_that_there_is_no_majority_any_more() -> None:
         JoinFault(at=40_000, node=3),
     ]
     said = [PublishTable(at=50_000 + 1000 * number, node=3, order="total", keys=[0]) for number in range(4)]
-    joins = [SubscriptionTable(at=45_000, node=3, topic=0)]
+    joins = [SubscribeTable(at=45_000, node=3, topic=0)]
     result = system(4, faults, said, members=range(3), subscriptions=joins)
     assert result.published == 0
 

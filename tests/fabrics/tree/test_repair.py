@@ -9,7 +9,7 @@ import pytest
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.simulator.scenario.file import load_scenario
 from antiphon.simulator.scenario.run import Simulation, run_scenario
-from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscriptionTable
+from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscribeTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, tree
 
 ORDERS = ("none", "fifo", "causal", "total")
@@ -124,7 +124,7 @@ def test_the_last_broker_goes_on_alone() -> None:
 
 
 def test_who_subscribes_while_the_tree_is_repaired_gets_what_comes_later() -> None:
-    joins = [SubscriptionTable(at=at, node=node) for node, at in ((4, 2900), (5, 3100), (6, 3400))]
+    joins = [SubscribeTable(at=at, node=node) for node, at in ((4, 2900), (5, 3100), (6, 3400))]
     publications = [one for one in traffic() if one.node in (1, 2, 7)]
     scenario = tree(publications, [crash(3000, 0, 3)], members=[[0, 1, 2, 3, 7]], subscriptions=joins, network=UNSTEADY)
     assert kept(scenario) == {}

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon_lab.experiments.vcube.brokers import (
     BROKERS,
     FEW_PUBLISHERS,
@@ -61,7 +61,7 @@ def test_all_systems_meet_the_same_publications() -> None:
 def one_publication(nodes: int, count: int, publisher: int, root: int) -> TopicRun:
     group = Group(nodes, tuple(range(nodes)), publisher, root)
     run = TopicRun(group, with_brokers(group, count), 1, charged=False, level="deliveries")
-    run.engine.at(0, Publish(publisher))
+    run.engine.at(0, PublishAction(publisher))
     run.finish()
     return run
 

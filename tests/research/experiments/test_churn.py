@@ -10,7 +10,7 @@ from antiphon.kernel import UNSPECIFIED, Environment, Process
 from antiphon.kernel.message import Message
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.vcube.churn import (
     CALL,
     EFFECTIVE,
@@ -93,7 +93,7 @@ def run_slow(case: Churn) -> tuple[Sessions, Look]:
         processes.append(Slow(environment, environment.identifier in group.members))
         return processes[-1]
 
-    engine = Engine(case.nodes, Network(ConstantDelay(1)), build, 1, application=sessions)
+    engine = Engine(case.nodes, NetworkModel(ConstantDelay(1)), build, 1, application=sessions)
     look = Look(sessions, processes, end)
     engine.at(0, look)
     engine.run()
@@ -152,7 +152,7 @@ def test_publications_come_at_even_gaps_from_members() -> None:
             published.append((int(self.environment.now()), self.me))
             return 1
 
-    engine = Engine(16, Network(ConstantDelay(1)), lambda environment: Listening(environment, False), 1)
+    engine = Engine(16, NetworkModel(ConstantDelay(1)), lambda environment: Listening(environment, False), 1)
     engine.at(0, Announcements(sessions, 0, 10_000, 1))
     engine.run()
     assert [time for time, _ in published] == list(range(0, 10_000, PUBLICATION_GAP_TICKS))

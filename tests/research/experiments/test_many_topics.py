@@ -10,10 +10,10 @@ from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.vcube.many_topics import (
     APART,
     DRAWN,
@@ -122,9 +122,9 @@ def test_with_one_publication_in_flight_ours_is_as_fast_as_the_published_one() -
     case = Topics(PUBLISHED, 32, 256, ZIPF)
     counters = []
     for build in (build_of(case, 2), ours_with_one_in_flight(case)):
-        engine = Engine(case.nodes, Network(ConstantDelay(100), charge_control=False), build)
+        engine = Engine(case.nodes, NetworkModel(ConstantDelay(100), charge_control=False), build)
         for at, node, topic in schedule(case, 2):
-            engine.at(at, Publish(node, b"", topic))
+            engine.at(at, PublishAction(node, b"", topic))
         engine.run()
         counters.append((engine.receptions, engine.reception_ticks, engine.start_ticks, engine.end_time))
     assert counters[0] == counters[1]

@@ -31,8 +31,7 @@ BROKERS = ONCE + 'order = "none"\nprotocol = "srpt-b"\n'
 WRONG = {
     "an order other than causal": (
         PUBLISHED + 'order = "fifo"',
-        "a.toml, line 4: order: vcube-ps-published can be run with order causal, not with fifo; "
-        'for example: order = "causal"',
+        'a.toml, line 4: order: vcube-ps-published supports the orders causal, not fifo; for example: order = "causal"',
     ),
     "an option of the repaired protocol": (
         PUBLISHED + "[protocol-options]\nwindow = 4",
@@ -49,7 +48,7 @@ WRONG = {
     ),
     "an order where nothing is ordered": (
         ONCE + 'protocol = "srpt-s"',
-        'a.toml: order: srpt-s can be run with order none, not with causal; for example: order = "none"',
+        'a.toml: order: srpt-s supports the orders none, not causal; for example: order = "none"',
     ),
     "acknowledgements": (
         SINGLE_ROOT + "[protocol-options]\nacknowledge = true",
@@ -86,7 +85,7 @@ WRONG = {
     ),
     "a crash": (
         SINGLE_ROOT + '[[fault]]\nat = 5\nkind = "crash"\nnode = 2',
-        "a.toml, line 5: fault 1: srpt-s needs nodes that do not fail and are there from the start",
+        "a.toml, line 5: fault 1: srpt-s needs nodes that do not fail and are up from the start",
     ),
 }
 

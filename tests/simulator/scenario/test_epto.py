@@ -105,7 +105,7 @@ def test_options_that_cannot_give_agreement_are_refused(options: str, complaint:
 
 
 def test_there_is_no_order_but_total() -> None:
-    with pytest.raises(ScenarioError, match="epto can be run with order total, not with causal"):
+    with pytest.raises(ScenarioError, match="epto supports the orders total, not causal"):
         parse_scenario(TEXT.format(nodes=4, loss=0, options="").replace('"total"', '"causal"'))
 
 

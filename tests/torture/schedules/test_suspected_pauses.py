@@ -77,6 +77,6 @@ network = { in_order = true, notices_pauses = true }
 workload = { kind = "once", window = 1000 }
 """
     with pytest.raises(
-        ScenarioError, match=r"without a quorum nobody comes back; write: protocol-options\.quorum = true"
+        ScenarioError, match=r"without a quorum no lost node comes back; write: protocol-options\.quorum = true"
     ):
         parse_scenario(text, "a.toml")

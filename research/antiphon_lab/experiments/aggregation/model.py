@@ -29,10 +29,10 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel.message import SOURCE_MASK
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import Delay, LinkDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
@@ -241,13 +241,13 @@ def travel(case: Broadcasts, seed: int) -> Journeys:
         law = LinkDelay(law, seed)
     by_moment = DelayByMoment(law, seed)
     # Acknowledgements, which only VCube-PS has, are free of charge, as in the published experiments with it.
-    network = Network(by_moment if case.paired else law, charge_control=False)
+    network = NetworkModel(by_moment if case.paired else law, charge_control=False)
     engine = Engine(nodes, network, builder(case, traffic), seed)
     calendar = engine.calendar
     by_moment.now = lambda: int(calendar.now)
     starts = start_times(case, seed)
     for node, time in enumerate(starts):
-        engine.at(time, Publish(node, bytes(case.payload_bytes)))
+        engine.at(time, PublishAction(node, bytes(case.payload_bytes)))
     engine.run()
     assert engine.deliveries == nodes * nodes, "everybody delivers everything"
     received, together, delivered = (np.zeros((nodes, nodes), np.int64) for _ in range(3))

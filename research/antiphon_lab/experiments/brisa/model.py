@@ -27,10 +27,10 @@ from antiphon.fabrics.gossip.structure import Structure
 from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Join, Publish
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import JoinAction, PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.network.delays import Delay, MatrixDelay, NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.processes import PROCESSES
 from antiphon_lab.reproduction.documents import Document, Number, Tolerance, document
 
@@ -162,12 +162,12 @@ def places(nodes: int, seed: int) -> MatrixDelay:
     return MatrixDelay(rows)
 
 
-def network_of(kind: str, nodes: int, seed: int) -> Network:
+def network_of(kind: str, nodes: int, seed: int) -> NetworkModel:
     """A network in which copies between two nodes do not overtake each other, as on a connection."""
     if kind == PLANETLAB:
-        return Network(places(nodes, seed), PLANETLAB_TRANSMISSION_MS, processing=0, in_order=True)
+        return NetworkModel(places(nodes, seed), PLANETLAB_TRANSMISSION_MS, processing=0, in_order=True)
     law: Delay = NormalDelay(10, 2) if kind == CLUSTER else HeavyDelay(HEAVY_MEAN_MS)
-    return Network(law, transmission=0, processing=0, in_order=True)
+    return NetworkModel(law, transmission=0, processing=0, in_order=True)
 
 
 def position_bytes(position: Position) -> int:
@@ -252,7 +252,7 @@ class Watched(Process):
         return self.brisa.unfinished()
 
 
-class Receipts(Application):
+class Receipts(SimulatedApplication):
     """When nodes get publications of others."""
 
     def __init__(self, nodes: int) -> None:
@@ -294,7 +294,7 @@ class Growth:
             application=self.receipts,
         )
         for node in range(case.nodes):
-            self.engine.at(node * join_gap_ms, Join(node))
+            self.engine.at(node * join_gap_ms, JoinAction(node))
         self.grown_at = case.nodes * join_gap_ms
 
     def _build(self, environment: Environment) -> Watched:
@@ -314,7 +314,7 @@ class Growth:
     def publish_from(self, start: int) -> int:
         """Let the source publish its stream; the answer is when it ends."""
         for number in range(self.case.messages):
-            self.engine.at(start + number * self.case.gap_ms, Publish(self.source))
+            self.engine.at(start + number * self.case.gap_ms, PublishAction(self.source))
         return start + self.case.messages * self.case.gap_ms
 
     def duplicates(self) -> list[int]:

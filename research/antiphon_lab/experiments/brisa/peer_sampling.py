@@ -16,10 +16,10 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Join
+from antiphon.simulator.engine.actions import JoinAction
 from antiphon.simulator.engine.engine import Action, Engine
 from antiphon.simulator.network.delays import NormalDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.experiments.brisa.graphs import (
     clustering,
     graph_of,
@@ -152,10 +152,10 @@ class World:
         self.replaced = case.nodes * case.churn * CHURN_MINUTES // 100
         total = case.nodes + self.replaced
         self.present: list[int] = []
-        network = Network(NormalDelay(10, 2), transmission=0, processing=0, in_order=True)
+        network = NetworkModel(NormalDelay(10, 2), transmission=0, processing=0, in_order=True)
         self.engine = Engine(total, network, self._build, seed, can_fail=True, absent=set(range(total)))
         for node in range(case.nodes):
-            self.engine.at(node * JOIN_GAP_MS, Join(node))
+            self.engine.at(node * JOIN_GAP_MS, JoinAction(node))
         self.settled_at = case.nodes * JOIN_GAP_MS + SETTLING_MS
 
     def _build(self, environment: Environment) -> Sampler:

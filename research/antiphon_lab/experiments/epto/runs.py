@@ -36,9 +36,9 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import QuantileDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 
 PERIOD_TICKS = 125
 DRIFT = 0.1
@@ -141,7 +141,7 @@ class RoundPublisher(Epto):
 
 
 @dataclass
-class Seen(Application):
+class Seen(SimulatedApplication):
     """What nodes heard and delivered, in their order."""
 
     now: Callable[[], int]
@@ -217,7 +217,7 @@ class EptoRun:
         self.seen = Seen(lambda: int(self.engine.calendar.now))
         self.engine = Engine(
             case.nodes + periods * per_period,
-            Network(QuantileDelay(PLANETLAB), transmission=0, processing=0),
+            NetworkModel(QuantileDelay(PLANETLAB), transmission=0, processing=0),
             self._build,
             seed,
             can_fail=case.churn > 0,

@@ -15,10 +15,10 @@ from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Crash
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.actions import CrashAction
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import Delay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.protocols.tree import TreeTableOptions, tree_builder
 from antiphon.trace.recorder import Recorder
 from antiphon_lab.experiments.ginger.bank import ORDERS, Customers, Kind, Operation, decode, encode
@@ -79,7 +79,7 @@ class Latency:
         return (self.elsewhere_ticks + self.own_ticks) / count if count else 0.0
 
 
-class BankService(Application):
+class BankService(SimulatedApplication):
     """All replicas of all banks."""
 
     def __init__(self, setup: BankSetup) -> None:
@@ -133,7 +133,7 @@ class BankRun:
         self.setup = setup
         self.service = BankService(setup)
         build = tree_builder(setup.tree, setup.nodes, "total", setup.places, make)
-        network = Network(
+        network = NetworkModel(
             setup.delay,
             transmission=setup.transmission_ticks,
             processing=0,
@@ -155,7 +155,7 @@ class BankRun:
                 start = RandomStream(seed, START_STREAM, place, bank).below(setup.interval_ticks)
                 self.engine.at(start, Counter(self.service, setup, place, bank, seed))
         for at, node in setup.crashes:
-            self.engine.at(at, Crash(node))
+            self.engine.at(at, CrashAction(node))
 
     def run(self) -> None:
         """Let customers ask, and everything come to rest."""

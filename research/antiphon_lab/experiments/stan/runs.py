@@ -22,7 +22,7 @@ import numpy as np
 from antiphon.kernel.process import Environment
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import SOURCES, Rendezvous, StanOptions
 from antiphon_lab.universes.law import Integers
@@ -135,7 +135,9 @@ class StanWorld:
         self._options = options
         self._absent = frozenset(absent)
         self._first_views = self._draw_views(seed)
-        network = Network(ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS)
+        network = NetworkModel(
+            ConstantDelay(HOP_TICKS), transmission=0, processing=0, loss=loss, detection=DETECTION_TICKS
+        )
         self.engine = Engine(
             universe.processes, network, self._build, seed, can_fail=can_fail, absent={int(node) for node in absent}
         )

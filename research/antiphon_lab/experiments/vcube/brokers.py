@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon_lab.experiments.vcube.one_topic import (
@@ -101,7 +101,7 @@ def measure(case: Load, seed: int) -> Latency:
     group = draw_group(case.nodes, case.nodes, seed)
     run = TopicRun(group, build_of(case, group), seed, charged=case.system == REPAIRED, level="deliveries")
     for at, publisher in schedule(case, seed):
-        run.engine.at(at, Publish(publisher))
+        run.engine.at(at, PublishAction(publisher))
     run.finish()
     start_delay = run.start_delay()
     if case.system in (PUBLISHED, REPAIRED):

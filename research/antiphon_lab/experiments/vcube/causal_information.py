@@ -29,8 +29,8 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.barriers import CausalBarriers
 from antiphon.orders.order import Order, Ordered
 from antiphon.orders.vectors import CausalVectors
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.scenario.scenario import RateWorkload
 from antiphon.simulator.scenario.workload import plan_rate
 from antiphon_lab.experiments.vcube.one_topic import MODEL, REPAIRED, Build, Group, TopicRun, as_repaired, draw_group
@@ -80,7 +80,7 @@ class Information:
     violations: int
 
 
-class Sizes(Application):
+class Sizes(SimulatedApplication):
     """Notes what each publication carries when it is delivered by its own source."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def simulate(case: Stream, group: Group, build: Build, seed: int, charged: bool)
     run = TopicRun(group, build, seed, charged, "deliveries", sizes)
     workload = RateWorkload(mean_gap=case.mean_gap, count=case.publications)
     for publication in plan_rate(workload, case.nodes, RandomStream(seed, WORKLOAD_STREAM)):
-        run.engine.at(publication.at, Publish(publication.node))
+        run.engine.at(publication.at, PublishAction(publication.node))
     run.finish()
     return run, sizes
 

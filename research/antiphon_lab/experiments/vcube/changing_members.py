@@ -21,7 +21,7 @@ import numpy as np
 
 from antiphon.fabrics.cube.vcube_ps import Options
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
@@ -114,11 +114,11 @@ def measure(case: Churn, seed: int) -> Outcome:
     repaired = case.reading in (REPAIRED, REPAIRED_FAST)
     run = TopicRun(group, READINGS[case.reading](group), seed, charged=repaired)
     for _ in range(PUBLICATIONS):
-        run.engine.at(0, Publish(group.publisher))
+        run.engine.at(0, PublishAction(group.publisher))
     for leaver in leavers:
-        run.engine.at(0, Unsubscribe(leaver))
+        run.engine.at(0, UnsubscribeAction(leaver))
     for joiner in joiners:
-        run.engine.at(0, Subscribe(joiner))
+        run.engine.at(0, SubscribeAction(joiner))
     run.finish()
     received = publication_rows(run.trace.table(), "receive")
     is_false = ~np.isin(received["node"].to_numpy(), [*(set(group.members) - set(leavers)), *joiners])

@@ -28,9 +28,9 @@ from antiphon.audit.oracle import judge
 from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Action, Application, Engine
+from antiphon.simulator.engine.engine import Action, Engine, SimulatedApplication
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.experiments.vcube.one_topic import (
@@ -129,7 +129,7 @@ class Endured:
     violations: int
 
 
-class Sessions(Application):
+class Sessions(SimulatedApplication):
     """Lets members leave when their sessions end, and others take their places; by the application's word, at once."""
 
     def __init__(self, case: Churn, group: Group, end: int, seed: int) -> None:
@@ -268,7 +268,7 @@ def measure(case: Churn, seed: int) -> Endured:
     end = case.seconds * TICKS_PER_SECOND
     sessions = (WatchedSessions if case.system == ONE_ROOT else Sessions)(case, group, end, seed)
     trace = MemoryTrace("deliveries") if case.judged else None
-    network = Network(
+    network = NetworkModel(
         ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=case.charged
     )
     processes: list[Process] = []

@@ -15,10 +15,10 @@ from operator import attrgetter
 from antiphon.fabrics.cube.diagnosis import Diagnosis, DiagnosisOptions
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Crash
+from antiphon.simulator.engine.actions import CrashAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon_lab.reproduction.experiment import Experiment, Finding, Note, Plan, Results, Row, Sample
 from antiphon_lab.reproduction.figures import NODES, Axis, Figure, Series
 
@@ -101,12 +101,12 @@ def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
     def build(environment: Environment) -> Process:
         return make(environment, options)
 
-    network = Network(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
+    network = NetworkModel(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
     engine = Engine(case.nodes, network, build, seed, can_fail=True)
     engine.run(QUIET_ROUNDS * round_ticks, 1 << 40)
     sent = int(engine.sent)
     false_alarms = sum(process.learned_at >= 0 for process in processes(engine))
-    engine.at(moment, Crash(victim))
+    engine.at(moment, CrashAction(victim))
     end = moment
     while any(process.learned_at < 0 for process in processes(engine)):
         end += round_ticks

@@ -21,8 +21,8 @@ import numpy as np
 from antiphon.kernel.message import Publication
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.order import Ordered
-from antiphon.simulator.engine.actions import Publish
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.actions import PublishAction
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
@@ -104,7 +104,7 @@ class Talk:
     delay_classes: tuple[float, ...]
 
 
-class Answering(Application):
+class Answering(SimulatedApplication):
     """Lets every node answer once, some time after it has got what all starters published."""
 
     def __init__(self, starters: list[int], longest_wait: int, seed: int) -> None:
@@ -122,7 +122,7 @@ class Answering(Application):
             self._missing[node] = missing
             if missing == 0:
                 wait = RandomStream(self._seed, WAIT_STREAM, node).between(0, self._longest_wait)
-                engine.at(engine.calendar.now + wait, Publish(node))
+                engine.at(engine.calendar.now + wait, PublishAction(node))
 
 
 def barrier_size(publication: Publication) -> int:
@@ -142,7 +142,7 @@ def measure(case: Discussion, seed: int) -> Talk:
     build = as_repaired(group) if repaired else as_published(group, {"prunes_barriers": case.prunes})
     run = TopicRun(group, build, seed, charged=repaired, application=answering)
     for starter in starters:
-        run.engine.at(0, Publish(starter))
+        run.engine.at(0, PublishAction(starter))
     run.finish()
     sizes, delays = np.array(answering.sizes), delivery_delays(run.trace.table())
     return Talk(

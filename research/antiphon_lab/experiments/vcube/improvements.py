@@ -17,7 +17,7 @@ from antiphon.fabrics.cube.messages import COUNTER_BITS
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel.process import Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Action
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon_lab.experiments.vcube.one_topic import TOPIC, Group, TopicRun, as_published, as_repaired, draw_group
@@ -111,9 +111,9 @@ class Spreading(Trial):
         if self.everybody:
             random = RandomStream(seed, START_STREAM)
             for node in range(self.nodes):
-                run.engine.at(random.between(0, START_WINDOW_TICKS), Publish(node))
+                run.engine.at(random.between(0, START_WINDOW_TICKS), PublishAction(node))
         else:
-            run.engine.at(0, Publish(group.publisher))
+            run.engine.at(0, PublishAction(group.publisher))
         violations = finished(run)
         return {"mean": run.latency(), "longest": int(run.engine.latency_maximum), "violations": violations}
 
@@ -135,7 +135,7 @@ class Burst(Trial):
         run = self.system.run(draw_group(self.nodes, self.nodes, seed), seed)
         for source in draw_nodes(self.sources, self.nodes, RandomStream(seed, SOURCE_STREAM)):
             for _ in range(BURST):
-                run.engine.at(0, Publish(source))
+                run.engine.at(0, PublishAction(source))
         violations = finished(run)
         return {
             "ticks": int(run.engine.latency_maximum),
@@ -162,10 +162,10 @@ class Joining(Trial):
         outsiders = group.outsiders
         newcomer = outsiders[RandomStream(seed, CHANGE_STREAM).below(len(outsiders))]
         run = self.system.run(group, seed)
-        run.engine.at(0, Subscribe(newcomer))
+        run.engine.at(0, SubscribeAction(newcomer))
         run.finish()
         joining, ticks = int(run.engine.sent), int(run.engine.end_time)
-        run.engine.at(ticks + 1, Unsubscribe(newcomer))
+        run.engine.at(ticks + 1, UnsubscribeAction(newcomer))
         violations = finished(run)
         return {
             "joining": joining,
@@ -218,12 +218,12 @@ def schedule_churn(run: TopicRun, seed: int) -> set[int]:
     for _ in range(group.nodes):
         now += int(random.between(0, 2 * CHANGE_GAP_TICKS))
         node = restless[random.below(len(restless))]
-        change: Action = Unsubscribe(node) if node in members else Subscribe(node)
+        change: Action = UnsubscribeAction(node) if node in members else SubscribeAction(node)
         members ^= {node}
         run.engine.at(now, change)
         for _ in range(2):
             now += int(random.between(0, CHANGE_GAP_TICKS // 3))
-            run.engine.at(now, Publish(stable[random.below(len(stable))]))
+            run.engine.at(now, PublishAction(stable[random.below(len(stable))]))
     return members
 
 

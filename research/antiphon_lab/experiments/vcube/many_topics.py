@@ -24,10 +24,10 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.simulator.scenario.workload import WORD_BITS, draw_exponential
 from antiphon.trace.store import MemoryTrace
@@ -172,7 +172,7 @@ def measure(case: Topics, seed: int) -> Latency:
     """Run one case; of VCube-PS as published receptions are measured, of ours deliveries."""
     judged = case.system != ONE_ROOT and case.messages <= JUDGED_SHARE * case.nodes
     trace = MemoryTrace("deliveries") if judged else None
-    network = Network(
+    network = NetworkModel(
         ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=case.charged
     )
     collecting = gc.isenabled()
@@ -181,7 +181,7 @@ def measure(case: Topics, seed: int) -> Latency:
     try:
         engine = Engine(case.nodes, network, build_of(case, seed), seed, None if trace is None else trace.recorder)
         for at, node, topic in schedule(case, seed):
-            engine.at(at, Publish(node, b"", topic))
+            engine.at(at, PublishAction(node, b"", topic))
         engine.run()
     finally:
         if collecting:

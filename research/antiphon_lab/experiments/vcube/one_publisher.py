@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from antiphon_lab.experiments.vcube.one_topic import (
     MODEL,
     ONE_ROOT,
@@ -81,7 +81,7 @@ def measure(case: OnePublication, seed: int) -> Reach:
     """Let one member publish once; repaired, acknowledgements are charged."""
     group = draw_group(case.nodes, member_count(case), seed)
     run = TopicRun(group, SYSTEMS[case.system](group), seed, charged=case.system == REPAIRED)
-    run.engine.at(0, Publish(group.publisher))
+    run.engine.at(0, PublishAction(group.publisher))
     run.finish()
     trace = run.trace.table()
     receptions = publication_rows(trace, "receive")

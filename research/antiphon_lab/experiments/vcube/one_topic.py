@@ -20,9 +20,9 @@ from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
-from antiphon.simulator.engine.engine import Application, Engine
+from antiphon.simulator.engine.engine import Engine, SimulatedApplication
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.simulator.scenario.subscriptions import draw_nodes
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions
@@ -137,11 +137,11 @@ class TopicRun:
         seed: int,
         charged: bool,
         level: str = "everything",
-        application: Application | None = None,
+        application: SimulatedApplication | None = None,
     ) -> None:
         self.group = group
         self.trace = MemoryTrace(level)
-        network = Network(
+        network = NetworkModel(
             ConstantDelay(PROPAGATION_TICKS), TRANSMISSION_TICKS, PROCESSING_TICKS, charge_control=charged
         )
         self.engine = Engine(group.nodes, network, build, seed, self.trace.recorder, application=application)

@@ -14,7 +14,7 @@ from antiphon.cli import output
 
 
 def torture_hostile(fabric: str, inputs: int, seed: int, as_json: bool) -> None:
-    """Attack, and report."""
+    """Attack a cluster, and report."""
     import antiphon
     from antiphon.torture.hostile.campaign import HostileCampaign
 
@@ -37,7 +37,7 @@ def torture_hostile(fabric: str, inputs: int, seed: int, as_json: bool) -> None:
 
 
 def tell(index: int, line: str) -> None:
-    """What a node says besides; only errors are left."""
+    """Print the errors that a node logs; nothing else."""
     output.errors.print(f"node {index}: {line}", markup=False, highlight=False)
 
 

@@ -39,7 +39,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
     expand_nodes,
 )
@@ -440,9 +440,9 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     kept = possible(operations, named_members(scenario), everybody)
     faults = [fault for operation in kept for fault in faults_of(operation)]
 
-    def changes(kind: int) -> list[SubscriptionTable]:
+    def changes(kind: int) -> list[SubscribeTable]:
         return [
-            SubscriptionTable(at=operation.at, node=operation.node, topic=operation.topic)
+            SubscribeTable(at=operation.at, node=operation.node, topic=operation.topic)
             for operation in kept
             if operation.kind == kind
         ]

@@ -11,10 +11,10 @@ from antiphon.fabrics.cube import FullCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Message, ProtocolError, UsageError
-from antiphon.simulator.engine.actions import Publish, Subscribe, Unsubscribe
+from antiphon.simulator.engine.actions import PublishAction, SubscribeAction, UnsubscribeAction
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import ConstantDelay
-from antiphon.simulator.network.network import Network
+from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
@@ -275,7 +275,7 @@ def simulated(node_count: int, members: list[int], options: PublishedOptions) ->
             process.begin_as_member(0, view)
         return process
 
-    network = Network(ConstantDelay(100), charge_control=False)
+    network = NetworkModel(ConstantDelay(100), charge_control=False)
     return Engine(node_count, network, build, recorder=trace.recorder), trace
 
 
@@ -286,7 +286,7 @@ def test_without_churn_everything_is_delivered_once_and_in_causal_order(options:
     members = list(range(0, 64, 3))
     engine, trace = simulated(64, members, options)
     for position, member in enumerate(members * 3):
-        engine.at(40 * position, Publish(member, b"x"))
+        engine.at(40 * position, PublishAction(member, b"x"))
     assert engine.run() == "finished"
     findings = judge(trace.table(), 64)
     assert findings.clean, findings
@@ -301,13 +301,13 @@ def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> No
     cube = full_or_partial(node_count)
     rival = Engine(
         node_count,
-        Network(ConstantDelay(100), charge_control=False),
+        NetworkModel(ConstantDelay(100), charge_control=False),
         lambda environment: TreeBroadcast(environment, cube),
         recorder=rival_trace.recorder,
     )
     for node in range(node_count):
         for each in (engine, rival):
-            each.at(7 * node % 100, Publish(node))
+            each.at(7 * node % 100, PublishAction(node))
             each.run(until=0)
     engine.run()
     rival.run()
@@ -326,10 +326,10 @@ def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> No
 
 def test_the_trace_shows_when_subscriptions_take_effect() -> None:
     engine, trace = simulated(8, [0, 5], PublishedOptions.minimal())
-    engine.at(0, Subscribe(3))
-    engine.at(2000, Publish(0))
-    engine.at(4000, Unsubscribe(3))
-    engine.at(4000, Publish(0))
+    engine.at(0, SubscribeAction(3))
+    engine.at(2000, PublishAction(0))
+    engine.at(4000, UnsubscribeAction(3))
+    engine.at(4000, PublishAction(0))
     engine.run()
     rows = [(row["time"], row["event"], row["node"]) for row in trace.table().to_pylist() if row["node"] == 3]
     events = [

@@ -43,7 +43,7 @@ class GossipMeasurement(msgspec.Struct):
     bootstrap_seconds: float
     setup_seconds: float
     processor_seconds: float
-    """What the process itself took, set-up included; on a busy machine less than the seconds on the clock."""
+    """Processor time of the process, setup included; on a busy machine less than elapsed time."""
     events_per_second: float
     peak_memory_bytes: int
     deliveries: int

@@ -24,7 +24,7 @@ def gossip(
     publications: Annotated[
         int, typer.Option("--publications", metavar="P", help="How long the stream is; five per simulated second.")
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides who joins when and knows whom.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides joins and contacts.")] = 1,
     sizes: Annotated[
         str | None,
         typer.Option("--sizes", metavar="N,...", help=f"Instead of --nodes: several sizes, such as {SIZES}."),
@@ -82,7 +82,7 @@ def sweep(sizes: list[int], publications: int, seed: int, figure: Path | None, j
 
 def measure_apart(size: int, publications: int, seed: int) -> GossipMeasurement:
     """Run one size in a process of its own, which has its own peak of memory."""
-    # -P: what lies in the current directory must not be imported in the place of the installed package.
+    # -P: files in the current directory must not be imported instead of the installed package.
     command = [sys.executable, "-P", "-m", "antiphon", "bench", "gossip", "--json"]
     command += ["--nodes", str(size), "--publications", str(publications), "--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""``antiphon universe``: subscriptions of many processes to many topics, made, taken from data, and looked at."""
+"""``antiphon universe``: generates, extracts and inspects subscriptions of many processes to many topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ app = typer.Typer(
 MOST_TOPICS = 300
 BY_TOPIC, BY_PROCESS = "subscribers per topic", "subscriptions per process"
 Columns = dict[str, dict[str, float | int | None]]
-"""Distributions in a few numbers, by what is counted."""
+"""Distributions in a few numbers, by the counted quantity."""
 
 SourcePath = Annotated[
     str,
@@ -53,7 +53,7 @@ ProcessColumn = Annotated[
     typer.Option(
         "--process",
         metavar="COLUMN",
-        help="Who subscribes: a column by name, or by number from 1 in an edge list; default user, process, ... or 1.",
+        help="The subscriber: a column by name, or by number from 1 in an edge list; default user, process, ... or 1.",
         show_default=False,
     ),
 ]
@@ -62,7 +62,7 @@ TopicColumn = Annotated[
     typer.Option(
         "--topic",
         metavar="COLUMN",
-        help="To what: a column by name, or by number from 1 in an edge list; default page, topic, ... or 2.",
+        help="The topic: a column by name, or by number from 1 in an edge list; default page, topic, ... or 2.",
         show_default=False,
     ),
 ]
@@ -101,7 +101,9 @@ def make(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory for the universe.", show_default=False)],
     seeds: Annotated[
         int | None,
-        typer.Option("--seeds", metavar="N", help="Begin with so many random topics; default all.", show_default=False),
+        typer.Option(
+            "--seeds", metavar="N", help="The number of random topics to begin with; default all.", show_default=False
+        ),
     ] = None,
     enlarge: Annotated[
         Literal["random", "own"],
@@ -123,7 +125,7 @@ def make(
     candidates: Annotated[
         int, typer.Option("--candidates", metavar="N", help="Make so many, and keep the median.")
     ] = 100,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The seed of all draws.")] = 1,
     process: ProcessColumn = None,
     topic: TopicColumn = None,
     where: Where = None,
@@ -188,7 +190,7 @@ def generate(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="Decides what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The seed of all draws.")] = 1,
     master: Master = None,
     cores: Cores = None,
     json: Json = False,
@@ -275,7 +277,7 @@ def stats(
 
 
 def source_of(path: str, format_: Format | None, process: str | None, topic: str | None, where: str | None) -> Source:
-    """What a command is to read; complains of what can be seen without Spark."""
+    """The source of a command; refuses errors that can be found without Spark."""
     from antiphon_lab.universes.source import Source, check_there, format_of
 
     source = Source(path, format_, process, topic, where)
@@ -285,7 +287,7 @@ def source_of(path: str, format_: Format | None, process: str | None, topic: str
 
 
 def show(about: About, out: Path, seconds: float, json: bool) -> None:
-    """What was made."""
+    """Print a summary of the written universe."""
     if json:
         output.print_json({"out": str(out), "seconds": seconds, "universe": about})
         return

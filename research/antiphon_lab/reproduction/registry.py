@@ -132,7 +132,7 @@ EXPERIMENTS: tuple[Experiment[Any, Any], ...] = (
 
 
 def find(names: list[str]) -> list[Experiment[Any, Any]]:
-    """The experiments of these names, in the order of the registry; a system stands for all of its own."""
+    """The experiments of these names, in the order of the registry; the name of a system means all of its own."""
     wanted: set[str] = set()
     for name in names:
         matching = {experiment.name for experiment in EXPERIMENTS if name in (experiment.name, system_of(experiment))}
@@ -148,7 +148,7 @@ def system_of(experiment: Experiment[Any, Any]) -> str:
 
 
 def unknown(name: str) -> str:
-    """What to say about a name that nothing has."""
+    """The complaint about an unknown name."""
     known = [experiment.name for experiment in EXPERIMENTS]
     near = get_close_matches(
         name, [*known, *{system_of(experiment): None for experiment in EXPERIMENTS}], n=1, cutoff=0.4

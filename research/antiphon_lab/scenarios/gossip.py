@@ -24,7 +24,7 @@ class PlumtreeTableOptions(FloodingOptions, frozen=True, kw_only=True, forbid_un
     """Options of Plumtree."""
 
     graft_after: NotNegative = 500
-    """Ticks after which what was announced and has not come is asked for."""
+    """Ticks after which an announced publication that has not arrived is requested."""
     per_source: Flag = False
     """Whether each publisher has a tree of its own."""
 
@@ -33,17 +33,17 @@ class SimpleGossipTableOptions(GroupTableOptions, frozen=True, kw_only=True, for
     """Options of rumours with anti-entropy."""
 
     period: Positive = 100
-    """Ticks between two questions of a node for what it lacks."""
+    """Ticks between two questions of a node for missing publications."""
     patience: Positive = 40
     keep: Positive = 256
     fanout: NotNegative | None = None
-    """To how many others a node pushes what is new; without it the logarithm of the number of nodes."""
+    """The number of nodes to which a node pushes a new publication; by default the logarithm of the number of nodes."""
     view: NotNegative = 30
     """How many others a node knows."""
     exchanged: NotNegative = 8
     """How many of them change hands at a time."""
     exchange_periods: NotNegative = 10
-    """Every so many periods."""
+    """The number of periods between two exchanges."""
     batch: NotNegative = 16
     """How many publications an answer brings at most."""
 
@@ -56,7 +56,7 @@ class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_
     """Options of TAG."""
 
     period: Positive = 400
-    """Ticks between two questions of a node for what it lacks."""
+    """Ticks between two questions of a node for missing publications."""
     patience: Positive = 20
     keep: Positive = 512
     batch: NotNegative = 1
@@ -90,7 +90,7 @@ def plumtree_options(setting: Setting) -> PlumtreeOptions:
 
 
 def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
-    """Rumours and anti-entropy; views must be large enough for an overlay of so many nodes."""
+    """Rumours and anti-entropy; views must be large enough for an overlay of this size."""
     chosen: SimpleGossipTableOptions = setting.options
     nodes = setting.nodes
     needed = needed_view(nodes)
@@ -130,7 +130,7 @@ def simple_tree_options(setting: Setting) -> SimpleTreeOptions:
 
 
 def tag_options(setting: Setting) -> TagOptions:
-    """TAG; its tree must have room for everybody."""
+    """TAG; its tree must have room for all nodes."""
     chosen: TagTableOptions = setting.options
     nodes = setting.nodes
     options = TagOptions(

@@ -20,7 +20,7 @@ from antiphon.simulator.scenario.scenario import (
 )
 from antiphon.torture.campaign import run_schedule
 from antiphon.torture.schedules.operations import draw_schedule
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from antiphon_lab.scenarios.cube import PublishedVCubePsOptions
 
 ONCE = 'nodes = 40\nworkload = { kind = "once" }\n'
@@ -126,7 +126,10 @@ def test_where_nobody_comes_or_goes_the_published_protocol_is_the_repaired_one_w
 
 def test_the_presets_are_those_of_the_protocol_and_switches_differ_from_them() -> None:
     names = [field.name for field in msgspec.structs.fields(PublishedVCubePsOptions) if field.name != "preset"]
-    for preset, expected in (("minimal", PublishedOptions.minimal()), ("as-printed", PublishedOptions.as_printed())):
+    for preset, expected in (
+        ("minimal", PublishedVCubeOptions.minimal()),
+        ("as-printed", PublishedVCubeOptions.as_printed()),
+    ):
         for changed in [None, *names]:
             switches = {} if changed is None else {changed: not getattr(expected, changed)}
             options = built_options({"preset": preset, **switches})
@@ -136,7 +139,7 @@ def test_the_presets_are_those_of_the_protocol_and_switches_differ_from_them() -
             assert options.leaves_under_any_counter
 
 
-def built_options(table: dict[str, Any]) -> PublishedOptions:
+def built_options(table: dict[str, Any]) -> PublishedVCubeOptions:
     scenario = Scenario(
         nodes=2, protocol="vcube-ps-published", protocol_options=table, workload=OnceWorkload(), topics=TopicsTable()
     )

@@ -1,11 +1,11 @@
-"""What the experiments on BRISA have in common: a system that grows node by node, and a stream through it.
+"""Shared by the experiments on BRISA: a system that grows node by node, and a stream through it.
 
 Thesis of M. Matos, section 4.3. Processes join one after the other through the first of them; then one of them
 publishes, five times per second. A tick is a millisecond. The document ran 512 processes on 15 machines, and up to 200
 on PlanetLab; here a hop takes a time that is drawn from a law (:data:`NETWORKS`), and nothing waits for a processor.
 
 One run gives everything that Figures 4.3 and 4.7 to 4.16 show, so that experiments share runs. The structure of a run
-is read off the processes when the stream is over; what was sent is counted where it arrives (:class:`Watched`).
+is read off the processes when the stream is over; messages are counted on arrival (:class:`Watched`).
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from antiphon_lab.reproduction.documents import Document, Number, Tolerance, doc
 
 GROWTH_STREAM = 11
 PLACES_STREAM = 12
-"""Name the streams of random numbers of who joins through whom, and of how far places are from each other."""
+"""The random streams for contacts of joining nodes, and for distances between places."""
 
 JOIN_GAP_MS = 100
 SETTLING_MS = 30_000
 GAP_MS = 200
 DRAIN_MS = 10_000
 CONSTRUCTION = 10
-"""So many publications at the beginning of a stream build the structure, and count in no cost."""
+"""The number of publications at the beginning of a stream that build the structure, and count in no cost."""
 
 CONTACTS = 4
-"""The first so many nodes are those through whom others join."""
+"""The number of first nodes through which others join."""
 
 HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, DEPTH_BYTES = 40, 6, 8, 2
-"""What goes over a connection: the header of a packet, an address of 48 bits as in section 4.2.4, numbers, depths."""
+"""The sizes on a connection: the header of a packet, an address of 48 bits as in section 4.2.4, numbers, depths."""
 
 CLUSTER, HEAVY, PLANETLAB = "cluster", "heavy tail", "PlanetLab"
 NETWORKS = {
@@ -75,21 +75,21 @@ MODEL: dict[str, object] = {
     "overlay": "HyParView with a passive view of 30, walks of 6 and 3 hops, shuffles of 3 and 4 every 10 s, beats "
     "every 1 s",
 }
-"""What no experiment on BRISA changes unless it says so."""
+"""The defaults of all experiments on BRISA."""
 
 
 def published() -> Document:
-    """What the thesis says."""
+    """The numbers of the thesis."""
     return document("epidemic")
 
 
 def arithmetic(value: float, unit: str, says: str) -> Number:
-    """What a measured value must be whatever is published, because it can be counted."""
+    """The necessary value of a measurement, which follows by counting and not from a publication."""
     return Number(value, unit, "follows by counting, not published", says, Tolerance(absolute=1e-9))
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamCase:
     """One simulation: a system grows, then one of its nodes publishes.
 
     ``parents`` is 1 for a tree and 0 for a flood in which every link stays in use.
@@ -107,7 +107,7 @@ class Stream:
 
     @property
     def structure(self) -> str:
-        """What the links that are used form."""
+        """The shape of the used links."""
         return ("flood", "tree")[self.parents] if self.parents < 2 else f"DAG of {self.parents} parents"
 
     def __str__(self) -> str:
@@ -195,12 +195,12 @@ def size_of(message: Message) -> int:
         return size + report_bytes(message.report)
     if isinstance(message, Shuffle | ShuffleReply):
         return size + 1 + NODE_BYTES * len(message.nodes)
-    # What is left names a node or a structure, and one number at most.
+    # Other messages name a node or a structure, and one number at most.
     return size + (1 if isinstance(message, SamplingMessage) else NUMBER_BYTES)
 
 
 class Counts:
-    """What arrived while a stream was running, by node: copies of publications, and bytes that are no payload."""
+    """The arrivals during a stream, by node: copies of publications, and bytes that are not payload."""
 
     def __init__(self, nodes: int) -> None:
         self.copies_received = [0] * nodes
@@ -221,7 +221,7 @@ class Counts:
 
 
 class Watched(Process):
-    """BRISA at one node, or a rival of it, with somebody who counts what arrives."""
+    """BRISA at one node, or a rival of it, with a counter of arrivals."""
 
     def __init__(self, environment: Environment, options: BrisaOptions, growth: Growth) -> None:
         super().__init__(environment)
@@ -271,9 +271,9 @@ class Receipts(SimulatedApplication):
 
 
 class Growth:
-    """A system that grows, and what happens in it. ``spare`` nodes may join after the first ones."""
+    """A system that grows, and its events. ``spare`` nodes may join after the first ones."""
 
-    def __init__(self, case: Stream, seed: int, spare: int = 0, join_gap_ms: int = JOIN_GAP_MS) -> None:
+    def __init__(self, case: StreamCase, seed: int, spare: int = 0, join_gap_ms: int = JOIN_GAP_MS) -> None:
         self.case = case
         self.random = RandomStream(seed, GROWTH_STREAM)
         total = case.nodes + spare
@@ -308,7 +308,7 @@ class Growth:
         return process
 
     def new_process(self, environment: Environment, options: BrisaOptions) -> Watched:
-        """What runs at a node."""
+        """The process at a node."""
         return Watched(environment, options, self)
 
     def publish_from(self, start: int) -> int:
@@ -335,16 +335,16 @@ class Growth:
         return process.brisa
 
     def structure_of(self, node: int, tree: int) -> Structure:
-        """What a node knows of one structure of the source."""
+        """The state of a node in one structure of the source."""
         return self.brisa_of(node).group(0).trees.structure(structure_key(self.source, tree))
 
     def parents(self, tree: int) -> dict[int, list[int]]:
-        """From whom each node that is there receives."""
+        """The parents of each present node."""
         return {node: [int(parent) for parent in self.structure_of(node, tree).parents] for node in self.present}
 
 
 def children_of(parents: dict[int, list[int]]) -> dict[int, list[int]]:
-    """To whom each node sends."""
+    """The children of each node."""
     children: dict[int, list[int]] = {}
     for node, chosen in parents.items():
         for parent in chosen:
@@ -380,16 +380,16 @@ def hops_from(source: int, parents: dict[int, list[int]]) -> dict[int, int]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What one stream gives; arrays have an entry per node, ``children`` a row per tree.
+class StreamMeasures:
+    """The results of one stream; arrays have an entry per node, ``children`` a row per tree.
 
-    ``links`` are neighbours when the stream begins, ``duplicates`` copies too many per publication. ``last_duplicates``
+    ``links`` are neighbours when the stream begins, ``duplicates`` extra copies per publication. ``last_duplicates``
     are those of the last publication at all nodes together, and ``last_links`` all ends of links at that time, -1 if
     some changed or only one end knew of them; ``is_steady`` if none changed during the whole stream. ``depth`` is the
-    longest way from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
-    shortest ways. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
-    bytes without payload are those of the time of the stream after its first publications. Delays are in milliseconds.
-    ``routing`` adds up measured round trips from the source down to a node.
+    longest path from the source in the first structure, -1 where there is none, and ``shortest`` the mean of the
+    shortest paths. ``unserved`` nodes have fewer parents than they want and a neighbour that could be one. Copies and
+    bytes without payload are those of the stream after its first publications. Delays are in milliseconds. ``routing``
+    adds up measured round trips from the source down to a node.
     """
 
     source: int
@@ -422,7 +422,7 @@ class Measured:
 
 
 def routing_ms(growth: Growth, parent: np.ndarray, depth: np.ndarray) -> Iterator[float]:
-    """For each node the round trips on its way from the source, as neighbours have measured them."""
+    """For each node the round trips on its path from the source, as neighbours have measured them."""
     hops = np.zeros(len(parent))
     for node in range(len(parent)):
         link = growth.brisa_of(node).group(0).trees.links.get(int(parent[node]))
@@ -437,7 +437,7 @@ def routing_ms(growth: Growth, parent: np.ndarray, depth: np.ndarray) -> Iterato
 
 
 def is_unserved(growth: Growth, node: int) -> bool:
-    """Whether a node lacks a parent although a neighbour is no deeper than it and has not descended from it."""
+    """Whether a node misses a parent although a neighbour is not deeper and not its descendant."""
     structure = growth.structure_of(node, 0)
     if structure.is_root or len(structure.parents) >= growth.case.parents:
         return False
@@ -449,7 +449,7 @@ def is_unserved(growth: Growth, node: int) -> bool:
     return False
 
 
-def measure(case: Stream, seed: int) -> Measured:
+def measure(case: StreamCase, seed: int) -> StreamMeasures:
     """Let a system grow and a stream go through it."""
     growth = Growth(case, seed)
     engine = growth.engine
@@ -467,7 +467,7 @@ def measure(case: Stream, seed: int) -> Measured:
         node in links_then[peer] for node, peers in enumerate(links_then) for peer in peers
     )
     duplicates = growth.duplicates()
-    return Measured(
+    return StreamMeasures(
         source=growth.source,
         links=np.array([len(found) for found in links]),
         duplicates=np.array(duplicates) / case.messages,
@@ -480,7 +480,7 @@ def measure(case: Stream, seed: int) -> Measured:
 
 
 def structure_measures(growth: Growth) -> dict[str, Any]:
-    """What is read off the processes at the end."""
+    """The measures that are read off the processes at the end."""
     case = growth.case
     nodes = range(case.nodes)
     by_tree = [growth.parents(tree) for tree in range(case.trees)]
@@ -506,7 +506,7 @@ def structure_measures(growth: Growth) -> dict[str, Any]:
 
 
 def traffic_measures(growth: Growth) -> dict[str, Any]:
-    """What was counted on the way."""
+    """The measures that were counted during the run."""
     receipts, counts = growth.receipts, growth.counts
     return {
         "missing": growth.case.messages * growth.case.nodes - sum(receipts.count),

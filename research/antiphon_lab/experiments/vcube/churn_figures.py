@@ -1,14 +1,14 @@
-"""Churn: Figure 5.11 of the thesis, where members of a topic come and go for two hours.
+"""Churn: Figure 5.11 of the thesis, where members of a topic join and leave for two hours.
 
 Figure (a) has 500 to 4000 members whose median session is 1, 30 or 60 minutes, beside members that stay. Figure (b) has
-1000 members of which 1 % to 10 % are replaced per second. What is simulated, and which readings of the text there are,
-is in :mod:`antiphon_lab.experiments.vcube.churn`.
+1000 members of which 1 % to 10 % are replaced per second. :mod:`antiphon_lab.experiments.vcube.churn` describes the
+simulation and the readings of the text.
 
-Where a single root is overloaded the text has three numbers, and what they depend on is a rule that it does not give:
-what holds changes back. All rules are simulated there. Each number is compared with the rule that comes nearest.
+Where a single root is overloaded the text has three numbers, and they depend on a rule that it does not give: the limit
+of changes. All rules are simulated there. Each number is compared with the nearest rule.
 
 Everything is a mean over a stationary run, so its length matters little. A run is as long as the published one where
-that takes seconds, and otherwise as long as fits a number of events; the report says how long.
+that takes seconds, and otherwise as long as a number of events allows; the report states the length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from antiphon_lab.experiments.vcube.churn import (
     SUCCESSOR,
     TICKS_PER_SECOND,
     WARM_UP_SHARE,
-    Churn,
+    ChurnRunCase,
     Endured,
     events_per_second,
     measure,
@@ -64,7 +64,7 @@ CONTENTION = 1.1
 """Latency above this many times that of the least churn is called contention."""
 
 EVENT_COST = {PUBLISHED: 1.0, ONE_ROOT: 0.5, REPAIRED: 2.0}
-"""What an event takes, compared with one of VCube-PS as published."""
+"""The cost of an event, compared with one of VCube-PS as published."""
 
 JUDGED_NODES = 64
 JUDGED_SECONDS = 120
@@ -72,19 +72,19 @@ JUDGED_SECONDS = 120
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a simulation may be: so many events of VCube-PS as published, or what takes as long, and seconds."""
+    """The limit of a simulation: a number of events of VCube-PS as published, or the same cost, and seconds."""
 
     events: float
     seconds: int = PUBLISHED_SECONDS
 
     def case(
         self, system: str, nodes: int, median: int | None, rule: str = EFFECTIVE, charged: bool | None = None
-    ) -> Churn:
-        """A case that is as long as can be; VCube-PS repaired is charged for acknowledgements unless told otherwise."""
+    ) -> ChurnRunCase:
+        """The longest possible case; VCube-PS repaired is charged for acknowledgements unless told otherwise."""
         costs = system == REPAIRED if charged is None else charged
-        case = Churn(system, members_of(nodes), median, self.seconds, costs, rule=rule)
+        case = ChurnRunCase(system, members_of(nodes), median, self.seconds, costs, rule=rule)
         seconds = int(self.events / (events_per_second(case) * EVENT_COST[system]))
-        return Churn(system, case.members, median, max(10, min(self.seconds, seconds)), costs, rule=rule)
+        return ChurnRunCase(system, case.members, median, max(10, min(self.seconds, seconds)), costs, rule=rule)
 
 
 FULL_BUDGET = Budget(40e6)
@@ -97,12 +97,12 @@ def members_of(nodes: int) -> int:
     return nodes * 125 // 128
 
 
-def judged_cases() -> list[Churn]:
+def judged_cases() -> list[ChurnRunCase]:
     """Small systems with much churn, which the oracle judges."""
     members, median = members_of(JUDGED_NODES), median_ticks(MOST)
     return [
-        Churn(PUBLISHED, members, median, JUDGED_SECONDS, judged=True, rule=EFFECTIVE),
-        Churn(REPAIRED, members, median, JUDGED_SECONDS, charged=True, judged=True, rule=EFFECTIVE),
+        ChurnRunCase(PUBLISHED, members, median, JUDGED_SECONDS, judged=True, rule=EFFECTIVE),
+        ChurnRunCase(REPAIRED, members, median, JUDGED_SECONDS, charged=True, judged=True, rule=EFFECTIVE),
     ]
 
 
@@ -117,19 +117,19 @@ def from_start(endured: Endured) -> float:
 
 
 class Runs:
-    """What was measured for one figure, and what both figures say about it."""
+    """The measurements for one figure, and the rows and notes of both figures."""
 
-    def __init__(self, plan: Plan, budget: Budget, results: Results[Churn, Endured]) -> None:
+    def __init__(self, plan: Plan, budget: Budget, results: Results[ChurnRunCase, Endured]) -> None:
         self.plan = plan
         self.budget = budget
         self._results = results
 
-    def of(self, case: Churn, quantity: Callable[[Endured], float] = latency) -> Sample:
+    def of(self, case: ChurnRunCase, quantity: Callable[[Endured], float] = latency) -> Sample:
         """One point."""
         return self._results.sample(case, quantity)
 
-    def rows(self, cases: list[Churn]) -> Iterator[Row]:
-        """Everything about all cases, and what the oracle found."""
+    def rows(self, cases: list[ChurnRunCase]) -> Iterator[Row]:
+        """All quantities of all cases, and the findings of the oracle."""
         for case in judged_cases():
             found = self.of(case, operator.attrgetter("violations"))
             yield Row(f"violations found by the oracle in {JUDGED_SECONDS} s, {case}", "deliveries", found)
@@ -147,8 +147,8 @@ class Runs:
                 waiting = self.of(case, lambda endured: endured.stuck)
                 yield Row(f"never finished, {case}", "waits", waiting)
 
-    def notes(self, cases: list[Churn]) -> Iterator[Note]:
-        """What has to be known to read the rows."""
+    def notes(self, cases: list[ChurnRunCase]) -> Iterator[Note]:
+        """Notes that explain the rows."""
         shorter = [f"{case} {case.seconds}" for case in cases if case.seconds < PUBLISHED_SECONDS and not case.judged]
         if shorter:
             yield Note(
@@ -166,7 +166,7 @@ class Runs:
         )
 
 
-def cases_of_sizes(plan: Plan) -> list[Churn]:
+def cases_of_sizes(plan: Plan) -> list[ChurnRunCase]:
     """Figure 5.11(a)."""
     budget = budget_of_sizes(plan)
     found = judged_cases()
@@ -184,7 +184,7 @@ def budget_of_sizes(plan: Plan) -> Budget:
     return FULL_BUDGET if plan.full else DEFAULT_BUDGET_A
 
 
-def compare_sizes(plan: Plan, results: Results[Churn, Endured]) -> Iterator[Finding]:
+def compare_sizes(plan: Plan, results: Results[ChurnRunCase, Endured]) -> Iterator[Finding]:
     """The numbers that the text has on Figure 5.11(a), then everything."""
     runs = Runs(plan, budget_of_sizes(plan), results)
     numbers = document("thesis").numbers
@@ -279,7 +279,7 @@ def compare_overloaded_root(runs: Runs) -> Iterator[Row]:
 
 
 def depends_on_rule(by_rule: dict[str, Sample], published: float, unit: str, limit: float = 0.0) -> Explanation:
-    """What an overloaded system does depends on who waits for what. ``limit`` is what ``CALL`` ends in, if known."""
+    """Overload depends on the rule for waiting changes. ``limit`` is the last value of ``CALL``, if known."""
     means = {rule: sample.mean for rule, sample in by_rule.items()}
     spoken = "; ".join(f"{mean:.3g} {unit} with '{rule}'" for rule, mean in means.items())
     if limit > 0:
@@ -305,7 +305,7 @@ def why_vcube_ps_is_slower(runs: Runs) -> str:
     )
 
 
-def cases_of_rates(plan: Plan) -> list[Churn]:
+def cases_of_rates(plan: Plan) -> list[ChurnRunCase]:
     """Figure 5.11(b)."""
     budget, nodes = budget_of_rates(plan), plan.sizes[0]
     found = judged_cases()
@@ -334,7 +334,7 @@ def budget_of_rates(plan: Plan) -> Budget:
     return FULL_BUDGET if plan.full else DEFAULT_BUDGET_B
 
 
-def compare_rates(plan: Plan, results: Results[Churn, Endured]) -> Iterator[Finding]:
+def compare_rates(plan: Plan, results: Results[ChurnRunCase, Endured]) -> Iterator[Finding]:
     """The numbers that the text has on Figure 5.11(b), then everything."""
     runs = Runs(plan, budget_of_rates(plan), results)
     if plan.sizes[0] == RATE_NODES:
@@ -352,7 +352,7 @@ def compare_rates(plan: Plan, results: Results[Churn, Endured]) -> Iterator[Find
     yield Note(why_queues_are_short(runs))
 
 
-def figures_of_rates(runs: Runs, cases: list[Churn]) -> Iterator[Figure]:
+def figures_of_rates(runs: Runs, cases: list[ChurnRunCase]) -> Iterator[Figure]:
     """Figure 5.11(b), and the wait at the single root of which the text speaks."""
     nodes, numbers = runs.plan.sizes[0], document("thesis").numbers
     churn = Axis("members replaced per second", "%")
@@ -430,7 +430,7 @@ def waiting_publishers(runs: Runs, growth: Sample) -> Explanation:
     )
 
 
-def leaving_takes_a_wave(runs: Runs, case: Churn) -> Explanation:
+def leaving_takes_a_wave(runs: Runs, case: ChurnRunCase) -> Explanation:
     """How many false positives there can be."""
     rate = runs.of(case, lambda endured: endured.changes_per_second).mean
     measured = runs.of(case, false_positives).mean
@@ -472,7 +472,7 @@ def compare_root(runs: Runs) -> Iterator[Row]:
 
 
 def root_wait_in(ticks_per_unit: int, endured: Endured) -> float:
-    """How long a publication would wait at the root, in units of so many ticks."""
+    """The wait of a publication at the root, in units of this many ticks."""
     return endured.root_wait / ticks_per_unit
 
 
@@ -482,7 +482,7 @@ def longest_queue(nodes: int) -> float:
 
 
 def why_queues_are_short(runs: Runs) -> str:
-    """What the single root has to send, and what a node of VCube-PS has."""
+    """The load of the single root, and of a node of VCube-PS."""
     nodes = runs.plan.sizes[0]
     members, height = members_of(nodes), nodes.bit_length() - 1
     publications = TICKS_PER_SECOND / PUBLICATION_GAP_TICKS
@@ -512,7 +512,7 @@ PARAMETERS = {
     "false_positives": "receptions by nodes that have been told to unsubscribe, or were never told to subscribe",
 }
 
-FIG_5_11A: Experiment[Churn, Endured] = Experiment(
+FIG_5_11A: Experiment[ChurnRunCase, Endured] = Experiment(
     name="vcube-ps/fig-5.11a",
     document="thesis, Figure 5.11(a)",
     description="churn: latency by number of members and length of sessions, VCube-PS against a single root",
@@ -529,7 +529,7 @@ FIG_5_11A: Experiment[Churn, Endured] = Experiment(
     "not show; the repaired protocol has none of these.",
 )
 
-FIG_5_11B: Experiment[Churn, Endured] = Experiment(
+FIG_5_11B: Experiment[ChurnRunCase, Endured] = Experiment(
     name="vcube-ps/fig-5.11b",
     document="thesis, Figure 5.11(b)",
     description="churn: 1000 members of which 1 % to 10 % are replaced per second",

@@ -1,8 +1,8 @@
 """A discussion: Figure 5.9 of the thesis, Figure 6 of the SBAC-PAD paper.
 
 All 256 nodes are members of one topic. At the start ``p`` of them, drawn at random, publish; each of the others answers
-once, a random time after it has got all of these. What is measured is how many publications an answer names (the size
-of its causal barrier) and how long publications wait for others between reception and delivery.
+once, a random time after it has received all of these. The experiment measures how many publications an answer names
+(the size of its causal barrier) and how long publications wait for others between reception and delivery.
 
 The documents do not say how the time before an answer is drawn. Here it is uniform from 0 to a longest wait, which is
 scanned. And they may have measured a fault: CHECKCB, as printed in the SBAC-PAD paper, empties the barrier that it is
@@ -85,7 +85,7 @@ class Discussion:
 
 @dataclass(frozen=True)
 class Talk:
-    """What came of a discussion: barriers of all publications, delays of all receptions; shares in percent.
+    """The results of a discussion: barriers of all publications, delays of all receptions; shares in percent.
 
     ``size_classes``: shares of ``CLASS`` sizes each; ``delay_classes``: those of delays up to each of ``DELAYED``.
     """
@@ -105,7 +105,7 @@ class Talk:
 
 
 class Answering(SimulatedApplication):
-    """Lets every node answer once, some time after it has got what all starters published."""
+    """Lets every node answer once, some time after it has received the publications of all starters."""
 
     def __init__(self, starters: list[int], longest_wait: int, seed: int) -> None:
         self._starters = frozenset(starters)
@@ -162,7 +162,7 @@ def measure(case: Discussion, seed: int) -> Talk:
 
 
 def percent(chosen: np.ndarray) -> float:
-    """The share of what was chosen."""
+    """The share of chosen elements."""
     return float(100 * chosen.mean())
 
 
@@ -206,7 +206,7 @@ DELAYS = (AT_ONCE, SOON, LATE, LONGEST)
 
 
 class Talks:
-    """What was measured, put beside what was published about one number of starters."""
+    """The measurements beside the published numbers, for one number of starters."""
 
     def __init__(self, nodes: int, starters: int, results: Results[Discussion, Talk]) -> None:
         self.nodes = nodes
@@ -218,7 +218,7 @@ class Talks:
         return Discussion(PUBLISHED, self.nodes, self.starters, longest_wait, prunes)
 
     def published(self, quantity: Quantity) -> Number | None:
-        """The number of the text; not everything is said about ten starters."""
+        """The number of the text; it is incomplete for ten starters."""
         return document("thesis").numbers.get(f"fig-5.9/{quantity.key}-{self.starters}")
 
     def agrees(self, case: Discussion, quantity: Quantity) -> bool:
@@ -350,7 +350,7 @@ def scan(plan: Plan, results: Results[Discussion, Talk]) -> Iterator[Row]:
 
 
 def beliefs(nodes: int, results: Results[Discussion, Talk]) -> Iterator[Note]:
-    """What was tried, and what we make of it."""
+    """Variants that were tried, and our conclusions."""
     yield Note(
         "The documents do not say how long nodes wait before they answer. Tried: uniform up to 0, 10, 20, 50, 100, "
         "120, 160, 200, 300, 500 and 1000 ticks, exponential with means from 10 to 300, normal around 100, 500 and "

@@ -1,29 +1,29 @@
-"""Causal aggregation with riders: what could leave waits for what cannot, and both go in one packet.
+"""Causal aggregation with riders: publications that could leave wait for held ones, and both go in one packet.
 
 Two rules of our own on top of the published protocol (:mod:`antiphon_lab.protocols.cube.causal_aggregation`), both
 named as future work in section 6.2 of the thesis:
 
-* **Ride-along.** While something is held back from a child, whatever else is to go to that child waits for it and goes
-  in the same packet, related or not. It leaves with the *next* packet to the child, whatever set that one free.
-* **Hybrid.** Everything for a child waits for company, at most ``timer_ticks`` (counted from the first that waits), as
-  in timer bundling; but what is held back does not count as company until it is free, and takes along all that waits
-  when it is.
+* **Ride-along.** While a publication is held back from a child, every other publication for that child waits for it and
+  goes in the same packet, related or not. It leaves with the *next* packet to the child, whatever freed that one.
+* **Hybrid.** Every publication for a child waits for others, at most ``timer_ticks`` (counted from the first that
+  waits), as in timer bundling; but a held one does not count until it is free, and then takes all waiting ones along.
 
-Both delay deliveries: a rider could be delivered without what it rides with. With ``timer_ticks`` a rider of the first
-rule too waits no longer than that.
+Both delay deliveries: a rider could be delivered without the publications it rides with. With ``timer_ticks`` a rider
+of the first rule too waits no longer than that.
 
-**Why riders do not wait for each other in a circle.** What is held back from the child in cluster ``s`` misses
-something that this node will send to the same child. Who has a child in cluster ``s`` in a tree got, or will get, the
-publication from a cluster *above* ``s``: a copy from cluster ``t`` goes on to the clusters below ``t`` and to no other.
-So all that waits on an edge of cluster ``s``, held or riding, waits for an arrival over an edge of some cluster above
-``s``. Along any chain of waits the clusters rise, and they end at the dimension of the cube, where nothing arrives
-from above and so nothing waits. A chain has at most as many links as the cube has dimensions, and no circle closes.
+**Why riders do not wait for each other in a cycle.** A publication held back from the child in cluster ``s`` misses a
+predecessor that this node will send to the same child. A node with a child in cluster ``s`` in a tree got, or will get,
+the publication from a cluster *above* ``s``: a copy from cluster ``t`` goes on to the clusters below ``t`` and to no
+other. So everything that waits on an edge of cluster ``s``, held or riding, waits for an arrival over an edge of some
+cluster above ``s``. Along any chain of waits the clusters rise, and they end at the dimension of the cube, where
+nothing arrives from above and so nothing waits. A chain has at most as many links as the cube has dimensions, and no
+cycle closes.
 
 It is essential that riders wait *per child*. Where a node holds back everything while it holds back anything, an edge
-waits for an edge of the same cluster, and circles close: the tests have the schedule of one.
+waits for an edge of the same cluster, and cycles close: the tests have the schedule of one.
 
-Nothing overtakes: what is free while others ride to the same child rides or takes them along. So whatever a
-publication names has left for the child before it or leaves with it, as in the published protocol.
+Nothing overtakes: a publication that is free while others ride to the same child rides or takes them along. So every
+predecessor that a publication names has left for the child before it or leaves with it, as in the published protocol.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ NO_TIMER: Final = 0
 class RidingAggregation(CausalAggregation):
     """Aggregation with riders.
 
-    With ``always`` everything waits for company (hybrid), otherwise only what finds something held back (ride-along).
-    ``timer_ticks`` bounds the wait; ``NO_TIMER`` is for ride-along alone.
+    With ``always`` every publication waits for others (hybrid), otherwise only one that finds a held publication
+    (ride-along). ``timer_ticks`` bounds the wait; ``NO_TIMER`` is for ride-along alone.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RidingAggregation(CausalAggregation):
         self._timer_ticks: Final[i64] = timer_ticks
         self._always: Final[bool] = always
         self._buffers: Final[list[Buffer]] = [Buffer() for _ in range(cube.dimension + 1)]
-        # What arrived up to this number did so before the packet that is being received.
+        # Publications up to this number arrived before the current packet.
         self._arrived_before: i64 = 0
 
     def receive(self, sender: i64, message: Message) -> None:
@@ -110,7 +110,7 @@ class RidingAggregation(CausalAggregation):
         return f"{super().state()} {riders}"
 
     def rides(self, s: i64) -> bool:
-        """Whether what is to go to the child in cluster ``s`` waits."""
+        """Whether publications for the child in cluster ``s`` wait."""
         return self._always or self.holds_for(s)
 
     def _offer(self, s: i64, child: i64, publications: list[Ordered]) -> None:

@@ -1,12 +1,12 @@
 """The rivals of causal aggregation: bundles that wait for a timer, and aggregation over one tree for all.
 
 ``TimerBundling`` follows the bundling protocol that section 3.4.5 of the thesis describes (Rodrigues and others, LADC
-2018). A node has a buffer per child. What is to be sent goes there, related or not; the buffer is sent when the next
-publication would not fit, or ``timer_ticks`` after the first one came. Its acknowledgements are left out here, as in
-all that it is compared with. Every hop may add the timer to the latency, which causal aggregation avoids.
+2018). A node has a buffer per child. Publications for the child go there, related or not; the buffer is sent when the
+next one would not fit, or ``timer_ticks`` after the first one arrived. Its acknowledgements are left out here, as in
+all protocols that it is compared with. Every hop may add the timer to the latency, which causal aggregation avoids.
 
 ``SingleTreeAggregation`` lets all publications take the tree of one root (section 4.5.6). All share the same edges
-there, and whatever is out of order was reordered by a link.
+there, and only a link can reorder them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 
 class Buffer:
-    """What waits for one child."""
+    """The publications that wait for one child."""
 
     def __init__(self) -> None:
         self.publications: list[Ordered] = []
@@ -89,10 +89,10 @@ class TimerBundling(PacketBroadcast):
 
 
 class SingleTreeAggregation(CausalAggregation):
-    """Causal aggregation where everything goes to one root first and down its tree.
+    """Causal aggregation in which every publication goes to one root first and down its tree.
 
-    The publisher delivers at once. Its own publication comes back down the tree; it is entered like any other, since it
-    has to be handed on, and not delivered again.
+    The publisher delivers at once. Its own publication comes back down the tree; it is added like any other, because it
+    must be forwarded, and not delivered again.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from antiphon.simulator.network.delays import ConstantDelay
 from antiphon.simulator.network.network import NetworkModel
 from antiphon.trace.store import MemoryTrace
 from antiphon_lab.protocols.cube.published_messages import NO_ENTRIES, Ack, Sub, Uns
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from tests.fabrics.cube.hand_driven import Table, barrier_of, bringing, members_named, over, published
 from tests.support import Notebook
 
@@ -246,7 +246,7 @@ def test_misuse_is_refused_with_a_reason() -> None:
 
 def test_an_acknowledgement_that_nobody_waits_for_changes_nothing() -> None:
     notebook = Notebook(1)
-    process = PublishedVCubePs(notebook, FullCube(1), PublishedOptions.minimal())
+    process = PublishedVCubePs(notebook, FullCube(1), PublishedVCubeOptions.minimal())
     before = process.state()
     process.receive(0, Ack(0, 5, 0, NO_ENTRIES))
     assert process.state() == before
@@ -254,7 +254,7 @@ def test_an_acknowledgement_that_nobody_waits_for_changes_nothing() -> None:
 
 
 def test_presets() -> None:
-    minimal, printed = PublishedOptions.minimal(), PublishedOptions.as_printed()
+    minimal, printed = PublishedVCubeOptions.minimal(), PublishedVCubeOptions.as_printed()
     assert minimal.single_sender and minimal.prunes_barriers and minimal.leaves_keep_payload
     assert not (printed.single_sender or printed.prunes_barriers or printed.leaves_keep_payload)
     assert printed.matches_acknowledgements, "without this nothing runs"
@@ -263,7 +263,7 @@ def test_presets() -> None:
 # In the simulator.
 
 
-def simulated(node_count: int, members: list[int], options: PublishedOptions) -> tuple[Engine, MemoryTrace]:
+def simulated(node_count: int, members: list[int], options: PublishedVCubeOptions) -> tuple[Engine, MemoryTrace]:
     """An engine with these members from the start, and its trace of everything."""
     cube = full_or_partial(node_count)
     view = View(cube.dimension, members)
@@ -280,9 +280,9 @@ def simulated(node_count: int, members: list[int], options: PublishedOptions) ->
 
 
 @pytest.mark.parametrize(
-    "options", [PublishedOptions.minimal(), PublishedOptions.as_printed()], ids=["minimal", "printed"]
+    "options", [PublishedVCubeOptions.minimal(), PublishedVCubeOptions.as_printed()], ids=["minimal", "printed"]
 )
-def test_without_churn_everything_is_delivered_once_and_in_causal_order(options: PublishedOptions) -> None:
+def test_without_churn_everything_is_delivered_once_and_in_causal_order(options: PublishedVCubeOptions) -> None:
     members = list(range(0, 64, 3))
     engine, trace = simulated(64, members, options)
     for position, member in enumerate(members * 3):
@@ -296,7 +296,7 @@ def test_without_churn_everything_is_delivered_once_and_in_causal_order(options:
 def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> None:
     """With acknowledgements free of charge the copies of both protocols arrive at the same times."""
     node_count = 32
-    engine, trace = simulated(node_count, list(range(node_count)), PublishedOptions.minimal())
+    engine, trace = simulated(node_count, list(range(node_count)), PublishedVCubeOptions.minimal())
     rival_trace = MemoryTrace("everything")
     cube = full_or_partial(node_count)
     rival = Engine(
@@ -325,7 +325,7 @@ def test_publications_travel_like_a_broadcast_when_everybody_is_a_member() -> No
 
 
 def test_the_trace_shows_when_subscriptions_take_effect() -> None:
-    engine, trace = simulated(8, [0, 5], PublishedOptions.minimal())
+    engine, trace = simulated(8, [0, 5], PublishedVCubeOptions.minimal())
     engine.at(0, SubscribeAction(3))
     engine.at(2000, PublishAction(0))
     engine.at(4000, UnsubscribeAction(3))

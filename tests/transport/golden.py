@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 from librt.vecs import vec
@@ -30,7 +30,6 @@ from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
-from antiphon.transport import admission_messages as admission
 from antiphon.transport import client_messages as client
 from antiphon.transport import peer_messages as peer
 from antiphon.transport.codec import Codec
@@ -112,85 +111,70 @@ FURTHER: tuple[Any, ...] = (
 )  # fmt: skip
 """What looks different on the wire with other values in it."""
 
-a_peer = admission.Peer("instance", "host:1", 7)
-newcomer = admission.Peer("other", "host:2")
-listed = (admission.Listed(a_peer, True), admission.Listed(newcomer, False))
+a_peer = peer.Peer("instance", "host:1", 7)
+newcomer = peer.Peer("other", "host:2")
 appointment = peer.Appointment(8, a_peer)
-standing = peer.LaneStanding("room", 9, 10, 11)
+standing = peer.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
-ADMISSIONS: tuple[admission.AdmissionMessage, ...] = (
-    admission.Ask(newcomer, 1, 2, "former"),
-    admission.Redirect(a_peer, newcomer),
-    admission.Wait(a_peer),
-    admission.Grant(a_peer, 3, listed),
-    admission.Full(a_peer, "no room"),
-    admission.Announce(newcomer, ("known", "too"), "former"),
-    admission.Accept(a_peer, 4, True, 5, listed),
-    admission.Reject(a_peer, 6, -1),
-    admission.Withdraw(newcomer),
-    admission.Enter(newcomer),
-    admission.Entered(a_peer),
-    admission.Goodbye(a_peer),
-    admission.Farewell(a_peer),
-)
 HOSTS: tuple[peer.Control, ...] = (
     peer.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
     peer.Refused("reason", True),
-    *(peer.Admit(message) for message in ADMISSIONS),
-    peer.Publishes(["room", "hall"], True),
-    peer.PublishesHeard("room"),
-    peer.CreditWanted(17),
+    peer.TopicAnnouncement(["room", "hall"], True),
+    peer.TopicAnnouncementAck("room"),
+    peer.CreditRequest(17),
     peer.Expelled("reason"),
-    peer.AskSeen(18, "room", 19),
-    peer.SeenIs(20, [21, 22]),
-    peer.AskRecent(23, "room", 24, [25, -26], 27, -28, {29: [30, 31]}, True),
-    peer.RecentIs(32, True, [(33, 34, "causal", b"payload")], True, 35, [(36, 37)]),
-    peer.AskPast(38, "room", [39, -40]),
-    peer.PastIs(41, True, [42], {43: [44]}),
-    peer.AskWriter(45, 46, 47, ["room"]),
-    peer.AskWriter(45, 46, None, []),
-    peer.WriterIs(48, [standing], ["room"], True),
-    peer.PlaceWanted(newcomer, 49, "cube"),
-    peer.PlaceGiven(50, 51, 52, [appointment], "founding", 53),
-    peer.Acquaint([a_peer, newcomer]),
-    peer.StillHere(),
-    peer.Leaves(),
-    peer.BlockWanted(54, 55),
-    peer.BlockIs(56, True),
-    peer.ContactsAre([appointment]),
-    client.Publish(57, "room", "total", b"payload", (58, 59), 60, lane),
-    client.Publish(57, "room", "fifo", b"payload"),
-    client.Accepted(61, "error", True, True, "kind"),
-    client.SubscribeTo(62, "room.*", "earliest", False, "wait", 63, client.Resume(-64, {"room": {65: [66, 67, 68]}})),
-    client.SubscribeTo(62, "room", 69, True, "drop_oldest", 70),
+    peer.DedupRequest(18, "room", 19),
+    peer.DedupResponse(20, [21, 22]),
+    peer.ReplayRequest(23, "room", 24, [25, -26], 27, -28, {29: [30, 31]}, True),
+    peer.ReplayResponse(32, True, [(33, 34, "causal", b"payload")], True, 35, [(36, 37)]),
+    peer.FrontierRequest(38, "room", [39, -40]),
+    peer.FrontierResponse(41, True, [42], {43: [44]}),
+    peer.PeerProducerRequest(45, 46, 47, ["room"]),
+    peer.PeerProducerRequest(45, 46, None, []),
+    peer.PeerProducerResponse(48, [standing], ["room"], True),
+    peer.PlaceRequest(newcomer, 49, "cube"),
+    peer.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
+    peer.PeerAddresses([a_peer, newcomer]),
+    peer.KeepAlive(),
+    peer.LeaveNotice(),
+    peer.BlockRequest(54, 55),
+    peer.BlockResponse(56, True),
+    peer.ContactList([appointment]),
+    client.PublishRequest(57, "room", "total", b"payload", (58, 59), 60, lane),
+    client.PublishRequest(57, "room", "fifo", b"payload"),
+    client.PublishResponse(61, "error", True, True, "kind"),
+    client.SubscribeRequest(
+        62, "room.*", "earliest", False, "wait", 63, client.Resume(-64, {"room": {65: [66, 67, 68]}})
+    ),
+    client.SubscribeRequest(62, "room", 69, True, "drop_oldest", 70),
     client.SubscriptionReady(71),
     client.SubscriptionEnded(72, "error", 73, True, "kind"),
     client.Delivery(74, "room", 75, "causal", 76, 77, b"payload", 78),
-    client.Taken(79, 80),
-    client.Unsubscribe(81),
-    client.AskStatus(82, False),
-    client.StatusIs(83, {"fabric": "cube", "peers": []}, 84, "denied"),
-    client.Follow(85, "room", {86: 87}),
-    client.Followed(88, "room", "error", True, "kind"),
-    client.Safe("room", 89),
-    client.Missed(90, "room"),
-    client.NodesAre(["host:1"], True),
-    client.Begins(91, "room", {92: [93]}),
-    client.Dropped(94, "room", 95, {96: [97]}),
-    client.AskLogs(98, ["room"], (99, 100)),
-    client.AskLogs(98),
-    client.LogsAre(101, 102, -1, [client.LogRange("room", 103, 104, [105])], ["hall"], ["host:1"], "error", True),
-    client.AskRange(106, 107, "room", 108, 109, 110, 111, 112),
-    client.AskRange(106, 107, "room", 108, 109, 110),
-    client.RangeIs(113, 114, [(115, 116, b"batch")], 117, "error", True),
-    client.AskMarks(118, 119, "room", 120, 121),
-    client.MarksAre(122, 123, [(124, 125, 126)], "error", True),
-    client.AskStandings(127, "writer", 128, ["room"]),
-    client.AskStandings(127, "writer", None, []),
-    client.StandingsAre(129, [client.NodeStandings([standing], ["room"], True)]),
-    client.DismissBrokers(130, [131]),
-    client.Dismissed(132, "error", True),
+    client.MessagesConsumed(79, 80),
+    client.UnsubscribeRequest(81),
+    client.StatusRequest(82, False),
+    client.StatusResponse(83, {"fabric": "cube", "peers": []}, 84, "denied"),
+    client.FollowRequest(85, "room", {86: 87}),
+    client.FollowResponse(88, "room", "error", True, "kind"),
+    client.SafeUpTo("room", 89),
+    client.MessagesMissed(90, "room"),
+    client.NodeAddresses(["host:1"], True),
+    client.TopicStarted(91, "room", {92: [93]}),
+    client.BatchesDropped(94, "room", 95, {96: [97]}),
+    client.LogsRequest(98, ["room"], (99, 100)),
+    client.LogsRequest(98),
+    client.LogsResponse(101, 102, -1, [client.LogRange("room", 103, 104, [105])], ["hall"], ["host:1"], "error", True),
+    client.RangeRequest(106, 107, "room", 108, 109, 110, 111, 112),
+    client.RangeRequest(106, 107, "room", 108, 109, 110),
+    client.RangeResponse(113, 114, [(115, 116, b"batch")], 117, "error", True),
+    client.MarksRequest(118, 119, "room", 120, 121),
+    client.MarksResponse(122, 123, [(124, 125, 126)], "error", True),
+    client.ProducerRequest(127, "writer", 128, ["room"]),
+    client.ProducerRequest(127, "writer", None, []),
+    client.ProducerResponse(129, [client.NodeProducerState([standing], ["room"], True)]),
+    client.DismissRequest(130, [131]),
+    client.DismissResponse(132, "error", True),
 )
 PLAIN = Columns(133, 134, [b"one", b"two"])
 FULL = Columns(
@@ -238,9 +222,8 @@ def examples() -> list[Example]:
 
 
 def structure_of(struct: msgspec.Struct) -> str:
-    """The name of a struct with those of its fields; an admission is named by what it carries."""
-    carried = struct.message if isinstance(struct, peer.Admit) else struct
-    return f"{type(carried).__name__}({', '.join(carried.__struct_fields__)})"
+    """The name of a struct with those of its fields."""
+    return f"{type(struct).__name__}({', '.join(struct.__struct_fields__)})"
 
 
 def recorded() -> dict[str, Example]:
@@ -255,12 +238,12 @@ def recorded() -> dict[str, Example]:
 def represented() -> set[type[Any]]:
     """The classes of which there is a representative."""
     found: set[type[Any]] = {type(message) for message in messages()}
-    return found | {type(control) for control in HOSTS} | {type(message) for message in ADMISSIONS}
+    return found | {type(control) for control in HOSTS}
 
 
 def demanded() -> set[type[Any]]:
     """The classes that are sent."""
-    return {*KINDS, *CONTROLS, *get_args(admission.AdmissionMessage)}
+    return {*KINDS, *CONTROLS}
 
 
 def main(arguments: list[str]) -> int:

@@ -26,7 +26,7 @@ from antiphon.kernel.message import Keyed, Message
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
-from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Hello, Publishes
+from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Hello, TopicAnnouncement
 from antiphon.transport.schema import CUBE_KINDS, ENCLOSED, FIELDS, GOSSIP_KINDS, KINDS, NESTED, TREE_KINDS, parameters
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)
@@ -392,7 +392,7 @@ def test_too_few_and_too_many_fields_are_refused(change: list[str]) -> None:
 
 def test_messages_of_hosts_come_back_as_they_were() -> None:
     codec = Codec(CONTROLS)
-    for control in (Hello(PROTOCOL_VERSION, "antiphon", "a", "host:1", "b"), Publishes(["room"], True)):
+    for control in (Hello(PROTOCOL_VERSION, "antiphon", "a", "host:1", "b"), TopicAnnouncement(["room"], True)):
         assert codec.decode(codec.encode_control(control)) == control
 
 

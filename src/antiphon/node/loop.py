@@ -41,7 +41,7 @@ from antiphon.storage.process_log import ProcessLog
 from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.peer_messages import PEER_CONTROLS, CreditWanted
+from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
 from antiphon.transport.schema import FABRIC_KINDS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class NodeLoop:
         self.commit: GroupCommit | None = None
         self._disk_first: GroupCommit | None = None
         # Where a node goes on after a restart.
-        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints and not settings.aggregate else None
+        self.pasts = Pasts(self.codec) if fabric.keeps_checkpoints else None
         self.log = ProcessLog(self.codec, self._by_number, self.pasts, recalls=fabric.serves_from_log)
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
@@ -265,7 +265,7 @@ class NodeLoop:
         topic = self._by_number.get(message.topic)
         is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
         if is_hurried and not message.is_control():
-            link.send(self.codec.encode_control(CreditWanted(message.topic)))
+            link.send(self.codec.encode_control(CreditRequest(message.topic)))
         link.send(self.codec.encode(message))
         if is_hurried or not message.is_credit() or link.queued_frames >= CREDIT_FRAMES:
             self._flusher.dirty.add(link)

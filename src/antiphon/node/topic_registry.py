@@ -19,7 +19,7 @@ from antiphon.api.topic_state import LiveTopic, TopicTable
 from antiphon.api.topic_trie import TopicTrie
 from antiphon.membership.membership import Membership
 from antiphon.runtime.tasks import Tasks
-from antiphon.transport.peer_messages import Publishes, PublishesHeard
+from antiphon.transport.peer_messages import TopicAnnouncement, TopicAnnouncementAck
 
 AddTo = Callable[[Subscription, LiveTopic], Awaitable[None]]
 """Lets a subscription have a topic; done when its messages come."""
@@ -54,7 +54,7 @@ class Catalogue:
         for subscription in self._patterns.patterns_for(name):
             await self._add_to(subscription, topic)
         if not self._cluster.knows_everybody:
-            self._cluster.spread(Publishes([name], False))
+            self._cluster.spread(TopicAnnouncement([name], False))
             self._settle()
             return
         others = self._cluster.identifiers()
@@ -63,14 +63,14 @@ class Catalogue:
         future = self._heard[name] = asyncio.get_running_loop().create_future()
         self._unheard[name] = others
         for identifier in sorted(others):
-            self._cluster.tell(identifier, Publishes([name], True))
+            self._cluster.tell(identifier, TopicAnnouncement([name], True))
         self._settle()
         await future
 
     def peer_joined(self, identifier: int) -> None:
         """Tell a newcomer what it could not hear before."""
         if self._announced:
-            self._cluster.tell(identifier, Publishes(sorted(self._announced), False))
+            self._cluster.tell(identifier, TopicAnnouncement(sorted(self._announced), False))
 
     def peer_gone(self, identifier: int) -> None:
         """Do not wait for the answer of one who is not there any more."""
@@ -109,24 +109,24 @@ class Catalogue:
         """A subscription has ended."""
         self._patterns.remove(subscription.pattern, subscription)
 
-    def peer_publishes(self, identifier: int, message: Publishes) -> None:
+    def peer_publishes(self, identifier: int, message: TopicAnnouncement) -> None:
         """A peer publishes on topics, some of which may be new here."""
         if not self._cluster.knows_everybody:
             fresh = [name for name in message.topics if name not in self.names]
             if fresh:
-                self._cluster.spread(Publishes(fresh, False), identifier)
+                self._cluster.spread(TopicAnnouncement(fresh, False), identifier)
         for name in message.topics:
             self.learn([name])
             wanting = self._patterns.patterns_for(name)
             if wanting:
                 self._tasks.spawn(self._follow(identifier, name, wanting, message.wants_answer))
             elif message.wants_answer:
-                self._cluster.tell(identifier, PublishesHeard(name))
+                self._cluster.tell(identifier, TopicAnnouncementAck(name))
 
     async def _follow(self, identifier: int, name: str, wanting: list[Subscription], wants_answer: bool) -> None:
         topic = self._topics.topic(name)
         for subscription in wanting:
             await self._add_to(subscription, topic)
         if wants_answer:
-            self._cluster.tell(identifier, PublishesHeard(name))
+            self._cluster.tell(identifier, TopicAnnouncementAck(name))
             self._settle()

@@ -7,15 +7,8 @@ import pytest
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
-    HEADER_BYTES,
-    NODE_BYTES,
-    NUMBER_BYTES,
-    PLANETLAB,
-    Growth,
-    published,
-)
+from antiphon_lab.experiments.brisa.hops import CLUSTER, HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, PLANETLAB
+from antiphon_lab.experiments.brisa.model import Growth, published
 from antiphon_lab.experiments.brisa.rivals import (
     BRISA,
     PLUMTREE,

@@ -17,19 +17,14 @@ from antiphon_lab.experiments.vcube.churn import (
     Endured,
     median_ticks,
 )
-from antiphon_lab.experiments.vcube.churn_figures import (
+from antiphon_lab.experiments.vcube.churn_figures import FIG_5_11A, cases_of_sizes, compare_sizes
+from antiphon_lab.experiments.vcube.churn_rates import FIG_5_11B, cases_of_rates, compare_rates, longest_queue
+from antiphon_lab.experiments.vcube.churn_runs import (
     DEFAULT_BUDGET_A,
-    FIG_5_11A,
-    FIG_5_11B,
     FULL_BUDGET,
     MEDIANS,
     PERCENTS,
     Budget,
-    cases_of_rates,
-    cases_of_sizes,
-    compare_rates,
-    compare_sizes,
-    longest_queue,
     members_of,
 )
 from antiphon_lab.experiments.vcube.one_topic import ONE_ROOT, PUBLISHED, REPAIRED

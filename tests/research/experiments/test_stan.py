@@ -11,6 +11,7 @@ from antiphon.kernel.errors import UsageError
 from antiphon_lab.experiments.stan import crossposts as stan_crossposts
 from antiphon_lab.experiments.stan import overlays as stan_overlays
 from antiphon_lab.experiments.stan import total_order as stan_total_order
+from antiphon_lab.experiments.stan.churn_traces import Trace, overnet_like, read_trace
 from antiphon_lab.experiments.stan.crossposts import CrosspostCase, most_correlated
 from antiphon_lab.experiments.stan.dynamics import (
     FIG_3_13,
@@ -36,7 +37,6 @@ from antiphon_lab.experiments.stan.runs import (
 )
 from antiphon_lab.experiments.stan.total_order import STAN as STAN_VIEWS
 from antiphon_lab.experiments.stan.total_order import PeersCase, views_of
-from antiphon_lab.experiments.vcube.churn_traces import Trace, overnet_like, read_trace
 from antiphon_lab.protocols.gossip.stan import Stan
 from antiphon_lab.protocols.gossip.stan_options import NOTHING, SIMPLE, StanOptions
 from antiphon_lab.reproduction.experiment import REPRODUCED, Plan, Results, Row

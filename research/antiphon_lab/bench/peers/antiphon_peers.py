@@ -79,12 +79,13 @@ class AntiphonTree(Antiphon):
     fabric = "tree"
 
 
-class AntiphonTreeTotal(AntiphonTree):
+class AntiphonTreeTotal(Antiphon):
     """The tree with one order at all nodes."""
 
     name = "antiphon-tree-total"
     title = "Antiphon, total order, broker tree"
     settings = "one broker in every process, with a quorum, total order, nothing on disk, uvloop"
+    fabric = "tree"
     order = "total"
 
 
@@ -97,12 +98,13 @@ class AntiphonGossip(Antiphon):
     fabric = "gossip"
 
 
-class AntiphonGossipTotal(AntiphonGossip):
+class AntiphonGossipTotal(Antiphon):
     """Gossip with one order at all nodes, which takes rounds."""
 
     name = "antiphon-gossip-total"
     title = "Antiphon, total order, gossip"
     settings = "one node in every process, gossip, total order, nothing on disk, uvloop"
+    fabric = "gossip"
     order = "total"
 
 

@@ -17,8 +17,8 @@ from math import ceil
 
 from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.simulator.engine.engine import Action, Engine
+from antiphon_lab.experiments.brisa.hops import CLUSTER
 from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
     CONTACTS,
     GAP_MS,
     MODEL,

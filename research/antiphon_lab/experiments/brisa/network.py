@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from antiphon_lab.experiments.brisa.hops import PLANETLAB
 from antiphon_lab.experiments.brisa.model import (
     CONSTRUCTION,
     GAP_MS,
     MODEL,
-    PLANETLAB,
     StreamCase,
     StreamMeasures,
     measure,

@@ -23,19 +23,16 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions, Entries
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.message import Message
+from antiphon_lab.experiments.brisa.hops import HEADER_BYTES, NODE_BYTES, NUMBER_BYTES, size_of
 from antiphon_lab.experiments.brisa.model import (
     CONTACTS,
     DRAIN_MS,
     GAP_MS,
-    HEADER_BYTES,
     MODEL,
-    NODE_BYTES,
-    NUMBER_BYTES,
     SETTLING_MS,
     Counts,
     Growth,
     StreamCase,
-    size_of,
 )
 from antiphon_lab.protocols.gossip.plumtree import PlumtreeOptions
 from antiphon_lab.protocols.gossip.pulling import Pull

@@ -9,7 +9,8 @@ import numpy as np
 
 from antiphon.fabrics.gossip.messages import Data, Deactivate
 from antiphon.kernel.message import Message
-from antiphon_lab.experiments.brisa.model import CLUSTER, PLANETLAB, Counts, Growth, arithmetic, numbers_of
+from antiphon_lab.experiments.brisa.hops import CLUSTER, PLANETLAB
+from antiphon_lab.experiments.brisa.model import Counts, Growth, arithmetic, numbers_of
 from antiphon_lab.experiments.brisa.rivals import (
     BRISA,
     HANDSHAKES,

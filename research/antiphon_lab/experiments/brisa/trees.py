@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from antiphon_lab.experiments.brisa.hops import CLUSTER, HEAVY
 from antiphon_lab.experiments.brisa.model import (
-    CLUSTER,
     GAP_MS,
-    HEAVY,
     MODEL,
     StreamCase,
     StreamMeasures,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from antiphon.simulator.engine.node import ABSENT
+from antiphon_lab.experiments.stan.churn_traces import overnet_like
 from antiphon_lab.experiments.stan.figures import LEAST_COMPARED, W8
 from antiphon_lab.experiments.stan.runs import (
     HOPS,
@@ -25,7 +26,6 @@ from antiphon_lab.experiments.stan.runs import (
     measure,
     universe_named,
 )
-from antiphon_lab.experiments.vcube.churn_traces import overnet_like
 from antiphon_lab.protocols.gossip.scamp import ScampOptions
 from antiphon_lab.protocols.gossip.stan_options import NOTHING, SOURCES, StanOptions
 from antiphon_lab.reproduction.documents import document
@@ -238,7 +238,7 @@ def compare_churn(plan: Plan, results: Results[StanChurnCase, ChurnOutcome]) -> 
         yield churn_figure(size, published, results)
     yield Note(
         "The thesis replays a trace of Overnet that it does not include. The stand-in has about six changes a day per "
-        "host, of which two fifths are up; antiphon_lab.experiments.vcube.churn_traces reads a real trace."
+        "host, of which two fifths are up; antiphon_lab.experiments.stan.churn_traces reads a real trace."
     )
     yield Note(LOST_DATA)
 

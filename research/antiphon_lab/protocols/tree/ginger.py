@@ -25,8 +25,9 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import TOTAL, Keyed, Message, publication_key
+from antiphon.kernel.message import TOTAL, Keyed, Message
 from antiphon.kernel.process import NO_NODE, Environment
+from antiphon_lab.protocols.tree.ginger_buffers import completions_after, missing_at, needed_from, note_missed
 from antiphon_lab.protocols.tree.ginger_messages import (
     LastNumbers,
     LostMessageRequest,
@@ -39,7 +40,6 @@ from antiphon_lab.protocols.tree.ginger_messages import (
     Register,
     RootElection,
     Subscribe,
-    TotalProcessed,
     TreeViewUpdate,
 )
 from antiphon_lab.protocols.tree.ginger_topic import PublishedGingerTopic
@@ -86,22 +86,6 @@ class PublishedBroker(PublishedTotals):
         self.children = children
         self.view.begin(ancestors, siblings)
 
-    def begin_topic(self, name: i64, is_subscribed: bool, has_parent: bool, children: list[int]) -> None:
-        """Know from the start on which links a topic has subscribers (before ``start``)."""
-        topic = self.topic(name)
-        topic.is_subscribed = is_subscribed
-        topic.has_parent = has_parent
-        topic.children = set(children)
-
-    def start(self) -> None:
-        if self.parent != NO_NODE:
-            self.environment.watch(self.parent)
-        for child in self.children:
-            self.environment.watch(child)
-        for name, topic in self.topics.items():
-            if topic.is_subscribed:
-                self.environment.subscribed(name)
-
     def register_with(self, parent: i64) -> None:
         """Open the channel to the configured parent (section 3.1)."""
         self.environment.send(parent, Register(self.me, 0))
@@ -132,30 +116,10 @@ class PublishedBroker(PublishedTotals):
 
     def _receive_subscribe(self, sender: i64, message: Subscribe) -> None:
         path = self.view.learn(message.path, sender == self.parent, self.neighbours())
-        self._add_subscriber(self.topic(message.topic), sender)
+        self.add_subscriber(self.topic(message.topic), sender)
         self._flood(message.topic, path, sender)
 
-    def _add_subscriber(self, topic: PublishedGingerTopic, neighbour: i64) -> None:
-        if neighbour == self.parent:
-            topic.has_parent = True
-        else:
-            topic.children.add(int(neighbour))
-
     # Neighbours and the local view: Algorithms 2 and 3.
-
-    def neighbours(self) -> set[int]:
-        """The parent and the children."""
-        found = set(self.children)
-        if self.parent != NO_NODE:
-            found.add(int(self.parent))
-        return found
-
-    def _clients(self) -> int:
-        return sum(topic.is_subscribed for topic in self.topics.values())
-
-    def residual_degree(self) -> i64:
-        """How many neighbours this broker has room for; it falls when one comes (D11) and rises when one goes (D9)."""
-        return self.options.total_degree - len(self.neighbours()) - self._clients()
 
     def _add_neighbour(self, neighbour: i64) -> None:
         self.environment.watch(neighbour)
@@ -306,7 +270,7 @@ class PublishedBroker(PublishedTotals):
             for name in message.topics:
                 topic = self.topic(name)
                 is_unknown = not topic.is_needed_below() and not topic.has_parent
-                self._add_subscriber(topic, sender)
+                self.add_subscriber(topic, sender)
                 if is_unknown and self.options.announces_forced_topics:
                     self._flood(name, [], sender)
             self.synchronising += 1
@@ -456,58 +420,28 @@ class PublishedBroker(PublishedTotals):
         completed: dict[int, LastNumbers] = {}
         for name, theirs in message.last.items():
             topic = self.topic(name)
-            self._add_subscriber(topic, self.parent)
-            mine = topic.last_numbers()
-            needed[name] = {}
-            for source, number in theirs.items():
-                # Numbers are compared: the parent's last one may have left the buffer here (D33).
-                if mine.get(source, 0) < number:
-                    needed[name][source] = mine.get(source, 0)
-                    topic.missed[source] = number
-            pushed[name] = [
-                Metadata(entry.publication, entry.is_completed)
-                for entry in topic.buffer
-                if self._is_lacking(theirs, entry.publication)
-            ]
+            self.add_subscriber(topic, self.parent)
+            needed[name] = note_missed(topic, theirs)
+            pushed[name] = missing_at(topic, theirs, self.options.pushes_unknown)
             completed[name] = topic.last_completed() if self.options.tells_completed else {}
         self.environment.send(self.parent, LostMessageRequest(self.me, needed, pushed, completed))
         # As printed, only if something was missed (D24).
         if not self._misses_anything():
             self._synchronised()
 
-    def _is_lacking(self, theirs: LastNumbers, publication: Keyed) -> bool:
-        last = theirs.get(int(publication.source))
-        if last is None:
-            return self.options.pushes_unknown
-        return publication.sequence > last
-
     def _receive_lost(self, sender: i64, message: LostMessageRequest) -> None:
         for name, needed in message.needed.items():
             topic = self.topic(name)
-            resent: set[int] = set()
-            for entry in topic.buffer:
-                publication = entry.publication
-                # It is not checked whether all of them are still in the buffer (D35).
-                if publication.sequence > needed.get(int(publication.source), int(publication.sequence)):
-                    self.environment.send(sender, Metadata(publication, entry.is_completed))
-                    resent.add(int(publication_key(publication.source, publication.sequence)))
+            resent = needed_from(topic, needed)
+            for item in resent:
+                self.environment.send(sender, item)
             if self.options.tells_completed:
-                self._resend_completions(topic, sender, message.completed.get(name, {}), resent)
+                for told in completions_after(topic, message.completed.get(name, {}), resent):
+                    self.environment.send(sender, told)
         for name, pushed in message.pushed.items():
             for item in pushed:
                 self._take_pushed(self.topic(name), item, sender)
         self._synchronised()
-
-    def _resend_completions(
-        self, topic: PublishedGingerTopic, child: i64, completed: LastNumbers, resent: set[int]
-    ) -> None:
-        for entry in topic.buffer:
-            publication = entry.publication
-            name = int(publication_key(publication.source, publication.sequence))
-            is_later = publication.sequence > completed.get(int(publication.source), 0)
-            if publication.order == TOTAL and entry.is_completed and is_later and name not in resent:
-                told = TotalProcessed(publication.source, publication.sequence, publication.topic)
-                self.environment.send(child, told)
 
     def _take_pushed(self, topic: PublishedGingerTopic, item: Metadata, sender: i64) -> None:
         publication = item.publication

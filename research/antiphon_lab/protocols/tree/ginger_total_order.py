@@ -58,6 +58,43 @@ class PublishedTotals(Process):
             self.topics[int(name)] = known
         return known
 
+    def begin_topic(self, name: i64, is_subscribed: bool, has_parent: bool, children: list[int]) -> None:
+        """Know from the start on which links a topic has subscribers (before ``start``)."""
+        topic = self.topic(name)
+        topic.is_subscribed = is_subscribed
+        topic.has_parent = has_parent
+        topic.children = set(children)
+
+    def start(self) -> None:
+        if self.parent != NO_NODE:
+            self.environment.watch(self.parent)
+        for child in self.children:
+            self.environment.watch(child)
+        for name, topic in self.topics.items():
+            if topic.is_subscribed:
+                self.environment.subscribed(name)
+
+    def neighbours(self) -> set[int]:
+        """The parent and the children."""
+        found = set(self.children)
+        if self.parent != NO_NODE:
+            found.add(int(self.parent))
+        return found
+
+    def _clients(self) -> int:
+        return sum(topic.is_subscribed for topic in self.topics.values())
+
+    def residual_degree(self) -> i64:
+        """How many neighbours this broker has room for; it falls when one comes (D11) and rises when one goes (D9)."""
+        return self.options.total_degree - len(self.neighbours()) - self._clients()
+
+    def add_subscriber(self, topic: PublishedGingerTopic, neighbour: i64) -> None:
+        """A topic has a subscriber behind a neighbour."""
+        if neighbour == self.parent:
+            topic.has_parent = True
+        else:
+            topic.children.add(int(neighbour))
+
     # Hooks of the part above.
 
     def arrive(self, topic: PublishedGingerTopic, publication: Keyed, sender: i64) -> None:

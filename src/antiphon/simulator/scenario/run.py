@@ -45,7 +45,6 @@ from antiphon.simulator.scenario.scenario import (
     LeaveFault,
     LinkLaw,
     MatrixLaw,
-    NodeFault,
     NormalLaw,
     PartitionFault,
     PauseFault,
@@ -53,6 +52,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
     expand_nodes,
 )
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members
@@ -403,7 +403,7 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
                     engine.at(noticed, actions.ExpelAction(node, members))
 
 
-def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: PartialCube | None) -> None:
+def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
     """Schedule a fault of one node; a starting node is a member before it does anything."""
     at = fault.at
     if members is not None and isinstance(fault, JoinFault | RestartFault):
@@ -413,7 +413,7 @@ def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: Pa
         engine.at(at, actions.ExpelAction(node, members))
 
 
-ACTIONS: dict[type[NodeFault], type[actions.NodeAction]] = {
+ACTIONS: dict[type[Targeted], type[actions.NodeAction]] = {
     CrashFault: actions.CrashAction,
     RestartFault: actions.RestartAction,
     PauseFault: actions.PauseAction,

@@ -212,33 +212,29 @@ class PublishTable(Table, frozen=True, kw_only=True):
 # Faults.
 
 
-class NodeFault(Targeted, frozen=True, kw_only=True, tag_field="kind"):
-    """A fault of nodes."""
-
-
-class CrashFault(NodeFault, frozen=True, kw_only=True, tag="crash"):
+class CrashFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="crash"):
     """Nodes stop at once and forget everything; the others' trees know after ``detected_after`` ticks, or never."""
 
     detected_after: Ticks | None = None
 
 
-class RestartFault(NodeFault, frozen=True, kw_only=True, tag="restart"):
+class RestartFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
     """Crashed nodes restart with an empty memory."""
 
 
-class PauseFault(NodeFault, frozen=True, kw_only=True, tag="pause"):
+class PauseFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="pause"):
     """Nodes pause; arriving messages wait."""
 
 
-class ResumeFault(NodeFault, frozen=True, kw_only=True, tag="resume"):
+class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="resume"):
     """Paused nodes resume."""
 
 
-class JoinFault(NodeFault, frozen=True, kw_only=True, tag="join"):
+class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
     """Absent nodes start and become members."""
 
 
-class LeaveFault(NodeFault, frozen=True, kw_only=True, tag="leave"):
+class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="leave"):
     """Nodes leave orderly and are not members any more."""
 
 
@@ -252,7 +248,7 @@ class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="pa
     linked: Literal["apart", "chain", "ring"] = "apart"
 
 
-class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
+class ClockFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="clock"):
     """The wall clocks of nodes jump, forward or back; their timers continue unchanged."""
 
     ticks: Annotated[
@@ -260,7 +256,7 @@ class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
     ]
 
 
-class DiskFault(NodeFault, frozen=True, kw_only=True, tag="disk"):
+class DiskFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="disk"):
     """A fault of the disks of nodes.
 
     ``torn``: writes from now on are not synced ``until`` then; a crash before loses them. ``full``: the same, and the

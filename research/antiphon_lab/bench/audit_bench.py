@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from antiphon.kernel.errors import PeerError
 from antiphon.simulator.scenario.run import run_scenario
 from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.trace.store import count_rows
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.sweep_bench import descends
 
 NODES = 64
@@ -81,8 +81,7 @@ def trace_of(deliveries: int, topics: int, directory: Path) -> Path:
 
 def measure_audit(trace: Path, topics: int) -> AuditMeasurement:
     """Judge a trace with the command that users call, and measure its processes."""
-    # -P: files in the current directory must not be imported instead of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon", "audit", "--spark", "--json", str(trace)]
+    command = python_module("antiphon", "audit", "--spark", "--json", str(trace))
     said, watch = watched(command)
     found = msgspec.json.decode(said)
     if found["verdict"] != "clean":

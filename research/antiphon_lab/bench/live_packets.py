@@ -42,6 +42,7 @@ from antiphon.node.members import Foundation, Members
 from antiphon.node.node import Node
 from antiphon.node.settings import Settings
 from antiphon.storage.disk import Disk
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.reference import peak_memory_bytes
 
 TOPIC: Final = "room"
@@ -261,8 +262,7 @@ def summary(variant: str, task: PacketTask, counted: list[Counted]) -> Packets:
 @contextmanager
 def started() -> Iterator[subprocess.Popen[bytes]]:
     """A worker process, ended when it is not needed any more."""
-    # -P: files in the current directory must not be imported instead of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.live_packets"]
+    command = python_module("antiphon_lab.bench.live_packets")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             yield process

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -13,6 +11,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon_lab.bench.own_process import run_antiphon
 from antiphon_lab.bench.reference import ReferenceMeasurement, run_aggregation, run_reference, run_whole_protocol
 from antiphon_lab.cli import (
     bench_audit,
@@ -184,15 +183,7 @@ def measure(line: Line, seed: int) -> ReferenceMeasurement:
 
 def measure_apart(line: Line, seed: int) -> ReferenceMeasurement:
     """Run one line in a process of its own."""
-    # -P: files in the current directory must not be imported instead of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon", *line.arguments(seed)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode == 2:
-        raise UsageError(done.stderr.decode().strip().removeprefix("antiphon: "))
-    if done.returncode != 0:
-        complaint = done.stderr.decode().strip() or "it may have run out of memory"
-        raise PeerError(f"the run of {line.nodes} nodes ended with code {done.returncode}: {complaint}")
-    return msgspec.json.decode(done.stdout, type=ReferenceMeasurement)
+    return run_antiphon(line.arguments(seed), ReferenceMeasurement, f"the run of {line.nodes} nodes")
 
 
 def show(measured: dict[Line, ReferenceMeasurement]) -> None:

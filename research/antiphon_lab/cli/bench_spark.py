@@ -5,8 +5,6 @@ With ``--topics`` it measures topics in Spark instead.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -15,6 +13,7 @@ from rich.table import Table
 
 from antiphon.cli import output
 from antiphon.kernel.errors import PeerError
+from antiphon_lab.bench.own_process import run_antiphon
 from antiphon_lab.cli import bench_topics
 
 if TYPE_CHECKING:
@@ -122,16 +121,9 @@ def measure_apart(engine: str, cores: int, cells: int, publications: int) -> Swe
     """Run one line in a process of its own."""
     from antiphon_lab.bench.sweep_bench import SweepMeasurement
 
-    # -P: files in the current directory must not be imported instead of the installed package.
-    command = [
-        *(sys.executable, "-P", "-m", "antiphon", "bench", "spark", "--engine", engine, "--cores", str(cores)),
-        *("--cells", str(cells), "--publications", str(publications)),
-    ]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode != 0:
-        complaint = done.stderr.decode().strip().removeprefix("antiphon: ") or "it may have run out of memory"
-        raise PeerError(f"the sweep in {NAMES[engine]} ended with code {done.returncode}: {complaint}")
-    return msgspec.json.decode(done.stdout, type=SweepMeasurement)
+    arguments = ["bench", "spark", "--engine", engine, "--cores", str(cores)]
+    arguments += ["--cells", str(cells), "--publications", str(publications)]
+    return run_antiphon(arguments, SweepMeasurement, f"the sweep in {NAMES[engine]}")
 
 
 def overheads_of(measured: list[SweepMeasurement]) -> dict[str, Overhead]:

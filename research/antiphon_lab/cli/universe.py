@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from antiphon_lab.universes.files import About
     from antiphon_lab.universes.fits import Distribution
+    from antiphon_lab.universes.jobs import Step
     from antiphon_lab.universes.source import Format, Source
     from antiphon_lab.universes.statistics import Statistics
 
@@ -145,17 +146,18 @@ def make(
 
     Example: [bold]antiphon universe make revisions.csv.gz wp --process user --topic page --seeds 20[/]
     """
-    from antiphon_lab.universes.jobs import STEPS_OF_MAKE, claim, removed_if_broken
+    from antiphon_lab.universes.jobs import STEPS_OF_MAKE
     from antiphon_lab.universes.jobs import make as make_universe
     from antiphon_lab.universes.method import Method
 
     method = Method(seeds, enlarge, members, prune_by, prune, candidates, seed)
     chosen = source_of(source, format_, process, topic, where)
-    claim(out)
-    begun = time.perf_counter()
-    with removed_if_broken(out), running("universe make", STEPS_OF_MAKE, master, cores) as (session, steps):
-        about = interruptible(lambda: make_universe(session, chosen, method, out, steps.step))
-    show(about, out, time.perf_counter() - begun, json)
+    write(
+        out,
+        running("universe make", STEPS_OF_MAKE, master, cores),
+        lambda session, step: make_universe(session, chosen, method, out, step),
+        json,
+    )
 
 
 @app.command()
@@ -203,7 +205,7 @@ def generate(
 
     Example: [bold]antiphon universe generate livejournal lj --processes 301315 --topics 28904 --least 14[/]
     """
-    from antiphon_lab.universes.jobs import STEPS_OF_GENERATE, claim, removed_if_broken
+    from antiphon_lab.universes.jobs import STEPS_OF_GENERATE
     from antiphon_lab.universes.jobs import generate as generate_universe
     from antiphon_lab.universes.law import law_named
 
@@ -214,11 +216,12 @@ def generate(
         chosen = replace(chosen, least_popularity=least)
     if mix is not None:
         chosen = replace(chosen, mix=mix)
-    claim(out)
-    begun = time.perf_counter()
-    with removed_if_broken(out), running("universe generate", STEPS_OF_GENERATE, master, cores) as (session, steps):
-        about = interruptible(lambda: generate_universe(session, chosen, seed, out, steps.step))
-    show(about, out, time.perf_counter() - begun, json)
+    write(
+        out,
+        running("universe generate", STEPS_OF_GENERATE, master, cores),
+        lambda session, step: generate_universe(session, chosen, seed, out, step),
+        json,
+    )
 
 
 @app.command()
@@ -284,6 +287,22 @@ def source_of(path: str, format_: Format | None, process: str | None, topic: str
     check_there(source)
     format_of(source)
     return source
+
+
+def write(
+    out: Path,
+    work: AbstractContextManager[tuple[SparkSession, output.Steps]],
+    make: Callable[[SparkSession, Step], About],
+    json: bool,
+) -> None:
+    """Write a universe into a new directory, which is removed if that fails, and print its summary."""
+    from antiphon_lab.universes.jobs import claim, removed_if_broken
+
+    claim(out)
+    begun = time.perf_counter()
+    with removed_if_broken(out), work as (session, steps):
+        about = interruptible(lambda: make(session, steps.step))
+    show(about, out, time.perf_counter() - begun, json)
 
 
 def show(about: About, out: Path, seconds: float, json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from antiphon.fabrics.gossip.sampling.cyclon import CyclonOptions
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 from antiphon.kernel.errors import UsageError
@@ -71,6 +73,19 @@ class TagTableOptions(SimpleTreeTableOptions, frozen=True, kw_only=True, forbid_
     """How many round trips it takes to connect to a node, for newcomers that go along the list."""
 
 
+def shared_options(setting: Setting, chosen: GroupTableOptions) -> dict[str, Any]:
+    """The options that all rivals of BRISA have."""
+    return {
+        "order": setting.order,
+        "mixed": setting.mixed,
+        "period": chosen.period,
+        "patience": chosen.patience,
+        "keep": chosen.keep,
+        "buffer": chosen.buffer,
+        "join_window": chosen.join_window,
+    }
+
+
 def plumtree_options(setting: Setting) -> PlumtreeOptions:
     """Plumtree."""
     chosen: PlumtreeTableOptions = setting.options
@@ -79,13 +94,7 @@ def plumtree_options(setting: Setting) -> PlumtreeOptions:
         chosen.graft_after,
         chosen.per_source,
         contacts_of(chosen, setting.nodes),
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        **shared_options(setting, chosen),
     )
 
 
@@ -104,29 +113,15 @@ def simple_gossip_options(setting: Setting) -> SimpleGossipOptions:
         usual_fanout(nodes) if chosen.fanout is None else chosen.fanout,
         chosen.batch,
         contacts_of(chosen, nodes),
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        **shared_options(setting, chosen),
     )
 
 
 def simple_tree_options(setting: Setting) -> SimpleTreeOptions:
     """A random tree that the first contact arranges."""
     chosen: SimpleTreeTableOptions = setting.options
-    return SimpleTreeOptions(
-        [0] if chosen.contacts is None else chosen.contacts,
-        setting.order,
-        setting.mixed,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
-    )
+    contacts = [0] if chosen.contacts is None else chosen.contacts
+    return SimpleTreeOptions(contacts, **shared_options(setting, chosen))
 
 
 def tag_options(setting: Setting) -> TagOptions:
@@ -135,18 +130,12 @@ def tag_options(setting: Setting) -> TagOptions:
     nodes = setting.nodes
     options = TagOptions(
         [0] if chosen.contacts is None else chosen.contacts,
-        setting.order,
-        setting.mixed,
-        chosen.batch,
-        chosen.capacity,
-        chosen.deepest,
-        chosen.peers,
-        chosen.handshakes,
-        chosen.period,
-        chosen.patience,
-        chosen.keep,
-        chosen.buffer,
-        chosen.join_window,
+        batch=chosen.batch,
+        capacity=chosen.capacity,
+        deepest=chosen.deepest,
+        peers=chosen.peers,
+        handshakes=chosen.handshakes,
+        **shared_options(setting, chosen),
     )
     room = room_in_tree(chosen.capacity, chosen.deepest)
     if room < nodes:

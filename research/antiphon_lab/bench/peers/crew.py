@@ -7,12 +7,12 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypeVar
 
 from antiphon.kernel.errors import PeerError
+from antiphon_lab.bench.own_process import python_module
 from antiphon_lab.bench.peers.contender import HOST, Contender
 from antiphon_lab.bench.peers.control import LINE_MOST_BYTES, Answer, AnyAnswer, Failed, Order, answers, line_of
 
@@ -113,8 +113,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
 @contextlib.asynccontextmanager
 async def worker(name: str, directory: Path) -> AsyncIterator[WorkerHandle]:
     """A worker process."""
-    # -P: files in the current directory must not be imported instead of the installed package.
-    command = [sys.executable, "-P", "-m", "antiphon_lab.bench.peers.worker"]
+    command = python_module("antiphon_lab.bench.peers.worker")
     complaints = directory / f"{name}.log"
     async with running(command, complaints, piped=True) as process:
         yield WorkerHandle(name, process, complaints)

@@ -72,7 +72,7 @@ def test_the_node_command_speaks_on_standard_input_and_output() -> None:
 
 def test_a_node_that_ends_by_itself_or_speaks_nonsense_is_an_error() -> None:
     plan = RunPlan(node_count=1, time_limit_seconds=1)
-    with pytest.raises(PeerError, match="n0 has ended by itself"):
+    with pytest.raises(PeerError, match="n0 ended unexpectedly"):
         run(plan, [sys.executable, "-c", "pass"])
     with pytest.raises(PeerError, match="n0: a line is no message"):
         run(plan, [sys.executable, "-c", "print('hello', flush=True); input(); input()"])

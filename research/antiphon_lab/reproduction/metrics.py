@@ -69,7 +69,7 @@ def publication_rows(trace: pa.Table, event: str) -> pa.Table:
 
 
 def hops(receptions: pa.Table, node_count: int) -> np.ndarray:
-    """The hops of one publication to each node; 0 where it did not arrive.
+    """``hops`` of one publication to each node; 0 where it did not arrive.
 
     The publisher has 0 unless it receives its own publication, as from a single root; it forwards what comes back.
     """

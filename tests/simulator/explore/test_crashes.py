@@ -53,7 +53,10 @@ def test_what_a_dead_node_has_sent_may_arrive_here_and_not_there() -> None:
 
 def test_who_comes_back_is_owed_what_it_missed() -> None:
     found = explore_failure(Pair, [[("publish", 0)], []], Failure(1, True))
-    assert found.violation is not None and "publication 1 of node 0 on topic 0 at node 1: owed" in found.violation
+    assert (
+        found.violation is not None
+        and "publication 1 of node 0 on topic 0 at node 1: never delivered" in found.violation
+    )
     assert "node 1 comes back" in found.schedule
 
 

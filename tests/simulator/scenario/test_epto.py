@@ -178,7 +178,9 @@ def test_what_is_published_in_two_lives_is_not_judged() -> None:
     text = TEXT.format(nodes=8, loss=0, options="") + "".join(
         f"[[fault]]\nkind = '{kind}'\nnode = 1\nat = {at}\n" for kind, at in (("crash", 500), ("restart", 900))
     )
-    assert run_scenario(parse_scenario(text)).judgement.startswith("not judged: node 1 publishes in two lives")
+    assert run_scenario(parse_scenario(text)).judgement.startswith(
+        "not judged: node 1 publishes before and after a restart"
+    )
 
 
 def test_the_interval_of_a_rate() -> None:
@@ -191,5 +193,5 @@ def test_the_interval_of_a_rate() -> None:
 def test_a_campaign_has_no_other_order() -> None:
     check_campaign("epto", None)
     check_campaign("epto", "total")
-    with pytest.raises(UsageError, match="the order of a campaign is total"):
+    with pytest.raises(UsageError, match="a campaign has no order 'mixed'; choose from total"):
         check_campaign("epto", "mixed")

@@ -77,7 +77,7 @@ def test_too_much_to_look_at_is_not_judged(limit: str, value: int, monkeypatch: 
     monkeypatch.setattr(verdict, limit, value)
     result = judged(ONCE)
     assert result.violations is None
-    assert result.judgement.startswith("not judged: too much to look at")
+    assert result.judgement.startswith("not judged: too large")
 
 
 @pytest.mark.parametrize("level", ["deliveries", "everything"])

@@ -255,13 +255,13 @@ WRONG = {
     ),
     "a partition of nothing": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = ["0-63"]',
-        "a.toml, line 6: fault 1, groups: expected groups of at least one node each that leave somebody to be parted "
-        'from; for example: groups = ["0-31", "32-63"]',
+        "a.toml, line 6: fault 1, groups: expected groups of at least one node each, and nodes outside of "
+        'the first group; for example: groups = ["0-31", "32-63"]',
     ),
     "an empty group": (
         ONCE + '[[fault]]\nat = 1\nkind = "partition"\ngroups = [[1], []]',
-        "a.toml, line 6: fault 1, groups: expected groups of at least one node each that leave somebody to be parted "
-        'from; for example: groups = ["0-31", "32-63"]',
+        "a.toml, line 6: fault 1, groups: expected groups of at least one node each, and nodes outside of "
+        'the first group; for example: groups = ["0-31", "32-63"]',
     ),
     "a partition that ends before it begins": (
         ONCE + '[[fault]]\nat = 5\nkind = "partition"\ngroups = [[1]]\nuntil = 5',

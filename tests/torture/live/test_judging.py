@@ -150,7 +150,7 @@ def test_what_was_accepted_is_on_the_disk_of_its_node(tmp_path: Path, remains: l
 def test_what_a_campaign_has_kept_is_audited_again(tmp_path: Path) -> None:
     found = judged(tmp_path, [*ASKS, *SEES], SEES[:1])
     assert broken(found) == {"completeness": 1}
-    with pytest.raises(UsageError, match="does not say what happened"):
+    with pytest.raises(UsageError, match="does not describe a campaign"):
         audit_campaign(tmp_path, audit_files)
     Circumstances("tree").write(tmp_path)
     (tmp_path / "remains").mkdir()

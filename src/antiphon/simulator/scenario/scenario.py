@@ -234,7 +234,9 @@ class ResumeFault(NodeFault, frozen=True, kw_only=True, tag="resume"):
 
 
 class JoinFault(NodeFault, frozen=True, kw_only=True, tag="join"):
-    """Absent nodes come up and become members."""
+    """Absent nodes come up and become members; or one of them, with the disk of a crashed node which it ``continues``."""
+
+    continues: NodeNumber | None = None
 
 
 class LeaveFault(NodeFault, frozen=True, kw_only=True, tag="leave"):
@@ -381,6 +383,15 @@ class Scenario(Table, frozen=True, kw_only=True):
     def faults_by_time(self) -> list[tuple[int, Fault]]:
         """The faults in the order in which they happen, each with its position in the file, counted from 0."""
         return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
+
+    def later_lives(self) -> set[int]:
+        """The nodes that come up with the disk of one that crashed, of which nobody knows before."""
+        return {
+            node
+            for fault in self.faults
+            if isinstance(fault, JoinFault) and fault.continues is not None
+            for node in fault.targets(self.nodes)
+        }
 
     def absent_at_start(self) -> set[int]:
         """The nodes whose first fault is a join."""

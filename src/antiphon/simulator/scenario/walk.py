@@ -92,7 +92,20 @@ class Walk:
             raise self._document.error(
                 ("fault", number), f"the log of node {node} is damaged and is refused; let another node join instead"
             )
+        if isinstance(fault, JoinFault) and fault.continues is not None:
+            self._continue(number, fault, fault.continues)
         self._state_of[node] = following
+
+    def _continue(self, number: int, fault: JoinFault, former: int) -> None:
+        """Who goes on with a disk takes it from a node that has crashed and does not come back itself."""
+        state = self._state_of.get(former, "up")
+        if state != "down" or former in self._refused or fault.node is None:
+            raise self._document.error(
+                ("fault", number, "continues"),
+                f"node {former} is {'down with a damaged log' if former in self._refused else state} at time {fault.at}; "
+                "a single node continues another one that has crashed, that has a whole log and that no other continues",
+            )
+        self._state_of[former] = "continued"
 
     def _change(self, change: Change) -> None:
         """Who subscribes is not subscribed, and who unsubscribes is."""

@@ -262,11 +262,7 @@ class FullMesh(Membership):
                 self._never_again(other)
 
     def _take_back(self, speaker: Peer) -> None:
-        """Let go of an identifier that this broker has given to a newcomer, or heard of, if it has taken another one.
-
-        A newcomer asks the next broker when an answer is late, so two may give it an identifier, and introduce it to
-        others by that. What it says itself counts.
-        """
+        """Of two identifiers that a newcomer was given, here or elsewhere, the one counts that it says it has."""
         given = self.roster.take_back(speaker)
         known = self.roster.identifier_of(speaker.instance)
         if given is not None:
@@ -280,14 +276,9 @@ class FullMesh(Membership):
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        is_found = self._heard_on.pop(identifier, None) is not None and identifier not in self._lost
+        self._heard_on.pop(identifier, None)
         self._lost.discard(identifier)
         self._never_again(identifier)
-        if is_found:
-            # Otherwise the process would wait for its answers for ever.
-            self._events.peer_lost(identifier)
-            if identifier in self._watched:
-                self._events.link_lost(identifier)
 
     def _is_outdated(self, peer: Peer) -> bool:
         """Whether somebody is known by a better identifier than the one under which it is introduced.

@@ -164,6 +164,23 @@ class Roster:
             self._identifiers[speaker.instance] = speaker.identifier
         return given
 
+    def disowned_by(self, speaker: Peer, founders: int) -> int | None:
+        """Somebody says who it is: another identifier by which it was known, as others had given it that one too.
+
+        Who says that it is one of the founders may have begun anew, and have been given an identifier since.
+        """
+        given = self.take_back(speaker)
+        known = self._identifiers.get(speaker.instance)
+        if (
+            given is None
+            and known is not None
+            and known != speaker.identifier
+            and (speaker.identifier or 0) >= founders
+        ):
+            self.forget(known)
+            return known
+        return given
+
     # Addresses.
 
     def learn(self, peers: Iterable[Peer]) -> None:

@@ -263,13 +263,9 @@ class FullMesh(Membership):
 
     def _take_back(self, speaker: Peer) -> None:
         """Of two identifiers that a newcomer was given, here or elsewhere, the one counts that it says it has."""
-        given = self.roster.take_back(speaker)
-        known = self.roster.identifier_of(speaker.instance)
-        if given is not None:
-            self._disown(given)
-        elif known not in (None, speaker.identifier) and (speaker.identifier or 0) >= self._founders:
-            self.roster.forget(known)
-            self._disown(known)
+        disowned = self.roster.disowned_by(speaker, self._founders)
+        if disowned is not None:
+            self._disown(disowned)
 
     def _disown(self, identifier: int) -> None:
         """Nobody has this identifier, after all."""

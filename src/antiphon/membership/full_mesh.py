@@ -262,32 +262,19 @@ class FullMesh(Membership):
                 self._never_again(other)
 
     def _take_back(self, speaker: Peer) -> None:
-        """Let go of an identifier that this broker has given to a newcomer, or heard of, if it has taken another one.
-
-        A newcomer asks the next broker when an answer is late, so two may give it an identifier, and introduce it to
-        others by that. What it says itself counts.
-        """
-        given = self.roster.take_back(speaker)
-        known = self.roster.identifier_of(speaker.instance)
-        if given is not None:
-            self._disown(given)
-        elif known not in (None, speaker.identifier) and (speaker.identifier or 0) >= self._founders:
-            self.roster.forget(known)
-            self._disown(known)
+        """Of two identifiers that a newcomer was given, here or elsewhere, the one counts that it says it has."""
+        disowned = self.roster.disowned_by(speaker, self._founders)
+        if disowned is not None:
+            self._disown(disowned)
 
     def _disown(self, identifier: int) -> None:
         """Nobody has this identifier, after all."""
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        is_found = self._heard_on.pop(identifier, None) is not None and identifier not in self._lost
+        self._heard_on.pop(identifier, None)
         self._lost.discard(identifier)
         self._never_again(identifier)
-        if is_found:
-            # Otherwise the process would wait for its answers for ever.
-            self._events.peer_lost(identifier)
-            if identifier in self._watched:
-                self._events.link_lost(identifier)
 
     def _is_outdated(self, peer: Peer) -> bool:
         """Whether somebody is known by a better identifier than the one under which it is introduced.

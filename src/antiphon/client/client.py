@@ -382,9 +382,12 @@ class Client(PubSub):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        for outbox in tuple(self._blocked):
-            outbox.flush()
-        self.write()
+        if self._blocked:
+            for outbox in tuple(self._blocked):
+                outbox.flush()
+        connection = self._connection
+        if connection is not None and connection.writer.queued_bytes:
+            connection.writer.flush()
 
     def write(self) -> None:
         """Write what was queued for the node."""

@@ -16,9 +16,8 @@ from antiphon.membership.tree_members import Brokers
 from antiphon.node.settings import Settings
 from antiphon.runtime.errors import JoinError
 from antiphon.torture.live.campaign import SETTLE_SECONDS
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, PeerAddresses
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from tests.node.strangers import Attacker, attacking, frames
 from tests.node.support import (
     child,

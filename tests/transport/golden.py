@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 from librt.vecs import vec
@@ -30,7 +30,6 @@ from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
-from antiphon.transport import admission_messages as admission
 from antiphon.transport import client_messages as client
 from antiphon.transport import peer_messages as peer
 from antiphon.transport.codec import Codec
@@ -112,32 +111,15 @@ FURTHER: tuple[Any, ...] = (
 )  # fmt: skip
 """What looks different on the wire with other values in it."""
 
-a_peer = admission.Peer("instance", "host:1", 7)
-newcomer = admission.Peer("other", "host:2")
-listed = (admission.Listed(a_peer, True), admission.Listed(newcomer, False))
+a_peer = peer.Peer("instance", "host:1", 7)
+newcomer = peer.Peer("other", "host:2")
 appointment = peer.Appointment(8, a_peer)
 standing = peer.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
-ADMISSIONS: tuple[admission.AdmissionMessage, ...] = (
-    admission.JoinRequest(newcomer, 1, 2, "former"),
-    admission.Redirect(a_peer, newcomer),
-    admission.Wait(a_peer),
-    admission.Grant(a_peer, 3, listed),
-    admission.Full(a_peer, "no room"),
-    admission.Announce(newcomer, ("known", "too"), "former"),
-    admission.Accept(a_peer, 4, True, 5, listed),
-    admission.Reject(a_peer, 6, -1),
-    admission.Withdraw(newcomer),
-    admission.EnterRequest(newcomer),
-    admission.EnterResponse(a_peer),
-    admission.LeaveRequest(a_peer),
-    admission.LeaveResponse(a_peer),
-)
 HOSTS: tuple[peer.Control, ...] = (
     peer.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
     peer.Refused("reason", True),
-    *(peer.Admit(message) for message in ADMISSIONS),
     peer.TopicAnnouncement(["room", "hall"], True),
     peer.TopicAnnouncementAck("room"),
     peer.CreditRequest(17),
@@ -240,9 +222,8 @@ def examples() -> list[Example]:
 
 
 def structure_of(struct: msgspec.Struct) -> str:
-    """The name of a struct with those of its fields; an admission is named by what it carries."""
-    carried = struct.message if isinstance(struct, peer.Admit) else struct
-    return f"{type(carried).__name__}({', '.join(carried.__struct_fields__)})"
+    """The name of a struct with those of its fields."""
+    return f"{type(struct).__name__}({', '.join(struct.__struct_fields__)})"
 
 
 def recorded() -> dict[str, Example]:
@@ -257,12 +238,12 @@ def recorded() -> dict[str, Example]:
 def represented() -> set[type[Any]]:
     """The classes of which there is a representative."""
     found: set[type[Any]] = {type(message) for message in messages()}
-    return found | {type(control) for control in HOSTS} | {type(message) for message in ADMISSIONS}
+    return found | {type(control) for control in HOSTS}
 
 
 def demanded() -> set[type[Any]]:
     """The classes that are sent."""
-    return {*KINDS, *CONTROLS, *get_args(admission.AdmissionMessage)}
+    return {*KINDS, *CONTROLS}
 
 
 def main(arguments: list[str]) -> int:

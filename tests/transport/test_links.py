@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from antiphon import Node, UsageError
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.kernel.errors import ProtocolError
-from antiphon.transport.admission_messages import JoinRequest, Peer
 from antiphon.transport.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Admit, Hello, TopicAnnouncement
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, TopicAnnouncement
 from antiphon.transport.schema import FRAME_BYTES_AT_MOST
 from tests.node.support import cluster, running, take_values
 
@@ -179,7 +178,7 @@ def wrong_beginnings() -> Iterator[tuple[str, bytes, str]]:
     yield "target", control(msgspec.structs.replace(HELLO, target="someone else")), "does not live here"
     yield "no name", control(msgspec.structs.replace(HELLO, instance="")), "names its sender"
     yield "two hellos", control(HELLO) + control(HELLO), "one Hello"
-    yield "no hello", control(Admit(JoinRequest(Peer("x", "127.0.0.1:1"), -1))), "first frame"
+    yield "no hello", control(PeerAddresses([Peer("x", "127.0.0.1:1")])), "first frame"
     yield "host message", control(HELLO) + control(TopicAnnouncement(["room"], True)), "not in the cluster"
     yield "process message", control(HELLO) + framed(msgspec.msgpack.encode([2, 0, 1, 5])), "not in the cluster"
     yield "client message of a peer", control(HELLO) + control(StatusRequest(1)), "not in the cluster"

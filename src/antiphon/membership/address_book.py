@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, Peer
-from antiphon.transport.peer_messages import Appointment, PlaceResponse
+from antiphon.transport.peer_messages import MAXIMUM_IDENTIFIER, Appointment, Peer, PlaceResponse
 
 PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""

@@ -26,9 +26,8 @@ from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.full_mesh import RETRY_SECONDS, FullMesh
 from antiphon.membership.membership import Place
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import IncomingConnection
-from antiphon.transport.peer_messages import Control, LeaveNotice, PeerAddresses, PlaceRequest, PlaceResponse
+from antiphon.transport.peer_messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it is together with all of whom it knows."""

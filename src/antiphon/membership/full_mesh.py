@@ -25,7 +25,6 @@ from antiphon.membership.membership import Membership, Place
 from antiphon.membership.newcomers import Introductions, PlaceSearch
 from antiphon.runtime.errors import JoinError
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import NOT_HERE, IncomingConnection
 from antiphon.transport.links import OutgoingLink
 from antiphon.transport.peer_messages import (
@@ -33,6 +32,7 @@ from antiphon.transport.peer_messages import (
     BlockResponse,
     Control,
     Hello,
+    Peer,
     PeerAddresses,
     PlaceRequest,
     PlaceResponse,
@@ -60,8 +60,6 @@ log = logger("brokers")
 
 class FullMesh(Membership):
     """All nodes of a cluster, each with a connection to every other."""
-
-    survives_crashes = True
 
     def __init__(self, place: Place, founders: int = 0, has_quorum: bool = True) -> None:
         super().__init__(place)

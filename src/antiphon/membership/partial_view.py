@@ -30,7 +30,6 @@ from antiphon.membership.id_allocation import BlockClaims
 from antiphon.membership.membership import Membership, Place
 from antiphon.runtime.errors import JoinError
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import NOT_HERE, IncomingConnection
 from antiphon.transport.links import OutgoingLink
 from antiphon.transport.peer_messages import (
@@ -38,6 +37,7 @@ from antiphon.transport.peer_messages import (
     BlockResponse,
     ContactList,
     Control,
+    Peer,
     PeerAddresses,
     PlaceRequest,
     PlaceResponse,
@@ -69,7 +69,6 @@ log = logger("acquaintances")
 class Acquaintances(Membership):
     """The others, as far as one node of a gossip cluster knows them."""
 
-    survives_crashes = True
     knows_everybody = False
 
     def __init__(self, place: Place, table: GossipTable, highest: int) -> None:

@@ -23,10 +23,9 @@ from antiphon.membership.identities import Identity, keep_identity, kept_identit
 from antiphon.membership.membership import Place
 from antiphon.membership.tree_settings import TreeTable
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, PeerAddresses, PlaceResponse
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, PlaceResponse
 
 RETURN_SECONDS: Final = 1.0
 """How long a broker that returns tries to reach another one before that one counts as lost."""

@@ -6,17 +6,31 @@ from typing import Annotated, Final
 
 import msgspec
 
-from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, AdmissionMessage, Identifier, Peer
 from antiphon.transport.schema import EXPELLED_TAG, FIRST_CONTROL, KEEP_ALIVE_TAG
 
 PROTOCOL_VERSION: Final = 8
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
+MAXIMUM_IDENTIFIER: Final = (1 << 22) - 1
+"""The greatest identifier that fits below the sequence number in the key of a publication."""
+
 Name = Annotated[str, msgspec.Meta(max_length=255)]
+Identifier = Annotated[int, msgspec.Meta(ge=0, le=MAXIMUM_IDENTIFIER)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """One life of a node: ``instance`` is drawn anew for each, ``address`` is where it listens.
+
+    ``identifier`` is its place; None as long as it has none.
+    """
+
+    instance: Name
+    address: Name
+    identifier: Identifier | None = None
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -50,12 +64,6 @@ class Refused(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1):
 
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
     is_denied: bool = False
-
-
-class Admit(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 2):
-    """A message of admission."""
-
-    message: AdmissionMessage
 
 
 class TopicAnnouncement(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
@@ -250,7 +258,6 @@ class ContactList(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13)
 PEER_CONTROLS: Final = (
     Hello,
     Refused,
-    Admit,
     TopicAnnouncement,
     TopicAnnouncementAck,
     CreditRequest,
@@ -273,7 +280,6 @@ PEER_CONTROLS: Final = (
     BlockResponse,
 )
 MEMBERSHIP_CONTROLS: Final = (
-    Admit,
     PlaceRequest,
     PlaceResponse,
     PeerAddresses,

@@ -30,14 +30,14 @@ Ranges = list[int]
 class Seen:
     """The numbers of one author that have come: all up to the highest, except for some gaps."""
 
-    __slots__ = ("_gaps", "_ranges", "highest")
+    __slots__ = ("_gaps", "highest", "sent_ranges")
 
     def __init__(self, ranges: Ranges | None = None) -> None:
         ranges = ranges or [0]
         self.highest = ranges[0]
         self._gaps = list(zip(ranges[1::2], ranges[2::2], strict=False))
         # As they were sent last: whoever subscribes is told of all authors, of which few have come since.
-        self._ranges: Ranges | None = None
+        self.sent_ranges: Ranges | None = None
 
     def has(self, number: int) -> bool:
         """Whether a number has come."""
@@ -47,13 +47,13 @@ class Seen:
         """A number comes of an author whose numbers only grow: whatever is below it counts as having come."""
         if number <= self.highest:
             return False
-        self._ranges = None
+        self.sent_ranges = None
         self.highest = number
         return True
 
     def add(self, number: int) -> bool:
         """A number comes; whether it is new."""
-        self._ranges = None
+        self.sent_ranges = None
         if number == self.highest + 1:
             self.highest = number
             return True
@@ -73,7 +73,7 @@ class Seen:
 
     def merge(self, ranges: Ranges) -> None:
         """Add all that somebody else has seen."""
-        self._ranges = None
+        self.sent_ranges = None
         other = Seen(ranges)
         highest = max(self.highest, other.highest)
         self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
@@ -88,9 +88,9 @@ class Seen:
 
     def ranges(self) -> Ranges:
         """The same, to be sent."""
-        if self._ranges is None:
-            self._ranges = [self.highest, *(bound for gap in self._gaps for bound in gap)]
-        return self._ranges
+        if self.sent_ranges is None:
+            self.sent_ranges = [self.highest, *(bound for gap in self._gaps for bound in gap)]
+        return self.sent_ranges
 
 
 def first_of(gap: tuple[int, int]) -> int:
@@ -126,8 +126,12 @@ class SeenOfAll:
             seen = Seen()
             if len(self._of) >= AUTHORS_AT_MOST:
                 del self._of[next(iter(self._of))]
-        # Who was heard last stands last.
+        # The author heard from last stands last.
         self._of[author] = seen
+        if number == seen.highest + 1:
+            seen.highest = number
+            seen.sent_ranges = None
+            return True
         return seen.reach(number) if only_grows else seen.add(number)
 
     def merge(self, known: dict[int, Ranges]) -> None:

@@ -21,9 +21,9 @@ from typing import Final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, publication_key
-from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
+from antiphon.kernel.publication_set import PublicationSet
+from antiphon.orders.order import Order, Ordered, frontier_of
 
 
 class Waiting:
@@ -41,8 +41,8 @@ class CausalOrder(Order):
     def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
         super().__init__(strength)
         self.me: Final[i64] = me
-        # Per source, the number up to which its publications count as past.
-        self._past: Final = Counters()
+        # What counts as past.
+        self._past: Final = PublicationSet()
         # Computed when it is asked for and forgotten with the next change: newcomers ask more often than it changes.
         self._frontier: vec[i64] = vec[i64]()
         # Keyed by the one delivery that each of the listed publications waits for.
@@ -54,7 +54,7 @@ class CausalOrder(Order):
         raise NotImplementedError
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
-        if publication.sequence <= self._past.get(publication.source):
+        if publication.sequence <= self._past.counts.get(publication.source):
             return []
         missing = self._missing(publication, 0)
         if missing != -1:
@@ -70,34 +70,35 @@ class CausalOrder(Order):
         return len(self._held)
 
     def state(self) -> str:
-        return f"{self._past.sorted_items()} {sorted(self._held)} {list(self.barrier())}"
+        return f"{self._past.state()} {sorted(self._held)} {list(self.barrier())}"
 
     def past(self, source: i64) -> i64:
         """Up to which number the publications of ``source`` count as past."""
-        return self._past.get(source)
+        return self._past.counts.get(source)
 
     def counts(self, key: i64) -> bool:
         """Whether a publication counts as past."""
-        return key >> SOURCE_BITS <= self._past.get(key & SOURCE_MASK)
+        return self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS)
 
     def frontier(self) -> vec[i64]:
         if len(self._frontier) == 0:
-            self._frontier = frontier_of(self._past.sorted_items())
+            self._frontier = frontier_of(self._past.counts.sorted_items())
         return self._frontier
 
     def start_from(self, frontier: vec[i64]) -> None:
         assert len(self._held) == 0, "a frontier is set before anything arrives"
-        raise_to(self._past, frontier)
+        for key in frontier:
+            self._past.complete_to(key & SOURCE_MASK, key >> SOURCE_BITS)
         self._frontier = vec[i64]()
 
     def count_own(self, sequence: i64) -> None:
         """An own publication is past from now on."""
-        assert sequence == self._past.get(self.me) + 1, "own publications are stamped in sequence"
-        self._past.put(self.me, sequence)
+        assert sequence == self.past(self.me) + 1, "own publications are stamped in sequence"
+        self._past.add(self.me, sequence)
         self._frontier = vec[i64]()
 
     def _count(self, publication: Ordered) -> None:
-        self._past.put(publication.source, publication.sequence)
+        self._past.add(publication.source, publication.sequence)
         self._frontier = vec[i64]()
         self.noticed(publication)
 
@@ -106,7 +107,7 @@ class CausalOrder(Order):
 
         The position after the last one stands for the predecessor from the same source.
         """
-        past = self._past
+        past = self._past.counts
         if past.get(publication.source) < publication.sequence - 1:
             return len(publication.dependencies)
         return past.first_behind(publication.dependencies, start)

@@ -36,8 +36,6 @@ class MixedOrder(CausalBarriers):
 
     def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
         super().__init__(me, True, strength)
-        # Past, though something earlier of the same source is not.
-        self._beyond: Final[set[i64]] = set()
         # Of what was delivered beyond a gap that which no own publication has named yet.
         self._unnamed: Final[set[i64]] = set()
 
@@ -50,38 +48,24 @@ class MixedOrder(CausalBarriers):
         return dependencies
 
     def arrived(self, publication: Ordered) -> list[Ordered]:
-        if len(self._beyond) > 0 and publication_key(publication.source, publication.sequence) in self._beyond:
+        if self._past.has_gaps() and self._past.has(publication.source, publication.sequence):
             return []
         return super().arrived(publication)
 
-    def counts(self, key: i64) -> bool:
-        return super().counts(key) or key in self._beyond
-
     def barrier(self) -> vec[i64]:
-        return followed_by(super().barrier(), self._unnamed)
+        return followed_by(super().barrier(), sorted(self._unnamed))
 
     def adopt_barrier(self, keys: vec[i64]) -> None:
         super().adopt_barrier(prefixes_of(keys))
         self._unnamed.update(singles_of(keys))
 
     def frontier(self) -> vec[i64]:
-        return followed_by(super().frontier(), self._beyond)
+        return followed_by(super().frontier(), self._past.beyond())
 
     def start_from(self, frontier: vec[i64]) -> None:
-        super().start_from(prefixes_of(frontier))
-        singles = self._beyond | singles_of(frontier)
-        self._beyond.clear()
-        # In the order of sequence numbers, so that each may close the gap below the next.
-        for key in sorted(singles):
-            source, sequence = key & SOURCE_MASK, key >> SOURCE_BITS
-            complete = self.past(source)
-            if sequence == complete + 1:
-                self._past.put(source, sequence)
-            elif sequence > complete:
-                self._beyond.add(key)
-
-    def state(self) -> str:
-        return f"{super().state()} {sorted(self._beyond)}"
+        super().start_from(frontier)
+        for key in singles_of(frontier):
+            self._past.add(key & SOURCE_MASK, key >> SOURCE_BITS)
 
     def _missing(self, publication: Ordered, start: i64) -> i64:
         if publication.order == NONE:
@@ -95,7 +79,7 @@ class MixedOrder(CausalBarriers):
         position = start
         while position < end:
             key = ~dependencies[position]
-            if key >= 0 and self.past(key & SOURCE_MASK) < key >> SOURCE_BITS and key not in self._beyond:
+            if key >= 0 and not self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS):
                 return position
             position += 1
         return -1
@@ -103,13 +87,11 @@ class MixedOrder(CausalBarriers):
     def _count(self, publication: Ordered) -> None:
         source, sequence = publication.source, publication.sequence
         if sequence > self.past(source) + 1:
-            key = publication_key(source, sequence)
-            self._beyond.add(key)
-            self._unnamed.add(key)
+            self._past.add(source, sequence)
+            self._unnamed.add(publication_key(source, sequence))
             return
         super()._count(publication)
-        if len(self._beyond) > 0:
-            self._close_gap(source, sequence + 1)
+        self._name_completed(source, sequence + 1)
 
     def noticed(self, publication: Ordered) -> None:
         super().noticed(publication)
@@ -121,7 +103,7 @@ class MixedOrder(CausalBarriers):
 
     def counts_any_of(self, source: i64) -> bool:
         """Whether a publication of this source counts as past."""
-        return self.past(source) > 0 or any(key & SOURCE_MASK == source for key in self._beyond)
+        return self._past.has_any_of(source)
 
     def held_keys(self) -> list[i64]:
         """What has arrived and waits."""
@@ -152,17 +134,11 @@ class MixedOrder(CausalBarriers):
         first = self.past(source) + 1
         number = first
         while number <= sequence:
-            key = publication_key(source, number)
-            assert key not in self._held, "what has arrived is not passed over"
-            self._past.put(source, number)
-            self._beyond.discard(key)
-            if key in self._unnamed:
-                self._unnamed.remove(key)
-                self._settle()
-                self._barrier.put(source, number)
+            assert publication_key(source, number) not in self._held, "what has arrived is not passed over"
             number += 1
+        self._past.complete_to(source, sequence)
         self._frontier = vec[i64]()
-        self._close_gap(source, number)
+        self._name_completed(source, first)
         released: list[Ordered] = []
         while first <= self.past(source):
             self._release_waiting(publication_key(source, first), released)
@@ -171,19 +147,20 @@ class MixedOrder(CausalBarriers):
         self._release_after(released)
         return released
 
-    def _close_gap(self, source: i64, sequence: i64) -> None:
-        """Count what was delivered beyond a gap and follows without one now."""
-        key = publication_key(source, sequence)
-        while key in self._beyond:
-            self._beyond.remove(key)
-            self._past.put(source, sequence)
+    def _name_completed(self, source: i64, first: i64) -> None:
+        """Of what lay beyond a gap that is closed now, from a number on, the barrier names all up to the last."""
+        if len(self._unnamed) == 0:
+            return
+        last = self.past(source)
+        number = first
+        while number <= last:
+            key = publication_key(source, number)
             if key in self._unnamed:
                 self._unnamed.remove(key)
                 # What was delivered before comes into the barrier first: of one source the last to come in stays.
                 self._settle()
-                self._barrier.put(source, sequence)
-            sequence += 1
-            key = publication_key(source, sequence)
+                self._barrier.put(source, number)
+            number += 1
 
     def _release_after(self, released: list[Ordered]) -> None:
         position: i64 = 0
@@ -198,10 +175,9 @@ class MixedOrder(CausalBarriers):
                 sequence += 1
 
 
-def followed_by(prefixes: vec[i64], singles: set[i64]) -> vec[i64]:
-    """Numbers per source and single publications as one set."""
+def followed_by(prefixes: vec[i64], singles: list[i64]) -> vec[i64]:
+    """Numbers per source and single publications, both in order, as one set."""
     keys = prefixes
-    if len(singles) > 0:
-        for key in sorted(singles):
-            keys = append(keys, ~key)
+    for key in singles:
+        keys = append(keys, ~key)
     return keys

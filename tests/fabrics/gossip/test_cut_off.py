@@ -67,7 +67,7 @@ def test_when_the_source_has_crashed_its_companion_and_the_contacts_decide() -> 
     assert world.engine.run(event_limit=1_000_000) == "finished"
     alive = [node for node in range(NODES) if node != 10]
     assert [int(world.brisa(node).unfinished()) for node in alive] == [0] * len(alive)
-    assert {int(world.brisa(node).group(0).stream(10).complete) for node in alive} == {PUBLISHED}
+    assert {int(world.brisa(node).group(0).stream(10).received.complete) for node in alive} == {PUBLISHED}
 
 
 def logged(log_nodes: list[int]) -> Scenario:

@@ -130,7 +130,7 @@ def test_a_welcome_says_what_is_past_and_lets_the_application_begin() -> None:
     assert len(bench.application.queue) == 2 and bench.application.is_wanted()
     bench.joining.on_welcome(Welcome(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
     assert bench.delivery.is_member and len(bench.application.queue) == 0
-    assert bench.streams[SOURCE].complete == 4 and bench.streams[ME].complete == 1
+    assert bench.streams[SOURCE].received.complete == 4 and bench.streams[ME].received.complete == 1
 
 
 def test_a_node_gives_up_entering_until_the_application_wants_something() -> None:

@@ -61,7 +61,7 @@ class Application:
         if not self._delivery.is_synchronised:
             return 0
         own = self._streams.get(self._me)
-        ahead: i64 = 0 if own is None else own.complete - own.lowest_floor()
+        ahead: i64 = 0 if own is None else own.received.complete - own.lowest_floor()
         return max(0, self._window - ahead - len(self.queue))
 
     def ask(self, asked: Asked) -> None:

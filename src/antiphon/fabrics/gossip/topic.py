@@ -225,7 +225,7 @@ class Group(Neighbourhood):
         stream.reused = data.key if data.is_upward else -1
         is_new = stream.take(data.publication)
         if is_new:
-            if len(stream.beyond) > 0:
+            if stream.received.has_gaps():
                 self.notice_gap(sender, stream)
             self.application.take(data.publication)
         else:

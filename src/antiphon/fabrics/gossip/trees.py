@@ -465,5 +465,5 @@ class Trees:
 
     def _activate(self, structure: Structure, peer: i64) -> None:
         stream = self._streams.get(structure.root)
-        last: i64 = 0 if stream is None else stream.complete
+        last: i64 = 0 if stream is None else stream.received.complete
         self._environment.send(peer, Activate(structure.key, self._topic, last))

@@ -151,14 +151,14 @@ ORDERS = (
     ),
     orders(
         "single publications that are named are not waited for",
-        "mixed",
+        "causal",
         "            if key >= 0 and not self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS):\n",
         "            if key < 0:\n",
         "mixed",
     ),
     orders(
         "what was delivered beyond a gap is named by nobody when the gap is closed",
-        "mixed",
+        "barriers",
         "                self._barrier.put(source, number)\n",
         "                pass\n",
         "mixed",

@@ -14,9 +14,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, SOURCE_BITS, SOURCE_MASK, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, SOURCE_BITS, SOURCE_MASK, Publication, publication_key
 from antiphon.kernel.publication_set import PublicationSet
-from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
+from antiphon.orders.order import Order, frontier_of, raise_to
 
 NO_DEPENDENCIES: Final = vec[i64]()
 
@@ -28,13 +28,13 @@ class Fifo(Order):
         super().__init__(FIFO)
         self._me: Final[i64] = me
         self._delivered: Final = Counters()
-        self._held: dict[i64, Ordered] = {}
+        self._held: dict[i64, Publication] = {}
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self._delivered.put(self._me, sequence)
         return NO_DEPENDENCIES
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         source, sequence = publication.source, publication.sequence
         last = self._delivered.get(source)
         if sequence <= last:
@@ -80,7 +80,7 @@ class Unordered(Order):
         self._delivered.complete_to(self._me, sequence)
         return NO_DEPENDENCIES
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         return [publication] if self._delivered.add(publication.source, publication.sequence) else []
 
     def state(self) -> str:

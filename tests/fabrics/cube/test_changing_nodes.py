@@ -14,9 +14,8 @@ from antiphon.fabrics.cube.messages import Answer, Bequest, Subscribe
 from antiphon.fabrics.cube.topology import FullCube, PartialCube
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import Message, ProtocolError, UsageError
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Publication, publication_key
 from antiphon.membership.admission import Phase
-from antiphon.orders.order import Ordered
 from tests.fabrics.cube.changing_world import ChangingWorld
 from tests.membership.admission_world import explore
 from tests.support import Notebook
@@ -152,7 +151,7 @@ def departed_past(without: type[Message] | None) -> ChangingWorld:
     run_but(world, nothing)
 
     def between_c_and_d(sender: str, target: str, message: object) -> bool:
-        return isinstance(message, Ordered) and {sender, target} == {"c", "d"} and message.source != 0
+        return isinstance(message, Publication) and {sender, target} == {"c", "d"} and message.source != 0
 
     for name in "cda":
         world.scripts[name] = [("publish", 0)]

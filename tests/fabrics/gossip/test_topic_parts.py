@@ -22,7 +22,7 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import FIFO, UNSPECIFIED, publication_key
+from antiphon.kernel.message import FIFO, UNSPECIFIED, Publication, publication_key
 from antiphon.orders.order import Ordered
 from tests.support import Notebook
 
@@ -72,7 +72,7 @@ class Bench(Notebook):
         return [int(peer) for peer, message in self.sent if isinstance(message, kind)]
 
 
-def numbered(sequence: int) -> Ordered:
+def numbered(sequence: int) -> Publication:
     return Ordered(SOURCE, sequence, 0, b"", vec[i64](), 0, FIFO)
 
 

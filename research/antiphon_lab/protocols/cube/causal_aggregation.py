@@ -39,9 +39,8 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 
@@ -60,8 +59,8 @@ class Arrived:
     ``position`` have arrived. It still has to go to the clusters ``1 .. blocked``.
     """
 
-    def __init__(self, publication: Ordered, number: i64) -> None:
-        self.publication: Final[Ordered] = publication
+    def __init__(self, publication: Publication, number: i64) -> None:
+        self.publication: Final[Publication] = publication
         self.number: Final[i64] = number
         self.missing: list[tuple[i64, i64]] = []
         self.position: i64 = 0
@@ -142,7 +141,7 @@ class CausalAggregation(PacketBroadcast):
         """This node has children in its clusters ``1 .. height`` in the tree that a source's publications take."""
         return self.cube.height_in_tree(self.me, source)
 
-    def enter(self, publications: list[Ordered]) -> None:
+    def enter(self, publications: list[Publication]) -> None:
         """Take note of publications that came together, then send what they set free to each child in turn."""
         risen: list[Arrived] = []
         for publication in publications:
@@ -162,7 +161,7 @@ class CausalAggregation(PacketBroadcast):
             self._find_missing(arrived, height)
         self._send_free(highest)
 
-    def _count(self, publication: Ordered, risen: list[Arrived]) -> None:
+    def _count(self, publication: Publication, risen: list[Arrived]) -> None:
         """Raise the entry of a source as far as it goes; ``risen`` gets all that it has risen over."""
         source, sequence = publication.source, publication.sequence
         reached = self._received.get(source)
@@ -267,12 +266,12 @@ def arrival_number(arrived: Arrived) -> int:
     return int(arrived.number)
 
 
-def causes_first(publications: list[Ordered]) -> list[Ordered]:
+def causes_first(publications: list[Publication]) -> list[Publication]:
     """The publications of one packet in an order in which none stands before one that it names."""
-    sorted_ones: list[Ordered] = []
+    sorted_ones: list[Publication] = []
     rest = publications
     while len(rest) > 0:
-        later: list[Ordered] = []
+        later: list[Publication] = []
         for publication in rest:
             if any(follows(publication, other) for other in rest if other is not publication):
                 later.append(publication)
@@ -282,7 +281,7 @@ def causes_first(publications: list[Ordered]) -> list[Ordered]:
     return sorted_ones
 
 
-def follows(publication: Ordered, other: Ordered) -> bool:
+def follows(publication: Publication, other: Publication) -> bool:
     """Whether a publication names another one, or comes later from the same source."""
     if publication.source == other.source:
         return publication.sequence > other.sequence

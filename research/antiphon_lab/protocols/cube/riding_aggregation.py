@@ -35,9 +35,8 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, Arrived, CausalAggregation
 from antiphon_lab.protocols.cube.timer_bundling import Buffer
 
@@ -75,7 +74,7 @@ class RidingAggregation(CausalAggregation):
         self._arrived_before = self._arrivals
         super().receive(sender, message)
 
-    def hand_on(self, publication: Ordered, above: i64, height: i64) -> None:
+    def hand_on(self, publication: Publication, above: i64, height: i64) -> None:
         s = above + 1
         while s <= height:
             child = self.cube.first(self.me, s)
@@ -113,7 +112,7 @@ class RidingAggregation(CausalAggregation):
         """Whether what is to go to the child in cluster ``s`` waits."""
         return self._always or self.holds_for(s)
 
-    def _offer(self, s: i64, child: i64, publications: list[Ordered]) -> None:
+    def _offer(self, s: i64, child: i64, publications: list[Publication]) -> None:
         """Publications may leave: they do, unless there is something to wait for."""
         if not self.rides(s):
             self._depart(s, child, publications)
@@ -132,7 +131,7 @@ class RidingAggregation(CausalAggregation):
             buffer.size_bytes += more
             buffer.publications.append(publication)
 
-    def _depart(self, s: i64, child: i64, publications: list[Ordered]) -> None:
+    def _depart(self, s: i64, child: i64, publications: list[Publication]) -> None:
         """Send a child all that has waited for company, and these."""
         buffer = self._buffers[s]
         riders = buffer.publications

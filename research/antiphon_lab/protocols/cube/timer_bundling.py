@@ -18,9 +18,8 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import UNSPECIFIED
+from antiphon.kernel.message import UNSPECIFIED, Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
@@ -29,7 +28,7 @@ class Buffer:
     """What waits for one child."""
 
     def __init__(self) -> None:
-        self.publications: list[Ordered] = []
+        self.publications: list[Publication] = []
         self.size_bytes: i64 = 0
         self.timer: i64 = 0
 
@@ -51,7 +50,7 @@ class TimerBundling(PacketBroadcast):
         self._timer_ticks: Final[i64] = timer_ticks
         self._buffers: Final[list[Buffer]] = [Buffer() for _ in range(cube.dimension + 1)]
 
-    def hand_on(self, publication: Ordered, above: i64, height: i64) -> None:
+    def hand_on(self, publication: Publication, above: i64, height: i64) -> None:
         s = above + 1
         while s <= height:
             if self.cube.first(self.me, s) != NO_NODE:
@@ -67,7 +66,7 @@ class TimerBundling(PacketBroadcast):
             waiting += len(buffer.publications)
         return waiting
 
-    def _put(self, s: i64, publication: Ordered) -> None:
+    def _put(self, s: i64, publication: Publication) -> None:
         buffer = self._buffers[s]
         more = self.form.publication_bytes(publication)
         if len(buffer.publications) > 0 and buffer.size_bytes + more > self.form.largest:

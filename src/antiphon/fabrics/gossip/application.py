@@ -15,9 +15,8 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import TOTAL
+from antiphon.kernel.message import TOTAL, Publication
 from antiphon.kernel.process import UNBOUNDED, Environment
-from antiphon.orders.order import Ordered
 
 
 @final
@@ -71,7 +70,7 @@ class Application:
         if self._delivery.is_synchronised:
             self.serve()
 
-    def take(self, publication: Ordered) -> None:
+    def take(self, publication: Publication) -> None:
         """A publication has come, or never will: deliver what may be delivered now."""
         self._quiescence.wake()
         self._delivery.arrived(publication)

@@ -18,9 +18,8 @@ from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.kernel.interval_set import IntervalSet
-from antiphon.kernel.message import FIFO
+from antiphon.kernel.message import FIFO, Publication
 from antiphon.orders.fifo import NO_DEPENDENCIES
-from antiphon.orders.order import Ordered
 
 MOST_FETCHED: Final = 64
 """So many publications are asked for, or sent again, at a time."""
@@ -28,14 +27,14 @@ MOST_FETCHED: Final = 64
 
 @final
 @mypyc_attr(acyclic=True)
-class Missed(Ordered):
+class Missed(Publication):
     """Stands in the order for a publication that is passed over, so that what comes after it is not held for ever.
 
     Its followers also follow what it depends on, where that is known.
     """
 
     def __init__(self, source: i64, sequence: i64, topic: i64, dependencies: vec[i64] = NO_DEPENDENCIES) -> None:
-        super().__init__(source, sequence, 0, b"", dependencies, topic, FIFO)
+        super().__init__(source, sequence, 0, b"", topic, FIFO, dependencies)
 
 
 @final
@@ -59,7 +58,7 @@ class Stream:
         self.received: Final = IntervalSet()
         # The highest number that anybody is known to have.
         self.heard: i64 = 0
-        self.kept: Final[dict[i64, Ordered]] = {}
+        self.kept: Final[dict[i64, Publication]] = {}
         self.oldest_kept: i64 = 1
         # The structure of somebody else that this source was last seen to use; -1 if it uses its own.
         self.reused: i64 = -1
@@ -88,7 +87,7 @@ class Stream:
         """Whether a number was received, or counts as past."""
         return self.received.has(sequence)
 
-    def take(self, publication: Ordered) -> bool:
+    def take(self, publication: Publication) -> bool:
         """Note a publication that has arrived; false if it came before."""
         sequence = publication.sequence
         if not self.skip(sequence):
@@ -166,9 +165,9 @@ class Stream:
                 found = append(found, number)
         return found
 
-    def kept_after(self, after: i64) -> list[Ordered]:
+    def kept_after(self, after: i64) -> list[Publication]:
         """The kept publications that follow a number, as many as are sent at a time."""
-        found: list[Ordered] = []
+        found: list[Publication] = []
         number = after + 1
         last = min(self.heard, after + MOST_FETCHED)
         while number <= last:

@@ -38,7 +38,7 @@ from antiphon.simulator.scenario.scenario import (
     LeaveFault,
     LinkLaw,
     MatrixLaw,
-    NodeFault,
+    Targeted,
     NormalLaw,
     PartitionFault,
     PauseFault,
@@ -395,7 +395,7 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
                     engine.at(noticed, actions.Expel(node, members))
 
 
-def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: PartialCube | None) -> None:
+def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
     """Put what happens to one node into the calendar; who comes up is a member before it does anything."""
     at = fault.at
     if members is not None and isinstance(fault, JoinFault | RestartFault):
@@ -405,7 +405,7 @@ def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: Pa
         engine.at(at, actions.Expel(node, members))
 
 
-ACTIONS: dict[type[NodeFault], type[actions.NodeAction]] = {
+ACTIONS: dict[type[Targeted], type[actions.NodeAction]] = {
     CrashFault: actions.Crash,
     RestartFault: actions.Restart,
     PauseFault: actions.Pause,

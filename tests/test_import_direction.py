@@ -82,7 +82,6 @@ RULES = {
     "api": Rule(inside("kernel", "runtime", "api"), never=NO_SPARK),
     "storage": Rule(inside("kernel", "runtime", "transport", "api", "storage"), never=NO_SPARK),
     "membership": Rule(inside(*HOST, "membership"), never=NO_SPARK),
-    "membership.admission": Rule(inside("kernel", "transport", "membership"), only=PURE),
     "sessions": Rule(inside(*HOST, "sessions"), never=NO_SPARK),
     "node": Rule(inside(*HOST, "membership", "sessions", "node", "trace"), never=NO_SPARK),
     # A client is light: it needs no store, no columns of traces, and no fabric but the form of messages.
@@ -202,7 +201,6 @@ def test_arrows_point_one_way() -> None:
         ("fabrics.gossip.process", "__import__(name)", "imports a computed name"),
         ("fabrics.tree.broker", "import pyspark.sql", "imports pyspark.sql"),
         ("fabrics.cube.view", "from antiphon import __version__", "imports antiphon.__version__"),
-        ("membership.admission", "import msgspec", "imports msgspec"),
         ("trace.store", "from antiphon.simulator.engine import links", "imports antiphon.simulator.engine"),
         ("trace.store", "from antiphon.orders import Order", "imports antiphon.orders"),
         ("trace.recorder", "import pyarrow", "imports pyarrow"),

@@ -11,7 +11,7 @@ import pytest
 
 import antiphon
 from antiphon import ClosedError, DeniedError, Message, PeerError, Receipt
-from antiphon.transport.client_messages import Accepted
+from antiphon.transport.client_messages import PublishResponse
 from tests.node.support import child, cluster, free_addresses, running, take_exactly, tree, until
 from tests.node.test_rights import GUEST, SHOP, client_of, guarded
 
@@ -171,13 +171,15 @@ def test_a_refusal_that_comes_late_counts_for_the_flush_that_waits_for_it() -> N
             await client.publish("room", b"")
             (session,) = node.clients
             send = session.send  # type: ignore[attr-defined]
-            held: list[Accepted] = []
-            session.send = lambda control: held.append(control) if isinstance(control, Accepted) else send(control)  # type: ignore[attr-defined]
+            held: list[PublishResponse] = []
+            session.send = lambda control: (  # type: ignore[attr-defined]
+                held.append(control) if isinstance(control, PublishResponse) else send(control)
+            )
             client.publish("room", b"late")
             flushing = asyncio.create_task(client.flush())
             await until(lambda: held)
             assert not flushing.done()
-            send(Accepted(held[0].number, "no room"))
+            send(PublishResponse(held[0].number, "no room"))
             node.settle()
             with pytest.raises(PeerError, match=r"^1 of 2 messages .* no room"):
                 await flushing

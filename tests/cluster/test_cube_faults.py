@@ -21,7 +21,7 @@ from antiphon.membership.cube_members import Companions
 from antiphon.node.settings import Settings
 from antiphon.storage.checkpoint import BATCHES_PER_NOTE
 from antiphon.storage.log_formats import Entry
-from antiphon.transport.peer_messages import PlaceGiven
+from antiphon.transport.peer_messages import PlaceResponse
 from tests.cluster.proxy import behind_proxies
 from tests.node.support import Child, child, cluster, exact_values, pieces_of, running, subscribed, take_values, until
 
@@ -298,7 +298,7 @@ def test_who_has_no_identifiers_left_takes_new_ones_with_the_others() -> None:
         async with cluster(3) as nodes:
             for node in nodes:
                 assert isinstance(node.cluster, Companions), "nodes of a cube"
-                node.cluster.roster.take(PlaceGiven(node.identifier, 0, 0, [], node.cluster.roster.founding))
+                node.cluster.roster.take(PlaceResponse(node.identifier, 0, 0, [], node.cluster.roster.founding))
             async with antiphon.start(join=[nodes[1].address]) as newcomer:
                 assert newcomer.identifier >= BLOCKS_FIRST
                 async with antiphon.start(join=[nodes[2].address]) as another:

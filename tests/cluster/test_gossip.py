@@ -18,7 +18,7 @@ from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.gossip_settings import EVERYBODY
 from antiphon.membership.partial_view import RETRY_SECONDS, Acquaintances
 from antiphon.runtime.errors import JoinError
-from antiphon.transport.peer_messages import PlaceGiven
+from antiphon.transport.peer_messages import PlaceResponse
 from tests.node.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 
 
@@ -426,7 +426,7 @@ def test_who_has_no_identifiers_left_draws_new_ones() -> None:
             for node in nodes:
                 assert isinstance(node.cluster, Acquaintances)
                 roster = node.cluster.roster
-                roster.take(PlaceGiven(node.identifier, 0, 0, roster.appointments()))
+                roster.take(PlaceResponse(node.identifier, 0, 0, roster.appointments()))
             newcomers = []
             async with AsyncExitStack() as stack:
                 for place in (1, 2):

@@ -16,9 +16,8 @@ from antiphon.membership.tree_members import Brokers
 from antiphon.node.settings import Settings
 from antiphon.runtime.errors import JoinError
 from antiphon.torture.live.campaign import SETTLE_SECONDS
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Acquaint, Hello
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from tests.node.strangers import Attacker, attacking, frames
 from tests.node.support import (
     child,
@@ -206,7 +205,7 @@ def test_nobody_is_believed_who_begins_as_a_founder_of_a_tree_that_runs() -> Non
             founder = Peer("a new life", nodes[1].address, 2)
             hello = Hello(PROTOCOL_VERSION, again.settings.cluster, founder.instance, founder.address)
             async with attacking(again) as stranger:
-                stranger.send(frames(hello, Acquaint([founder])))
+                stranger.send(frames(hello, PeerAddresses([founder])))
                 await stranger.reader.read()
             assert again.cluster.identifier_of(founder.instance) is None
             # Before a broker has a place it believes whoever gives it one.

@@ -8,8 +8,7 @@ import pytest
 
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
-from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, Peer
-from antiphon.transport.peer_messages import PlaceGiven
+from antiphon.transport.peer_messages import MAXIMUM_IDENTIFIER, Peer, PlaceResponse
 
 
 def newcomer(number: int) -> Peer:
@@ -142,8 +141,8 @@ def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
 def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
     """Who has heard of a block, or was taken in by somebody who has, never agrees to it again."""
     one, other = Roster("one", "host:1", 0), Roster("other", "host:2", 0)
-    one.take(PlaceGiven(0, 1, 1, []))
-    other.take(PlaceGiven(1, 2, 2, []))
+    one.take(PlaceResponse(0, 1, 1, []))
+    other.take(PlaceResponse(1, 2, 2, []))
     assert one.give(Peer("third", "host:3")) is None
     block = one.next_block()
     assert block == 0 and other.is_free(block) and not other.is_free(block)
@@ -157,7 +156,7 @@ def test_blocks_of_identifiers_are_taken_one_after_the_other() -> None:
 
 def test_identifiers_of_others_tell_which_blocks_are_taken() -> None:
     roster = Roster("one", "host:1", 0)
-    roster.take(PlaceGiven(0, 1, 1, []))
+    roster.take(PlaceResponse(0, 1, 1, []))
     roster.learn([Peer("other", "host:2", BLOCKS_FIRST + 5 * BLOCK + 3)])
     assert not roster.is_free(5) and roster.next_block() == 6
 

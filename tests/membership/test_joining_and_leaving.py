@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,9 +10,7 @@ import pytest
 
 import antiphon
 from antiphon import JoinError, Node, UsageError
-from antiphon.membership.admission import Phase
-from antiphon.membership.admission_host import Cluster
-from tests.node.support import aggregating, child, cluster, running, take, take_values, until
+from tests.node.support import child, cluster, running, take, take_values, until
 
 
 def identifiers(node: Node) -> list[int]:
@@ -195,46 +192,6 @@ def test_the_last_message_of_a_leaver_arrives() -> None:
                 assert await take_values(subscription, 500) == [b"%d" % number for number in range(500)]
 
     running(test)
-
-
-@pytest.mark.parametrize("phase", [Phase.ASKING, Phase.ANNOUNCING, Phase.ENTERING])
-@pytest.mark.parametrize("count", [1, 2])
-def test_the_registrar_dies_while_nodes_join(phase: Phase, count: int) -> None:
-    """The node that places others, the one with the smallest identifier, is killed when a newcomer is at a phase."""
-
-    async def test() -> None:
-        async with child("serve", "aggregate=true") as registrar, AsyncExitStack() as stack:
-            stayers = [await aggregating(join=[registrar.address], leave_seconds=1.0).start() for _ in range(2)]
-            for node in stayers:
-                stack.push_async_callback(node.close)
-            if phase is Phase.ASKING:
-                # It will be asked and never answer.
-                registrar.process.send_signal(signal.SIGSTOP)
-            newcomers = [aggregating(join=[stayers[0].address], leave_seconds=1.0) for _ in range(count)]
-            joining = [asyncio.create_task(node.start()) for node in newcomers]
-            for node in newcomers:
-                stack.push_async_callback(node.close)
-            while not has_reached(newcomers[0], phase, registrar.address):
-                await asyncio.sleep(0)
-            await registrar.kill()
-            await asyncio.gather(*joining)
-            everybody = [*stayers, *newcomers]
-            await until(lambda: all(len(identifiers(node)) == len(everybody) for node in everybody))
-            assert len({node.identifier for node in everybody}) == len(everybody)
-
-    running(test)
-
-
-def has_reached(newcomer: Node, phase: Phase, registrar: str) -> bool:
-    """Whether a newcomer is at a phase of joining or beyond; at the first one it has asked the registrar."""
-    if not hasattr(newcomer, "cluster"):
-        return False
-    assert isinstance(newcomer.cluster, Cluster), "nodes that hold things back admit each other"
-    admission = newcomer.cluster.admission
-    phases = list(Phase)
-    if phase is Phase.ASKING:
-        return admission._asked is not None and admission._asked.address == registrar
-    return phases.index(admission.phase) >= phases.index(phase)
 
 
 def test_a_node_whose_only_contact_dies_gives_up() -> None:

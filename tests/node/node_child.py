@@ -20,11 +20,8 @@ import os
 import sys
 from typing import Any
 
-import msgspec
-
 import antiphon
 from antiphon import Message, Node
-from antiphon.node.settings import Settings
 
 
 def settings_of(words: list[str]) -> dict[str, Any]:
@@ -37,9 +34,7 @@ def settings_of(words: list[str]) -> dict[str, Any]:
 
 
 def converted(name: str, value: str) -> Any:
-    """The value of a setting: ``aggregate`` is true or false, seconds and bytes are numbers."""
-    if name == "aggregate":
-        return value == "true"
+    """The value of a setting: seconds and bytes are numbers."""
     if name.endswith("_seconds"):
         return float(value)
     return int(value) if name.endswith("_bytes") else value
@@ -106,11 +101,7 @@ async def converse(node: Node, place: int, count: int, chains: int, length: int,
 async def main() -> None:
     """Start the node and do what is asked."""
     what, *words = sys.argv[1:]
-    settings = settings_of(words)
-    # Settings do not allow it, but experiments do.
-    aggregates = settings.pop("aggregate", False)
-    chosen = msgspec.structs.replace(msgspec.convert(settings, Settings).checked(), aggregate=aggregates)
-    async with await Node(chosen).start() as node:
+    async with antiphon.start(**settings_of(words)) as node:
         say(f"listening {node.address}")
         if what == "publish":
             await publish(node)

@@ -12,12 +12,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 import antiphon
 from antiphon import Message, Node, Subscription
 from antiphon.kernel.process import LogReader
-from antiphon.node.settings import Settings
 
 PATIENCE_SECONDS = 30.0
 """A test that has not come to its end by then has failed: it hangs."""
@@ -49,11 +46,6 @@ async def cluster(count: int, **settings: Any) -> AsyncIterator[list[Node]]:
             join = [nodes[-1].address] if nodes else []
             nodes.append(await stack.enter_async_context(antiphon.start(join=join, leave_seconds=5.0, **settings)))
         yield nodes
-
-
-def aggregating(**settings: Any) -> Node:
-    """A node that holds things back, for experiments; it is not started. Settings do not allow it to others."""
-    return Node(msgspec.structs.replace(Settings(**settings).checked(), aggregate=True))
 
 
 def free_addresses(count: int) -> list[str]:

@@ -1,17 +1,13 @@
-"""What leaves a node together: all of a turn, all of the time to gather, and what forwarders hold back."""
+"""What leaves a node together: all of a turn, and all of the time to gather."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 import antiphon
-from antiphon import Node
-from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.kernel.errors import UsageError
 from antiphon.node.settings import Settings
 from antiphon_lab.bench.live_packets import (
@@ -23,33 +19,16 @@ from antiphon_lab.bench.live_packets import (
     median_of,
     summary,
 )
-from tests.node.support import aggregating, cluster, running, take_values
+from tests.node.support import cluster, running, take_values
 
 ROUNDS = 20
 
 
-@asynccontextmanager
-async def gathering(count: int, aggregates: bool) -> AsyncIterator[list[Node]]:
-    """Nodes that wait for more before they send, or forwarders that hold back what cannot be delivered yet."""
-    if not aggregates:
-        async with cluster(count, gather_seconds=0.002) as nodes:
-            yield nodes
-        return
-    async with AsyncExitStack() as stack:
-        nodes = []
-        for _ in range(count):
-            node = aggregating(join=[nodes[-1].address] if nodes else [], leave_seconds=5.0)
-            stack.push_async_callback(node.close)
-            nodes.append(await node.start())
-        yield nodes
-
-
-@pytest.mark.parametrize("aggregates", [False, True])
-def test_an_answer_never_comes_before_its_question(aggregates: bool) -> None:
+def test_an_answer_never_comes_before_its_question() -> None:
     """Nobody loses anything, and whoever answers is heard after what it answers, whatever waits on the way."""
 
     async def test() -> None:
-        async with gathering(5, aggregates) as nodes:
+        async with cluster(5, gather_seconds=0.002) as nodes:
             subscriptions = [await node.subscribe("room").ready() for node in nodes]
             for number in range(ROUNDS):
                 speaker = number % len(nodes)
@@ -57,7 +36,6 @@ def test_an_answer_never_comes_before_its_question(aggregates: bool) -> None:
                 # Whoever speaks next has heard it.
                 heard = await asyncio.gather(*(take_values(one, 1) for one in subscriptions))
                 assert heard == [[f"{number}".encode()]] * len(nodes)
-            assert all(isinstance(node.process, AggregatingVCubePs) == aggregates for node in nodes)
 
     running(test)
 

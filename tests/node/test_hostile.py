@@ -24,10 +24,10 @@ from antiphon.runtime.logging import LineFormatter
 from antiphon.sessions import backlog
 from antiphon.sessions.client_sessions import check_batches
 from antiphon.transport import client_messages, incoming, listener
-from antiphon.transport.client_messages import AskStatus, Publish, SubscribeTo, Taken
+from antiphon.transport.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
 from antiphon.transport.listener import STRANGERS_AT_MOST
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, RecentIs
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, ReplayResponse
 from tests.node.secure import ours
 from tests.node.strangers import attacking, frames
 from tests.node.support import cluster, outcome, running, take_values, until
@@ -220,14 +220,14 @@ def test_a_flood_of_topics_is_refused_and_leaves_nothing_behind() -> None:
             for number in range(3):
                 client = msgspec.structs.replace(CLIENT, instance=f"client-{number}")
                 async with attacking(node) as attacker:
-                    publishing = [Publish(each, f"t{number}-{each}", "causal", batch) for each in range(20)]
+                    publishing = [PublishRequest(each, f"t{number}-{each}", "causal", batch) for each in range(20)]
                     attacker.send(frames(client, *publishing))
                     answers = [await attacker.frame() for _ in range(20)]
                     refused += sum(answer[0] == 151 and bool(answer[2]) for answer in answers)
             assert len(node.topics) == 8
             assert refused == 60 - 7
             async with attacking(node) as attacker:
-                wanted = [SubscribeTo(each, "honest", "latest", False, "block", 1) for each in range(20)]
+                wanted = [SubscribeRequest(each, "honest", "latest", False, "block", 1) for each in range(20)]
                 attacker.send(frames(CLIENT, *wanted))
                 answers = [await attacker.frame() for _ in range(20)]
                 ended = [answer for answer in answers if answer[0] == 154]
@@ -243,7 +243,7 @@ def test_a_client_that_publishes_more_than_can_be_taken_is_not_read_any_more(mon
     async def test() -> None:
         async with cluster(1) as (node,), attacking(node) as attacker:
             batch = encode_columns(Columns(1, 0, [bytes(1 << 16)]))
-            attacker.send(frames(CLIENT, *(Publish(each, "room", "causal", batch) for each in range(1000))))
+            attacker.send(frames(CLIENT, *(PublishRequest(each, "room", "causal", batch) for each in range(1000))))
             await until(lambda: attacker.writer.transport.get_write_buffer_size() > 1 << 20)
             await until(lambda: node.clients and held_bytes(node) >= 1 << 18)
             await asyncio.sleep(0.1)
@@ -268,7 +268,7 @@ def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatc
     async def test() -> None:
         async with cluster(1) as (node,):
             reader, writer = await asyncio.open_connection(*split_address(node.address), limit=1 << 10)
-            writer.write(frames(CLIENT, SubscribeTo(1, "room", "latest", False, "drop_oldest", 1 << 30)))
+            writer.write(frames(CLIENT, SubscribeRequest(1, "room", "latest", False, "drop_oldest", 1 << 30)))
             await reader.readexactly(4)
             for _ in range(400):
                 await node.publish("room", bytes(1 << 16))
@@ -287,7 +287,7 @@ def test_a_client_that_does_not_read_has_a_bound_on_what_waits_for_it(monkeypatc
 def test_a_client_that_asks_without_end_and_reads_no_answer_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with attacked() as node, attacking(node) as attacker:
-            attacker.send(frames(CLIENT, *(AskStatus(each) for each in range(1000))))
+            attacker.send(frames(CLIENT, *(StatusRequest(each) for each in range(1000))))
             await until(lambda: node.refused_connections == 1)
 
     running(test)
@@ -313,8 +313,10 @@ def test_what_is_ahead_of_a_client_is_bounded_in_messages_and_bytes() -> None:
 def test_a_client_that_says_it_has_taken_what_it_was_never_sent_gains_nothing() -> None:
     async def test() -> None:
         async with attacked() as node, attacking(node) as attacker:
-            wanted = SubscribeTo(1, "room", "latest", False, "block", 1)
-            attacker.send(frames(CLIENT, wanted, Taken(1, (1 << 62) - 1), Taken(7, 1), AskStatus(1)))
+            wanted = SubscribeRequest(1, "room", "latest", False, "block", 1)
+            attacker.send(
+                frames(CLIENT, wanted, MessagesConsumed(1, (1 << 62) - 1), MessagesConsumed(7, 1), StatusRequest(1))
+            )
             while (await attacker.frame())[0] != 159:
                 pass
 
@@ -386,11 +388,11 @@ def test_what_is_no_batch_is_refused_wherever_it_comes_from(wrong: bytes) -> Non
     with pytest.raises(ProtocolError):
         check_payload(wrong)
     with pytest.raises(ProtocolError):
-        check_batches(1, RecentIs(1, True, [(0, 1, "causal", wrong)]))
+        check_batches(1, ReplayResponse(1, True, [(0, 1, "causal", wrong)]))
     good = encode_columns(Columns(1, 0, [b"x"]))
-    check_batches(1, RecentIs(1, True, [(0, 1, "causal", good)]))
+    check_batches(1, ReplayResponse(1, True, [(0, 1, "causal", good)]))
     with pytest.raises(ProtocolError, match="'chaos'"):
-        check_batches(1, RecentIs(1, True, [(0, 1, "chaos", good)]))
+        check_batches(1, ReplayResponse(1, True, [(0, 1, "chaos", good)]))
 
 
 def test_a_line_of_the_log_is_one_line_whatever_others_send() -> None:

@@ -25,7 +25,7 @@ from antiphon.sessions import backlog
 from antiphon.sessions.backlog import Backlog, Backlogs
 from antiphon.sessions.unacked import KEPT_BYTES_AT_MOST, WINDOW_BYTES, Kept, KeptBatches
 from antiphon.storage.log import DurableLog
-from antiphon.transport.client_messages import Publish, SubscribeTo
+from antiphon.transport.client_messages import PublishRequest, SubscribeRequest
 from antiphon.transport.links import split_address
 from tests.node.strangers import attacking, frames
 from tests.node.support import child, cluster, outcome, running, take_exactly, tree, until
@@ -283,10 +283,12 @@ def test_a_client_that_vanishes_while_it_is_not_read_from_is_noticed(monkeypatch
         async with cluster(1) as (node,):
             batch = encode_columns(Columns(1, 0, [bytes(32 * KIB)] * 2))
             async with attacking(node) as attacker:
-                wanted = SubscribeTo(1, "room", "latest", False, "block", 1)
+                wanted = SubscribeRequest(1, "room", "latest", False, "block", 1)
                 attacker.send(frames(CLIENT, wanted))
                 await until(lambda: "room" in node.topics and node.topics["room"].sinks)
-                attacker.send(frames(*(Publish(each, "room", "causal", batch, (), each) for each in range(1, 4))))
+                attacker.send(
+                    frames(*(PublishRequest(each, "room", "causal", batch, (), each) for each in range(1, 4)))
+                )
                 await until(lambda: node.topics["room"].is_behind)
                 await asyncio.sleep(0.2)
             # Keepalive would notice it after a minute.

@@ -23,7 +23,7 @@ from antiphon import (
 )
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
-from antiphon.transport.client_messages import Follow
+from antiphon.transport.client_messages import FollowRequest
 from tests.node.support import (
     Child,
     child,
@@ -448,7 +448,7 @@ def test_nobody_waits_for_what_came_before_its_node_was_a_member(fabric: str) ->
             past = client._subscriptions.past_of("room")
             assert list(past.values()) == [1] and past.keys() != {client_number(client._instance)}
             # It would fail if something had not come.
-            await node.sessions.follow(1, Follow(1, "room", past))
+            await node.sessions.follow(1, FollowRequest(1, "room", past))
             await client.publish("room", b"answer")
             assert await take_values(heard, 1) == await take_values(own, 1) == [b"answer"]
             assert own.gaps == 0

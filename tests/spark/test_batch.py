@@ -19,7 +19,7 @@ from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece
 from antiphon.spark.ranges import RangeReader
 from antiphon.spark.reader import TopicReader
-from antiphon.transport.client_messages import RangeIs, StoredBatch
+from antiphon.transport.client_messages import RangeResponse, StoredBatch
 from tests.node.support import free_addresses
 from tests.spark.nodes import Nodes
 
@@ -241,4 +241,4 @@ def test_ranges_with_holes_are_not_believed(batches: list[StoredBatch], next_off
     options = read_options({"servers": "127.0.0.1:1", "subscribe": "room"}, is_stream=False)
     reader = RangeReader(options, Piece(Partition("room", 7), "127.0.0.1:1", 0, 10))
     with pytest.raises(ProtocolError):
-        reader._check(RangeIs(1, next_offset, batches))
+        reader._check(RangeResponse(1, next_offset, batches))

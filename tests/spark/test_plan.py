@@ -29,7 +29,7 @@ from antiphon.spark.options import read_options
 from antiphon.spark.plan import Partition, Piece, divided, offsets_from, positions_from
 from antiphon.spark.pushdown import Pushed, microseconds_of
 from antiphon.spark.reader import TopicReader
-from antiphon.transport.client_messages import LogRange, LogsAre
+from antiphon.transport.client_messages import LogRange, LogsResponse
 from tests.spark.nodes import Nodes
 
 
@@ -105,7 +105,7 @@ def test_the_log_that_holds_most_serves_a_topic_and_equal_ones_share_topics() ->
     for number in (1, 2, 3):
         end = 5 if number == 3 else 10
         ranges = [LogRange(topic, 0, end, []) for topic in topics]
-        logs.add(f"127.0.0.1:{number}", LogsAre(1, number, number, ranges, [], []))
+        logs.add(f"127.0.0.1:{number}", LogsResponse(1, number, number, ranges, [], []))
     served = {held.number for topic in topics if (held := logs.fullest(topic)) is not None}
     assert served == {1, 2}
     assert logs.fullest("nowhere") is None

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from antiphon import Node, UsageError
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.kernel.errors import ProtocolError
-from antiphon.transport.admission_messages import Ask, Peer
-from antiphon.transport.client_messages import AskStatus, Publish, SubscribeTo
+from antiphon.transport.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Admit, Hello, Publishes
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, TopicAnnouncement
 from antiphon.transport.schema import FRAME_BYTES_AT_MOST
 from tests.node.support import cluster, running, take_values
 
@@ -179,11 +178,15 @@ def wrong_beginnings() -> Iterator[tuple[str, bytes, str]]:
     yield "target", control(msgspec.structs.replace(HELLO, target="someone else")), "does not live here"
     yield "no name", control(msgspec.structs.replace(HELLO, instance="")), "names its sender"
     yield "two hellos", control(HELLO) + control(HELLO), "one Hello"
-    yield "no hello", control(Admit(Ask(Peer("x", "127.0.0.1:1"), -1))), "first frame"
-    yield "host message", control(HELLO) + control(Publishes(["room"], True)), "not in the cluster"
+    yield "no hello", control(PeerAddresses([Peer("x", "127.0.0.1:1")])), "first frame"
+    yield "host message", control(HELLO) + control(TopicAnnouncement(["room"], True)), "not in the cluster"
     yield "process message", control(HELLO) + framed(msgspec.msgpack.encode([2, 0, 1, 5])), "not in the cluster"
-    yield "client message of a peer", control(HELLO) + control(AskStatus(1)), "not in the cluster"
-    yield "peer message of a client", control(CLIENT) + control(Publishes(["room"], True)), "clients do not send"
+    yield "client message of a peer", control(HELLO) + control(StatusRequest(1)), "not in the cluster"
+    yield (
+        "peer message of a client",
+        control(CLIENT) + control(TopicAnnouncement(["room"], True)),
+        "clients do not send",
+    )
     yield "process message of a client", control(CLIENT) + framed(msgspec.msgpack.encode([2, 0, 1, 5])), "do not send"
     yield "hello of a client", control(CLIENT) + control(CLIENT), "clients do not send"
     yield "garbage of a client", control(CLIENT) + framed(b"garbage"), "no message"
@@ -228,15 +231,15 @@ def test_a_client_that_asks_for_what_cannot_be_is_told_and_stays_connected() -> 
             answers = await answers_to(
                 node,
                 control(CLIENT)
-                + control(SubscribeTo(1, "room", 1 << 62, True, "block", 1))
-                + control(SubscribeTo(2, "room", -5, False, "block", 1))
-                + control(SubscribeTo(3, "a..b", "latest", False, "block", 1))
-                + control(SubscribeTo(4, "room", "latest", False, "explode", 1))
-                + control(Publish(5, "room", "causal", b"no batch"))
-                + control(Publish(6, "room", "causal", empty))
-                + control(Publish(7, "room", "loudest", encode_columns(Columns(1, 0, [b""]))))
-                + control(Publish(8, "a..b", "causal", encode_columns(Columns(1, 0, [b""]))))
-                + control(AskStatus(9)),
+                + control(SubscribeRequest(1, "room", 1 << 62, True, "block", 1))
+                + control(SubscribeRequest(2, "room", -5, False, "block", 1))
+                + control(SubscribeRequest(3, "a..b", "latest", False, "block", 1))
+                + control(SubscribeRequest(4, "room", "latest", False, "explode", 1))
+                + control(PublishRequest(5, "room", "causal", b"no batch"))
+                + control(PublishRequest(6, "room", "causal", empty))
+                + control(PublishRequest(7, "room", "loudest", encode_columns(Columns(1, 0, [b""]))))
+                + control(PublishRequest(8, "a..b", "causal", encode_columns(Columns(1, 0, [b""]))))
+                + control(StatusRequest(9)),
                 count=9,
             )
             ended = {answer[1]: answer[2] for answer in answers if answer[0] == 154}

@@ -17,9 +17,8 @@ from antiphon import DeniedError, JoinError, Node, PeerError, Tls, UsageError
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import Roster
 from antiphon.node.settings import Settings, settings_from
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Acquaint, Hello
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.transport.tls import CLIENT, NODE, Identity, check_meant, check_node, identity_in, is_loopback
 from tests.cluster.proxy import Proxy
 from tests.node.secure import ours, theirs
@@ -208,7 +207,7 @@ def test_on_the_cube_nobody_takes_the_identifier_of_another() -> None:
     async def test() -> None:
         async with pair("cube") as (alpha, beta):
             mallory = ours().files(NODE, "mallory")
-            claim = Acquaint([Peer("mallory/1", "127.0.0.1:9", beta.identifier)])
+            claim = PeerAddresses([Peer("mallory/1", "127.0.0.1:9", beta.identifier)])
             reason = await told(alpha, mallory, hello("mallory/1"), claim)
             assert f"claims the identifier {beta.identifier}" in reason
 

@@ -21,21 +21,24 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
 import antiphon
 from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
+from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.cube.vcube_ps import VCubePs
 from antiphon.kernel.errors import PeerError
 from antiphon.kernel.message import Message
 from antiphon.kernel.process import Environment, Process
 from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import cube_of, cube_options, of_newcomer
+from antiphon.node.fabrics import cube_options
 from antiphon.node.loop import NodeLoop
+from antiphon.node.members import Foundation, Members
 from antiphon.node.node import Node
 from antiphon.node.settings import Settings
 from antiphon.storage.disk import Disk
@@ -57,7 +60,7 @@ class Task(msgspec.Struct, frozen=True):
     messages: int
     rate: float
     payload_bytes: int
-    is_plain: bool = False
+    process: str = ""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -100,24 +103,27 @@ class Packets(msgspec.Struct, frozen=True):
 
 
 class Variant(NamedTuple):
-    """How the nodes of a run are set, and whether they run VCube-PS for nodes that do not fail."""
+    """How the nodes of a run are set, and which process they have if it is one for nodes that do not fail."""
 
     settings: Settings
-    is_plain: bool = False
+    process: str = ""
+
+
+PLAIN: Final = "plain"
+AGGREGATING: Final = "aggregating"
 
 
 VARIANTS: Final[dict[str, Variant]] = {
     "default": Variant(Settings()),
-    "causal aggregation": Variant(Settings(aggregate=True)),
+    "causal aggregation": Variant(Settings(), AGGREGATING),
     "gather 1 ms": Variant(Settings(gather_seconds=0.001)),
     "gather 5 ms": Variant(Settings(gather_seconds=0.005)),
-    "gather 1 ms, causal aggregation": Variant(Settings(gather_seconds=0.001, aggregate=True)),
+    "gather 1 ms, causal aggregation": Variant(Settings(gather_seconds=0.001), AGGREGATING),
 }
 
-# The cluster of nodes that do not fail is that of aggregation; the process of a plain node aggregates nothing.
 WITH_AND_WITHOUT: Final[dict[str, Variant]] = {
     "through faults": Variant(Settings()),
-    "plain": Variant(Settings(aggregate=True), is_plain=True),
+    "plain": Variant(Settings(), PLAIN),
 }
 HOSTS: Final = "of hosts"
 
@@ -146,12 +152,46 @@ class CountingNode(Node):
         return CountingEnvironment(identifier, self.core, self.disk, secrets.randbits(62), self.kinds)
 
 
+class TrustingMembers(Members):
+    """Others that never fail: the process is told once that each of them has joined."""
+
+    counts_past = False
+
+    def link_found(self, identifier: int) -> None:
+        process = self.process
+        assert isinstance(process, (VCubePs, AggregatingVCubePs)), "the node was made with such a process"
+        if not process.nodes.cube.contains(identifier):
+            process.joined(identifier)
+        self._core.settle()
+
+
 class PlainNode(CountingNode):
-    """A node that runs VCube-PS as if nobody failed: trees, barriers and acknowledgements."""
+    """A node that runs VCube-PS as if nobody failed: trees, barriers and acknowledgements.
+
+    With ``aggregates`` its forwarders hold back what cannot be delivered yet.
+    """
+
+    def __init__(self, settings: Settings, aggregates: bool = False) -> None:
+        super().__init__(settings)
+        self._kind = AggregatingVCubePs if aggregates else VCubePs
+
+    def new_members(self, foundation: Foundation) -> Members:
+        return TrustingMembers(foundation, self.address, self, self._publish_on)
 
     def new_process(self, environment: Environment, members: list[int]) -> Process:
-        plain = VCubePs(environment, cube_of(environment, members), cube_options(self.settings))
-        return of_newcomer(plain, members)
+        everybody = sorted((*members, int(environment.identifier)))
+        cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
+        process = self._kind(environment, cube, cube_options(self.settings))
+        if members:
+            process.begin_as_newcomer()
+        return process
+
+
+NODES: Final[dict[str, Callable[[Settings], CountingNode]]] = {
+    "": CountingNode,
+    PLAIN: PlainNode,
+    AGGREGATING: partial(PlainNode, aggregates=True),
+}
 
 
 def measure_packets(variant: str, processes: int, rate: float, payload_bytes: int, seconds: float) -> Packets:
@@ -160,8 +200,8 @@ def measure_packets(variant: str, processes: int, rate: float, payload_bytes: in
     At the rate 0 it publishes as many as it would at ``FLOOD_RATE``.
     """
     messages = max(1, round((rate or FLOOD_RATE) * seconds))
-    settings, is_plain = {**VARIANTS, **WITH_AND_WITHOUT}[variant]
-    task = Task(settings, processes, messages, rate, payload_bytes, is_plain)
+    settings, kind = {**VARIANTS, **WITH_AND_WITHOUT}[variant]
+    task = Task(settings, processes, messages, rate, payload_bytes, kind)
     with ExitStack() as open_ones:
         crew = [open_ones.enter_context(started())]
         address = ask(crew[0], task)
@@ -262,7 +302,7 @@ def ask(process: subprocess.Popen[bytes], task: Task) -> str:
 
 async def perform(task: Task) -> None:
     """Join, wait for the word, publish, wait for everything, and say what it took."""
-    async with await (PlainNode if task.is_plain else CountingNode)(task.settings).start() as node:
+    async with await NODES[task.process](task.settings.checked()).start() as node:
         assert isinstance(node, CountingNode), "it was made as one"
         subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
         say(node.address)

@@ -10,7 +10,7 @@ import typer
 import antiphon
 from antiphon.cli import output, running
 from antiphon.kernel.errors import PeerError, UsageError
-from antiphon.transport.client_messages import DismissBrokers, Dismissed
+from antiphon.transport.client_messages import DismissRequest, DismissResponse
 
 WHAT_IS_GIVEN_UP = """The nodes {named} are to count as gone for good. The others then order totally without them.
 
@@ -79,8 +79,8 @@ async def council_at(access: running.Access) -> dict[str, Any]:
 async def tell(access: running.Access, gone: list[int]) -> dict[str, Any]:
     """Tell a broker who is gone, and wait for what becomes of it."""
     async with await running.connect_to_any(access) as client:
-        answer = await client.request(lambda number: DismissBrokers(number, gone))
-        assert isinstance(answer, Dismissed), "the node answers what it was asked"
+        answer = await client.request(lambda number: DismissRequest(number, gone))
+        assert isinstance(answer, DismissResponse), "the node answers what it was asked"
         if answer.error:
             raise PeerError(answer.error)
         council: dict[str, Any] = {}

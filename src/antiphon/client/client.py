@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting, raise_refusals
-from antiphon.api.outbox import Outbox
+from antiphon.api.outbox import BlockedOutboxes, Outbox
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, client_number
 from antiphon.client.client_subscriptions import OngoingSubscriptions
@@ -32,23 +32,23 @@ from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.transport.client_messages import (
     CLIENT_CONTROLS,
-    Accepted,
-    AskStatus,
-    Begins,
+    BatchesDropped,
     Delivery,
-    Dismissed,
-    Dropped,
-    Followed,
-    LogsAre,
-    MarksAre,
-    Missed,
-    NodesAre,
-    RangeIs,
-    Safe,
-    StandingsAre,
-    StatusIs,
+    DismissResponse,
+    FollowResponse,
+    LogsResponse,
+    MarksResponse,
+    MessagesMissed,
+    NodeAddresses,
+    ProducerResponse,
+    PublishResponse,
+    RangeResponse,
+    SafeUpTo,
+    StatusRequest,
+    StatusResponse,
     SubscriptionEnded,
     SubscriptionReady,
+    TopicStarted,
 )
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
@@ -103,7 +103,7 @@ class Client(PubSub):
         self._former: ClientConnection | None = None
         # Whether there is a node to talk to.
         self.is_up = False
-        self._blocked: set[Outbox] = set()
+        self._blocked = BlockedOutboxes()
         self._subscriptions = OngoingSubscriptions(self)
         self._handing_in = HandingIn(self, self._subscriptions.past_of)
         self._requests = Requests()
@@ -146,7 +146,7 @@ class Client(PubSub):
                 self._check_node(transport, host)
                 self.send(Hello(PROTOCOL_VERSION, self._cluster, self._instance, "", "", self._token))
                 number, self._opening = self._requests.ask_status()
-                self.send(AskStatus(number, False))
+                self.send(StatusRequest(number, False))
                 connection.writer.flush()
                 status = await self._opening
         except (OSError, TimeoutError) as error:
@@ -246,7 +246,7 @@ class Client(PubSub):
         self.reconnects += 1
         log.info("reconnected", node=self.address, lost=lost, kept=len(self._handing_in))
         for number in self._requests.unanswered_status():
-            self.send(AskStatus(number))
+            self.send(StatusRequest(number))
         self._subscriptions.resume()
         self._leave_former()
         self._handing_in.resume()
@@ -281,7 +281,7 @@ class Client(PubSub):
         self.refuse_if_closed()
         number, answer = self._requests.ask_status()
         if self.is_up:
-            self.send(AskStatus(number))
+            self.send(StatusRequest(number))
             self.settle()
         return await answer
 
@@ -334,18 +334,18 @@ class Client(PubSub):
         message = self._codec.decode(frame)
         if isinstance(message, Delivery):
             self._subscriptions.delivered(message)
-        elif isinstance(message, Accepted):
+        elif isinstance(message, PublishResponse):
             if not self._handing_in.accepted(message):
                 # A lane has written it.
                 self._requests.answered(message)
-        elif isinstance(message, Safe):
+        elif isinstance(message, SafeUpTo):
             self._handing_in.safe(message.topic, message.serial)
-        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, Missed, Begins, Dropped)):
+        elif isinstance(message, (SubscriptionReady, SubscriptionEnded, MessagesMissed, TopicStarted, BatchesDropped)):
             self._subscriptions.on_message(message)
             self._leave_former()
-        elif isinstance(message, Followed):
+        elif isinstance(message, FollowResponse):
             self._handing_in.followed(message)
-        elif isinstance(message, NodesAre):
+        elif isinstance(message, NodeAddresses):
             self._whereabouts.learn(message.addresses)
             if message.is_leaving:
                 self._look_elsewhere("the node is about to go", is_leaving=True)
@@ -353,11 +353,11 @@ class Client(PubSub):
             self._answer(connection, message)
 
     def _answer(self, connection: ClientConnection, message: object) -> None:
-        if isinstance(message, StatusIs):
+        if isinstance(message, StatusResponse):
             # What the node's clock shows when this one shows nothing: no later than that, as the answer took time.
             self.node_clock_us = message.clock_us - monotonic_us()
             self._requests.status_came(message)
-        elif isinstance(message, (LogsAre, RangeIs, MarksAre, StandingsAre, Dismissed)):
+        elif isinstance(message, (LogsResponse, RangeResponse, MarksResponse, ProducerResponse, DismissResponse)):
             self._requests.answered(message)
         elif isinstance(message, Refused):
             reason = f"the node at {connection.address} refused: {message.reason}"
@@ -382,8 +382,9 @@ class Client(PubSub):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        for outbox in tuple(self._blocked):
-            outbox.flush()
+        if len(self._blocked) > 0 and self._handing_in.has_room:
+            for outbox in self._blocked.take_due(len(self._blocked)):
+                outbox.flush()
         self.write()
 
     def write(self) -> None:

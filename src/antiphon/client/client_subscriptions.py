@@ -22,16 +22,16 @@ from antiphon.runtime.errors import error_from
 from antiphon.transport.client_messages import (
     AHEAD,
     AHEAD_BYTES,
-    Begins,
+    BatchesDropped,
     Delivery,
-    Dropped,
-    Missed,
+    MessagesConsumed,
+    MessagesMissed,
     Resume,
-    SubscribeTo,
+    SubscribeRequest,
     SubscriptionEnded,
     SubscriptionReady,
-    Taken,
-    Unsubscribe,
+    TopicStarted,
+    UnsubscribeRequest,
 )
 from antiphon.transport.peer_messages import Control
 
@@ -81,7 +81,7 @@ class Ongoing:
             self.seen[name] = SeenOfAll()
         return topic
 
-    def request(self, is_again: bool, node_clock_us: int = 0) -> SubscribeTo:
+    def request(self, is_again: bool, node_clock_us: int = 0) -> SubscribeRequest:
         """What the node is asked for: to begin, or to go on."""
         subscription = self.subscription
         start, resume = subscription.start, None
@@ -92,7 +92,9 @@ class Ongoing:
             resume = Resume(self.ready_at_us + node_clock_us, seen)
         is_time = isinstance(start, datetime)
         begin = int(start.timestamp() * 1_000_000) if isinstance(start, datetime) else start
-        return SubscribeTo(self.number, subscription.pattern, begin, is_time, subscription.policy, self.limit, resume)
+        return SubscribeRequest(
+            self.number, subscription.pattern, begin, is_time, subscription.policy, self.limit, resume
+        )
 
 
 class OngoingSubscriptions:
@@ -179,7 +181,9 @@ class OngoingSubscriptions:
         ongoing.subscription.begin_at(topic, message.from_offset)
         ongoing.subscription.push(topic, batch)
 
-    def on_message(self, message: SubscriptionReady | SubscriptionEnded | Missed | Begins | Dropped) -> None:
+    def on_message(
+        self, message: SubscriptionReady | SubscriptionEnded | MessagesMissed | TopicStarted | BatchesDropped
+    ) -> None:
         """Something about a subscription."""
         ongoing = self._by_number.get(message.number)
         if ongoing is None:
@@ -189,12 +193,12 @@ class OngoingSubscriptions:
             if ongoing.ready_at_us is None:
                 ongoing.ready_at_us = monotonic_us()
             set_if_waiting(ongoing.ready)
-        elif isinstance(message, Missed):
+        elif isinstance(message, MessagesMissed):
             ongoing.subscription.miss(ongoing.topic(message.topic))
-        elif isinstance(message, Begins):
+        elif isinstance(message, TopicStarted):
             ongoing.topic(message.topic)
             ongoing.seen[message.topic].merge(message.seen)
-        elif isinstance(message, Dropped):
+        elif isinstance(message, BatchesDropped):
             ongoing.topic(message.topic)
             ongoing.seen[message.topic].merge(message.batches)
             ongoing.subscription.dropped = ongoing.dropped_before + message.count
@@ -239,7 +243,7 @@ class OngoingSubscriptions:
         if ongoing is not None:
             self._forget(ongoing)
             if self._client.is_up:
-                self._client.send(Unsubscribe(ongoing.number))
+                self._client.send(UnsubscribeRequest(ongoing.number))
                 self._client.settle()
 
     @property
@@ -273,6 +277,6 @@ class OngoingSubscriptions:
         # A callback has always taken all; it would be told of every batch.
         has_emptied = ongoing.subscription.queued == 0 and not ongoing.subscription.has_callback
         if self._client.is_up and (is_much or has_emptied):
-            self._client.send(Taken(ongoing.number, ongoing.untold))
+            self._client.send(MessagesConsumed(ongoing.number, ongoing.untold))
             self._client.settle()
             ongoing.untold = ongoing.untold_bytes = 0

@@ -21,8 +21,14 @@ from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.client.remote_log import AskingClient
 from antiphon.kernel.errors import PeerError, UsageError
 from antiphon.sessions.writers import DIGEST_BITS, number_of, place_of, series_of
-from antiphon.transport.client_messages import AskStandings, LaneOf, NodeStandings, Publish, StandingsAre
-from antiphon.transport.peer_messages import Control, LaneStanding
+from antiphon.transport.client_messages import (
+    LaneOf,
+    NodeProducerState,
+    ProducerRequest,
+    ProducerResponse,
+    PublishRequest,
+)
+from antiphon.transport.peer_messages import Control, LaneState
 
 UNDER_WAY_AT_MOST: Final = 16
 """Batches that a lane has handed in and that are not accepted, before it waits."""
@@ -101,15 +107,15 @@ class Lane:
         opened._begin(nodes)
         return opened
 
-    async def _ask(self, topics: list[str]) -> list[NodeStandings]:
+    async def _ask(self, topics: list[str]) -> list[NodeProducerState]:
         def ask(number: int) -> Control:
-            return AskStandings(number, self._writer, self._lane, topics)
+            return ProducerRequest(number, self._writer, self._lane, topics)
 
         answer = await self._client.request(ask)
-        assert isinstance(answer, StandingsAre), "nothing else answers this"
+        assert isinstance(answer, ProducerResponse), "nothing else answers this"
         return answer.nodes
 
-    def _begin(self, nodes: list[NodeStandings]) -> None:
+    def _begin(self, nodes: list[NodeProducerState]) -> None:
         for topic in sorted({standing.topic for node in nodes for standing in node.standings}):
             numbers = [number for node in nodes for number, _ in standings_on(topic, node)]
             later = max(numbers)
@@ -132,7 +138,7 @@ class Lane:
             # not be asked. In fifo order that is so only of what goes through this node, so everything does.
             course.everywhere = 0 if self._order == "fifo" else min(self._places(topic, nodes))
 
-    def _numbers(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
+    def _numbers(self, topic: str, nodes: list[NodeProducerState]) -> list[int]:
         """How far the lane has come at the node that was asked and at all members of a topic."""
         return [
             max((number for number, _ in standings_on(topic, node)), default=0)
@@ -140,7 +146,7 @@ class Lane:
             if index == 0 or topic in node.member_of
         ]
 
-    def _places(self, topic: str, nodes: list[NodeStandings]) -> list[int]:
+    def _places(self, topic: str, nodes: list[NodeProducerState]) -> list[int]:
         """The same in this series."""
         return [place_of(number) if self._is_of_series(number) else 0 for number in self._numbers(topic, nodes)]
 
@@ -185,7 +191,7 @@ class Lane:
         while len(self._under_way) >= UNDER_WAY_AT_MOST:
             await self._under_way.popleft()
         self._under_way.append(
-            self._client.request(lambda reply: Publish(reply, topic, self._order, payload, about, number, lane))
+            self._client.request(lambda reply: PublishRequest(reply, topic, self._order, payload, about, number, lane))
         )
 
     def _conflict(self, topic: str) -> ConflictError:
@@ -220,7 +226,7 @@ class Lane:
             await asyncio.sleep(PAUSES_SECONDS[min(attempt, len(PAUSES_SECONDS) - 1)])
             attempt += 1
 
-    def _check_end(self, topic: str, nodes: list[NodeStandings]) -> None:
+    def _check_end(self, topic: str, nodes: list[NodeProducerState]) -> None:
         """Nobody may have more than was written now, or something else."""
         course = self._courses.get(topic) or Course()
         for node in nodes:
@@ -232,18 +238,18 @@ class Lane:
                     raise self._conflict(topic)
 
 
-async def standings_of_series(client: AskingClient, writer: str, series: int) -> list[LaneStanding]:
+async def standings_of_series(client: AskingClient, writer: str, series: int) -> list[LaneState]:
     """How far all lanes of a writer have come at any node, of those that have written in this series."""
 
     def ask(number: int) -> Control:
-        return AskStandings(number, writer, None, [])
+        return ProducerRequest(number, writer, None, [])
 
     answer = await client.request(ask)
-    assert isinstance(answer, StandingsAre), "nothing else answers this"
+    assert isinstance(answer, ProducerResponse), "nothing else answers this"
     return [each for node in answer.nodes for each in node.standings if series_of(each.number) == series]
 
 
-def standings_on(topic: str, node: NodeStandings) -> list[tuple[int, int]]:
+def standings_on(topic: str, node: NodeProducerState) -> list[tuple[int, int]]:
     """Numbers and digests of one topic."""
     return [(standing.number, standing.digest) for standing in node.standings if standing.topic == topic]
 

@@ -1,7 +1,7 @@
 """How a client publishes through its node: it keeps what may be lost, and hands it in again at the next node.
 
 What a client publishes follows what it has seen. When it has changed its node, the new one first catches up with that,
-and with what the client has handed in before (:class:`Follow`); until then nothing is handed in on the topic.
+and with what the client has handed in before (:class:`FollowRequest`); until then nothing is handed in on the topic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from antiphon.api.outbox import Segment
 from antiphon.runtime.errors import error_from
 from antiphon.runtime.logging import logger
 from antiphon.sessions.unacked import Kept, KeptBatches
-from antiphon.transport.client_messages import Accepted, Follow, Followed, Publish
+from antiphon.transport.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
 from antiphon.transport.peer_messages import Control
 
 log = logger("client")
@@ -65,6 +65,11 @@ class HandingIn:
 
     # What outboxes do.
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a batch of any topic may be handed in now."""
+        return self._client.is_up and self._kept.room() > 0
+
     def room(self, topic: str) -> int:
         """How many more batches of a topic may be handed in now."""
         if not self._client.is_up:
@@ -84,11 +89,11 @@ class HandingIn:
         self._client.write()
 
     def _hand_in(self, kept: Kept) -> None:
-        self._client.send(Publish(kept.number, kept.topic, kept.order, kept.payload, kept.about, kept.serial))
+        self._client.send(PublishRequest(kept.number, kept.topic, kept.order, kept.payload, kept.about, kept.serial))
 
     # What the node says.
 
-    def accepted(self, message: Accepted) -> bool:
+    def accepted(self, message: PublishResponse) -> bool:
         """The node has accepted a batch, or refused it; whether it is one of those that were handed in here."""
         kept = self._kept.answered(message.number)
         if kept is None:
@@ -111,7 +116,7 @@ class HandingIn:
         """Batches of a topic up to this one would survive the node."""
         self._kept.safe(topic, serial)
 
-    def followed(self, message: Followed) -> None:
+    def followed(self, message: FollowResponse) -> None:
         """The node has caught up with what was seen elsewhere, or cannot."""
         self._following.discard(message.topic)
         self._follows.add(message.topic)
@@ -145,7 +150,7 @@ class HandingIn:
             # What it has published itself comes first too, though it may not have been shown to it.
             author = self._client.author_number()
             past[author] = max(past.get(author, 0), self._kept.done_up_to(topic))
-            self._client.send(Follow(self._client.next_number(), topic, past))
+            self._client.send(FollowRequest(self._client.next_number(), topic, past))
             self._client.write()
 
     def _repeat(self) -> None:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from antiphon.runtime.errors import error_from
-from antiphon.transport.client_messages import AskLogs, AskMarks, AskRange, LogsAre, MarksAre, RangeIs
+from antiphon.transport.client_messages import (
+    LogsRequest,
+    LogsResponse,
+    MarksRequest,
+    MarksResponse,
+    RangeRequest,
+    RangeResponse,
+)
 from antiphon.transport.peer_messages import Control
 
 Times = tuple[int, int | None]
@@ -29,30 +36,32 @@ class RemoteLog:
     def __init__(self, client: AskingClient) -> None:
         self._client = client
 
-    async def topics(self, names: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsAre:
+    async def topics(self, names: Sequence[str] | None = None, times_us: Sequence[int] = ()) -> LogsResponse:
         """What the log holds of these topics, or of all that the client may read."""
         wanted = None if names is None else list(names)
-        found: LogsAre = await self._client.request(lambda number: AskLogs(number, wanted, tuple(times_us)))
+        found: LogsResponse = await self._client.request(lambda number: LogsRequest(number, wanted, tuple(times_us)))
         self._raise(found.error, found.is_denied)
         return found
 
     async def range(
         self, log_number: int, topic: str, offset: int, end: int, most_bytes: int, times_us: Times = (0, None)
-    ) -> RangeIs:
+    ) -> RangeResponse:
         """Some of the stored batches from an offset to an end, which were published at some times.
 
         If the offset has been removed the answer says so, and is no error.
         """
-        found: RangeIs = await self._client.request(
-            lambda number: AskRange(number, log_number, topic, offset, end, most_bytes, *times_us)
+        found: RangeResponse = await self._client.request(
+            lambda number: RangeRequest(number, log_number, topic, offset, end, most_bytes, *times_us)
         )
         if not found.removed_below:
             self._raise(found.error, found.is_denied)
         return found
 
-    async def marks(self, log_number: int, topic: str, offset: int, end: int) -> MarksAre:
+    async def marks(self, log_number: int, topic: str, offset: int, end: int) -> MarksResponse:
         """Whose messages a range has, for the first part of it."""
-        found: MarksAre = await self._client.request(lambda number: AskMarks(number, log_number, topic, offset, end))
+        found: MarksResponse = await self._client.request(
+            lambda number: MarksRequest(number, log_number, topic, offset, end)
+        )
         self._raise(found.error, found.is_denied)
         return found
 

@@ -7,9 +7,17 @@ from typing import Any
 
 from antiphon.client.publishing import set_exception
 from antiphon.runtime.errors import DeniedError, error_from
-from antiphon.transport.client_messages import Accepted, Dismissed, LogsAre, MarksAre, RangeIs, StandingsAre, StatusIs
+from antiphon.transport.client_messages import (
+    DismissResponse,
+    LogsResponse,
+    MarksResponse,
+    ProducerResponse,
+    PublishResponse,
+    RangeResponse,
+    StatusResponse,
+)
 
-LogAnswer = LogsAre | RangeIs | MarksAre | StandingsAre | Dismissed
+LogAnswer = LogsResponse | RangeResponse | MarksResponse | ProducerResponse | DismissResponse
 
 
 class Requests:
@@ -49,7 +57,7 @@ class Requests:
         """The numbers under which somebody waits for the figures of a node."""
         return [number for number, answer in self._status.items() if not answer.done()]
 
-    def status_came(self, message: StatusIs) -> None:
+    def status_came(self, message: StatusResponse) -> None:
         """A node says how it is, or that the client may not know."""
         answer = self._status.get(message.number)
         if message.denied:
@@ -57,10 +65,10 @@ class Requests:
         elif answer is not None and not answer.done():
             answer.set_result(message.status)
 
-    def answered(self, message: LogAnswer | Accepted) -> None:
+    def answered(self, message: LogAnswer | PublishResponse) -> None:
         """The node has answered, if somebody still waits for it."""
         answer = self._of_node.get(message.number)
-        if isinstance(message, Accepted) and message.error:
+        if isinstance(message, PublishResponse) and message.error:
             set_exception(answer, error_from(message.error, message.is_denied, message.kind))
         elif answer is not None and not answer.done():
             answer.set_result(message)

@@ -46,10 +46,28 @@ class IntervalSet:
             if len(self._bounds) > 0:
                 self._close_gap()
             return True
-        if self.has(number):
-            return False
-        self._insert(number, number + 1)
-        self._bound_gaps()
+        return number > self.complete and self._add_beyond(number)
+
+    def _add_beyond(self, number: i64) -> bool:
+        """Add an integer above the lowest gap; whether it is new."""
+        bounds = self._bounds
+        place = len(bounds)
+        if place > 0 and number < bounds[place - 1]:
+            place = bisect_right(bounds, number)
+            if place % 2 == 1:
+                return False
+        touches_lower = place > 0 and bounds[place - 1] == number
+        touches_higher = place < len(bounds) and bounds[place] == number + 1
+        if touches_lower and touches_higher:
+            del bounds[place - 1 : place + 1]
+        elif touches_lower:
+            bounds[place - 1] = number + 1
+        elif touches_higher:
+            bounds[place] = number
+        else:
+            bounds.insert(place, number + 1)
+            bounds.insert(place, number)
+            self._bound_gaps()
         return True
 
     def add_range(self, first: i64, last: i64) -> None:
@@ -90,7 +108,7 @@ class IntervalSet:
         del bounds[:reached]
 
     def _insert(self, first: i64, end: i64) -> None:
-        """Add an interval beyond the first gap; those that it touches become part of it."""
+        """Add an interval above the lowest gap; those that it touches become part of it."""
         bounds = self._bounds
         low = bisect_left(bounds, first)
         high = bisect_right(bounds, end)

@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, Peer
-from antiphon.transport.peer_messages import Appointment, PlaceGiven
+from antiphon.transport.peer_messages import MAXIMUM_IDENTIFIER, Appointment, Peer, PlaceResponse
 
 PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""
@@ -64,7 +63,7 @@ class Roster:
         # How many blocks somebody has taken, as far as this node knows; and where they are drawn, which.
         self._blocks = 0
         self._drawn: set[int] = set()
-        self._given: dict[str, PlaceGiven] = {}
+        self._given: dict[str, PlaceResponse] = {}
         # Newcomers of whom nobody knows yet whether they have taken the place that they were given here.
         self._unclaimed: set[str] = set()
         self._book: dict[int, Peer] = {}
@@ -84,7 +83,7 @@ class Roster:
         self._take(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST))
         self._appointments[identifier] = 0
 
-    def take(self, place: PlaceGiven) -> None:
+    def take(self, place: PlaceResponse) -> None:
         """Somebody has given this node its place."""
         self.founding = place.founding
         self._blocks = max(self._blocks, place.blocks)
@@ -96,7 +95,7 @@ class Roster:
         self._first, self._end = first, end
         self.learn([self.me])
 
-    def give(self, newcomer: Peer) -> PlaceGiven | None:
+    def give(self, newcomer: Peer) -> PlaceResponse | None:
         """A place for a newcomer, the same if it asks again; None if there is nothing left to give."""
         given = self._given.get(newcomer.instance)
         if given is not None:
@@ -108,7 +107,7 @@ class Roster:
         self._first, self._end = identifier + 1, self._end - part
         self.learn([Peer(newcomer.instance, newcomer.address, identifier)])
         self.appoint([identifier])
-        given = PlaceGiven(identifier, self._end, self._end + part, self.appointments(), self.founding, self._blocks)
+        given = PlaceResponse(identifier, self._end, self._end + part, self.appointments(), self.founding, self._blocks)
         self._given[newcomer.instance] = given
         self._unclaimed.add(newcomer.instance)
         return given

@@ -26,9 +26,8 @@ from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.full_mesh import RETRY_SECONDS, FullMesh
 from antiphon.membership.membership import Place
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import IncomingConnection
-from antiphon.transport.peer_messages import Acquaint, Control, Leaves, PlaceGiven, PlaceWanted
+from antiphon.transport.peer_messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it is together with all of whom it knows."""
@@ -90,11 +89,11 @@ class Companions(FullMesh):
     def _begin_as_founder(self) -> None:
         identifier = self._highest + 1
         founding = self._disk.fact(FOUNDING, "") or self._instance
-        self.roster.take(PlaceGiven(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
+        self.roster.take(PlaceResponse(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
         self._events.placed(identifier, [])
         self._is_in.set_result(None)
 
-    def _place_given(self, place: PlaceGiven, giver: str) -> None:
+    def _place_given(self, place: PlaceResponse, giver: str) -> None:
         if not self.roster.is_placed and place.founding != self._disk.fact(FOUNDING, place.founding):
             log.warning("this cluster is not that of an earlier life; its log is not continued")
             self._events.past_is_void()
@@ -128,7 +127,7 @@ class Companions(FullMesh):
 
     async def leave(self) -> None:
         """Tell all that this node goes, so that nobody looks for it."""
-        self.spread(Leaves())
+        self.spread(LeaveNotice())
         await super().leave()
 
     def why_not_in(self) -> str:
@@ -139,14 +138,14 @@ class Companions(FullMesh):
         )
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, Leaves):
+        if isinstance(message, LeaveNotice):
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None:
                 self.departing.add(sender)
             return
-        if isinstance(message, Acquaint):
+        if isinstance(message, PeerAddresses):
             self._check_names(connection, message.peers)
-        elif isinstance(message, PlaceWanted):
+        elif isinstance(message, PlaceRequest):
             self._check_room()
         super().control_received(connection, message)
 

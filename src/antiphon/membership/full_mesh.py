@@ -25,10 +25,18 @@ from antiphon.membership.membership import Membership, Place
 from antiphon.membership.newcomers import Introductions, PlaceSearch
 from antiphon.runtime.errors import JoinError
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import NOT_HERE, IncomingConnection
 from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import Acquaint, BlockIs, BlockWanted, Control, Hello, PlaceGiven, PlaceWanted
+from antiphon.transport.peer_messages import (
+    BlockRequest,
+    BlockResponse,
+    Control,
+    Hello,
+    Peer,
+    PeerAddresses,
+    PlaceRequest,
+    PlaceResponse,
+)
 
 LOOK_SECONDS: Final = 0.005
 """How often a newcomer looks whether it can be used."""
@@ -52,8 +60,6 @@ log = logger("brokers")
 
 class FullMesh(Membership):
     """All nodes of a cluster, each with a connection to every other."""
-
-    survives_crashes = True
 
     def __init__(self, place: Place, founders: int = 0, has_quorum: bool = True) -> None:
         super().__init__(place)
@@ -144,12 +150,12 @@ class FullMesh(Membership):
     def _ask_at(self, address: str) -> OutgoingLink:
         """Ask whoever lives there for a place."""
         link = self.new_link(address, "", lambda _: None, self._link_refused)
-        wanted = PlaceWanted(self.roster.me, HOPS, self._settings.fabric)
+        wanted = PlaceRequest(self.roster.me, HOPS, self._settings.fabric)
         self._sender.write(link, self._sender.codec.encode_control(wanted))
         self._sender.settle()
         return link
 
-    def _place_wanted(self, message: PlaceWanted) -> None:
+    def _place_wanted(self, message: PlaceRequest) -> None:
         if not self._is_in.done() or not self._has_quorum:
             # Who begins as a founder and has not heard from the others may not be one any more.
             return
@@ -160,7 +166,7 @@ class FullMesh(Membership):
             others = sorted(set(self.links) - self._lost)
             if others and message.hops > 0:
                 self.tell(
-                    others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
+                    others[message.hops % len(others)], PlaceRequest(message.newcomer, message.hops - 1, message.fabric)
                 )
             else:
                 self._claims.claim()
@@ -168,16 +174,16 @@ class FullMesh(Membership):
         newcomer = Peer(message.newcomer.instance, message.newcomer.address, place.identifier)
         # Whoever it is, it has to know the others before its process looks for them.
         self._connect(place.identifier, newcomer.address, newcomer.instance)
-        self.tell(place.identifier, Acquaint(self._named(self.links)))
+        self.tell(place.identifier, PeerAddresses(self._named(self.links)))
         self.tell(place.identifier, place)
         away = self._named(self._lost - self._over - set(self.links))
-        self.tell(place.identifier, Acquaint([peer for peer in away if peer.address != newcomer.address]))
+        self.tell(place.identifier, PeerAddresses([peer for peer in away if peer.address != newcomer.address]))
         self._introductions.missed(self._lost - self._over, newcomer)
 
     def _named(self, others: Iterable[int]) -> list[Peer]:
         return [peer for peer in (self.roster.peer(other) for other in sorted(others)) if peer is not None]
 
-    def _place_given(self, place: PlaceGiven, giver: str) -> None:
+    def _place_given(self, place: PlaceResponse, giver: str) -> None:
         if self.roster.is_placed:
             return
         self.roster.take(place)
@@ -213,19 +219,19 @@ class FullMesh(Membership):
         return self.roster.identifier_of(instance)
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, PlaceWanted):
+        if isinstance(message, PlaceRequest):
             self.check_fabric(message)
             self._place_wanted(message)
-        elif isinstance(message, PlaceGiven):
+        elif isinstance(message, PlaceResponse):
             self._place_given(message, connection.instance)
-        elif isinstance(message, Acquaint):
+        elif isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
-        elif isinstance(message, (BlockWanted, BlockIs)):
+        elif isinstance(message, (BlockRequest, BlockResponse)):
             self._on_block_message(connection, message)
         else:
             super().control_received(connection, message)
 
-    def _on_block_message(self, connection: IncomingConnection, message: BlockWanted | BlockIs) -> None:
+    def _on_block_message(self, connection: IncomingConnection, message: BlockRequest | BlockResponse) -> None:
         sender = self.roster.identifier_of(connection.instance)
         if sender is not None:
             self._claims.on_message(sender, message)
@@ -294,7 +300,7 @@ class FullMesh(Membership):
             return
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)
-        self.spread(Acquaint([peer]), peer.identifier)
+        self.spread(PeerAddresses([peer]), peer.identifier)
         self._introductions.missed(self._lost - self._over, peer)
         self._keep_identity()
 
@@ -328,7 +334,7 @@ class FullMesh(Membership):
         # Founders know each other by their addresses. Who begins as one says no more before it knows that it is: it may
         # come back to a tree that runs, and whoever believed it would never give it another identifier.
         if self.roster.is_placed and (self._contacts or self._is_in.done()):
-            self._sender.write(link, self._sender.codec.encode_control(Acquaint([self.roster.me])))
+            self._sender.write(link, self._sender.codec.encode_control(PeerAddresses([self.roster.me])))
         link.open()
         self._sender.settle()
 
@@ -358,7 +364,7 @@ class FullMesh(Membership):
         self._events.peer_found(identifier)
         missed = self._introductions.missed_by(identifier, self._over)
         if missed:
-            self.tell(identifier, Acquaint(missed))
+            self.tell(identifier, PeerAddresses(missed))
         if identifier in self._watched:
             self._events.link_found(identifier)
 

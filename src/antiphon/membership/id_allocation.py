@@ -12,7 +12,7 @@ from antiphon.membership.address_book import Roster
 from antiphon.runtime.logging import logger
 from antiphon.runtime.scatter_gather import Others, Questions
 from antiphon.runtime.tasks import Tasks
-from antiphon.transport.peer_messages import BlockIs, BlockWanted, Control
+from antiphon.transport.peer_messages import BlockRequest, BlockResponse, Control
 
 log = logger("blocks")
 
@@ -51,18 +51,18 @@ class BlockClaims:
             if block is None:
                 log.error("there are no identifiers left: found the cluster anew")
                 return
-            answers = await self._questions.ask(lambda number: BlockWanted(number, block))
-            agree = sum(isinstance(answer, BlockIs) and answer.is_free for answer in answers)
+            answers = await self._questions.ask(lambda number: BlockRequest(number, block))
+            agree = sum(isinstance(answer, BlockResponse) and answer.is_free for answer in answers)
             if agree == len(answers) and agree >= self._needed():
                 self._roster().take_block(block)
                 log.info("took identifiers to give", block=block)
         finally:
             self._is_claiming = False
 
-    def on_message(self, sender: int, message: BlockWanted | BlockIs) -> None:
+    def on_message(self, sender: int, message: BlockRequest | BlockResponse) -> None:
         """Another node asks or answers."""
-        if isinstance(message, BlockIs):
+        if isinstance(message, BlockResponse):
             self._questions.answered(sender, message.number, message)
         else:
-            self._others.tell(sender, BlockIs(message.number, self._roster().is_free(message.block)))
+            self._others.tell(sender, BlockResponse(message.number, self._roster().is_free(message.block)))
             self._settle()

@@ -17,7 +17,7 @@ import msgspec
 from antiphon.fabrics.tree.messages import Standing
 from antiphon.membership.address_book import BLOCK, BLOCKS_FIRST
 from antiphon.storage.disk import Disk
-from antiphon.transport.peer_messages import PlaceGiven
+from antiphon.transport.peer_messages import PlaceResponse
 
 FACT: Final = "broker"
 """Under this name the identity is kept."""
@@ -50,7 +50,7 @@ def keep_identity(disk: Disk, identity: Identity) -> None:
         disk.commit.soon()
 
 
-def place_of(identity: Identity, highest: int) -> PlaceGiven:
+def place_of(identity: Identity, highest: int) -> PlaceResponse:
     """The place of a broker that returns, if this is the highest identifier that it has heard of."""
     blocks = (highest - BLOCKS_FIRST) // BLOCK + 1 if highest >= BLOCKS_FIRST else 0
-    return PlaceGiven(identity.identifier, 0, 0, [], "", blocks)
+    return PlaceResponse(identity.identifier, 0, 0, [], "", blocks)

@@ -1,8 +1,7 @@
 """Who else is there: what every way of being a cluster has in common, and the connections that others open.
 
-The cube's nodes admit each other (:mod:`antiphon.membership.admission_host`); the brokers of a tree know each other
-from the start (:mod:`antiphon.membership.tree_members`); in gossip nobody knows everybody
-(:mod:`antiphon.membership.partial_view`).
+On cubes and trees each node keeps a connection to every other (:mod:`antiphon.membership.full_mesh`); in gossip nobody
+knows everybody (:mod:`antiphon.membership.partial_view`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ from antiphon.membership.heartbeats import Vigil
 from antiphon.runtime.logging import logger
 from antiphon.runtime.tasks import Tasks
 from antiphon.storage.disk import Disk
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.codec import Codec
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import FrameWriter, OutgoingLink
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Control, Hello, PlaceWanted, StillHere
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Control, Hello, KeepAlive, Peer, PlaceRequest
 
 WRITTEN_SECONDS: Final = 0.005
 """How often a node that leaves looks whether everything has been written."""
@@ -94,12 +92,6 @@ class MemberEvents(Protocol):
     def past_is_void(self) -> None:
         """What an earlier life of this node delivered means nothing in this cluster."""
 
-    def peer_joined(self, identifier: int) -> None:
-        """Another node is in the cluster."""
-
-    def peer_left(self, identifier: int) -> None:
-        """Another node leaves; it still answers."""
-
     def peer_lost(self, identifier: int) -> None:
         """Another node is gone without a word."""
 
@@ -140,9 +132,6 @@ class Place(NamedTuple):
 
 class Membership:
     """The others as one node sees them: the links to them, joining and leaving."""
-
-    survives_crashes = False
-    """Whether the others go on by themselves when a node is lost."""
 
     knows_everybody = True
     """Whether this node can say something to all others and wait for their answers."""
@@ -192,10 +181,6 @@ class Membership:
         """The links over which something can be said now."""
         return list(self.links.values())
 
-    def awaited(self) -> list[str]:
-        """Whose answer a node that leaves waits for."""
-        return []
-
     def peers(self) -> list[Peer]:
         """The others that are there."""
         raise NotImplementedError
@@ -216,7 +201,7 @@ class Membership:
         fabric = self._settings.fabric
         raise ProtocolError(f"a {type(message).__name__} has no meaning in the fabric {fabric!r} of this node")
 
-    def check_fabric(self, wanted: PlaceWanted) -> None:
+    def check_fabric(self, wanted: PlaceRequest) -> None:
         """Refuse whoever asks for a place in another fabric."""
         fabric = self._settings.fabric
         if wanted.fabric != fabric:
@@ -271,7 +256,7 @@ class Membership:
             return
         silent = self._vigil.poll(self._loop.time(), self.bytes_heard())
         for identifier in silent.asked:
-            self.tell(identifier, StillHere())
+            self.tell(identifier, KeepAlive())
         for identifier in silent.lost:
             log.warning("silent", node=identifier, seconds=self._settings.lost_seconds)
             self.silent(identifier)

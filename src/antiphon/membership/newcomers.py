@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.links import OutgoingLink
+from antiphon.transport.peer_messages import Peer
 
 ASK_SECONDS: Final = 0.3
 """How long a newcomer waits before it asks the next node for an identifier."""

@@ -30,18 +30,18 @@ from antiphon.membership.id_allocation import BlockClaims
 from antiphon.membership.membership import Membership, Place
 from antiphon.runtime.errors import JoinError
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import NOT_HERE, IncomingConnection
 from antiphon.transport.links import OutgoingLink
 from antiphon.transport.peer_messages import (
-    Acquaint,
-    BlockIs,
-    BlockWanted,
-    ContactsAre,
+    BlockRequest,
+    BlockResponse,
+    ContactList,
     Control,
-    PlaceGiven,
-    PlaceWanted,
-    Publishes,
+    Peer,
+    PeerAddresses,
+    PlaceRequest,
+    PlaceResponse,
+    TopicAnnouncement,
 )
 
 ASK_SECONDS: Final = 0.3
@@ -69,7 +69,6 @@ log = logger("acquaintances")
 class Acquaintances(Membership):
     """The others, as far as one node of a gossip cluster knows them."""
 
-    survives_crashes = True
     knows_everybody = False
 
     def __init__(self, place: Place, table: GossipTable, highest: int) -> None:
@@ -118,7 +117,7 @@ class Acquaintances(Membership):
             return
         link = self._link_to_address(contacts[attempt % len(contacts)])
         self._sender.write(
-            link, self._sender.codec.encode_control(PlaceWanted(self.roster.me, HOPS, self._settings.fabric))
+            link, self._sender.codec.encode_control(PlaceRequest(self.roster.me, HOPS, self._settings.fabric))
         )
         self._sender.settle()
         self._later("ask", ASK_SECONDS, lambda: self._ask(contacts, attempt + 1))
@@ -173,20 +172,20 @@ class Acquaintances(Membership):
     # What other hosts say.
 
     def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, PlaceWanted):
+        if isinstance(message, PlaceRequest):
             self.check_fabric(message)
             self._place_wanted(message)
-        elif isinstance(message, PlaceGiven):
+        elif isinstance(message, PlaceResponse):
             if not self.roster.is_placed:
                 self.roster.take(message)
                 self._begin()
-        elif isinstance(message, Acquaint):
+        elif isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
-        elif isinstance(message, (BlockWanted, BlockIs)):
+        elif isinstance(message, (BlockRequest, BlockResponse)):
             sender = self.roster.identifier_of(connection.instance)
             if sender is not None:
                 self._claims.on_message(sender, message)
-        elif isinstance(message, ContactsAre):
+        elif isinstance(message, ContactList):
             if self.roster.appointed(message.contacts):
                 self._contacts_changed()
         else:
@@ -202,7 +201,7 @@ class Acquaintances(Membership):
         if sender is not None and self.roster.reachable(sender):
             self._contacts_changed()
 
-    def _place_wanted(self, message: PlaceWanted) -> None:
+    def _place_wanted(self, message: PlaceRequest) -> None:
         if not self.roster.is_placed or self.roster.has_place_elsewhere(message.newcomer.instance):
             # It asks again, or somebody else; or it has got an answer before this question came.
             return
@@ -228,7 +227,7 @@ class Acquaintances(Membership):
                 link.close()
             self._contacts_changed()
 
-    def _hand_on(self, message: PlaceWanted) -> None:
+    def _hand_on(self, message: PlaceRequest) -> None:
         """Others may have something left to give, contacts above all: they joined early and were given much.
 
         When all who were asked have nothing left, the last of them takes new ones.
@@ -237,7 +236,7 @@ class Acquaintances(Membership):
         others += [identifier for identifier in self.links if identifier in self._watched]
         if others and message.hops > 0:
             self.tell(
-                others[message.hops % len(others)], PlaceWanted(message.newcomer, message.hops - 1, message.fabric)
+                others[message.hops % len(others)], PlaceRequest(message.newcomer, message.hops - 1, message.fabric)
             )
         else:
             self._claims.claim()
@@ -247,7 +246,7 @@ class Acquaintances(Membership):
     def _contacts_changed(self) -> None:
         """Tell the process, and those who may not know."""
         # The process may invite somebody to its topics who has to know before that it is a contact.
-        self.spread(ContactsAre(self.roster.appointments()))
+        self.spread(ContactList(self.roster.appointments()))
         process = self._events.process
         contacts = self.roster.contacts()
         if isinstance(process, Brisa) and contacts:
@@ -333,7 +332,7 @@ class Acquaintances(Membership):
         known = [peer for peer in strangers if peer is not None]
         if known:
             told.update(peer.identifier for peer in known if peer.identifier is not None)
-            link.send(self._sender.codec.encode_control(Acquaint(known)))
+            link.send(self._sender.codec.encode_control(PeerAddresses(known)))
 
     def watch(self, identifier: int) -> None:
         self._watched.add(identifier)
@@ -397,11 +396,11 @@ class Acquaintances(Membership):
     def _greet(self, link: OutgoingLink) -> None:
         """Say who this is, and what everybody is to know."""
         codec = self._sender.codec
-        self._sender.write(link, codec.encode_control(Acquaint([self.roster.me])))
-        self._sender.write(link, codec.encode_control(ContactsAre(self.roster.appointments())))
+        self._sender.write(link, codec.encode_control(PeerAddresses([self.roster.me])))
+        self._sender.write(link, codec.encode_control(ContactList(self.roster.appointments())))
         names = self._events.topic_names()
         if names:
-            self._sender.write(link, codec.encode_control(Publishes(sorted(names), False)))
+            self._sender.write(link, codec.encode_control(TopicAnnouncement(sorted(names), False)))
 
     def _forget_link(self, identifier: int) -> None:
         self.links.pop(identifier, None)

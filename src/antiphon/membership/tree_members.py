@@ -23,10 +23,9 @@ from antiphon.membership.identities import Identity, keep_identity, kept_identit
 from antiphon.membership.membership import Place
 from antiphon.membership.tree_settings import TreeTable
 from antiphon.runtime.logging import logger
-from antiphon.transport.admission_messages import Peer
 from antiphon.transport.incoming import IncomingConnection
 from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Acquaint, Hello, PlaceGiven
+from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, PlaceResponse
 
 RETURN_SECONDS: Final = 1.0
 """How long a broker that returns tries to reach another one before that one counts as lost."""
@@ -61,7 +60,7 @@ class Brokers(FullMesh):
         count = max(1, len(self._table.brokers))
         share = (BLOCKS_FIRST - count) // count
         first = count + place * share
-        self.roster.take(PlaceGiven(place, first, first + share, []))
+        self.roster.take(PlaceResponse(place, first, first + share, []))
         others = [other for other in range(count) if other != place]
         for other in others:
             self._connect(other, self._table.brokers[other], "", self._settings.join_seconds)
@@ -254,7 +253,7 @@ class Brokers(FullMesh):
         if link is None:
             self._connect(identifier, peer.address, peer.instance)
         away = self._lost - self._over - {identifier}
-        self.tell(identifier, Acquaint(self._named((set(self.links) | away) - {identifier})))
+        self.tell(identifier, PeerAddresses(self._named((set(self.links) | away) - {identifier})))
         self._keep_identity()
 
     # The council.

@@ -10,7 +10,15 @@ from antiphon.api.batch import Batch
 from antiphon.api.subscription import Subscription
 from antiphon.kernel.errors import AntiphonError
 from antiphon.sessions.backlog import Backlog
-from antiphon.transport.client_messages import AHEAD, AHEAD_BYTES, Begins, Delivery, Dropped, Missed, SubscriptionReady
+from antiphon.transport.client_messages import (
+    AHEAD,
+    AHEAD_BYTES,
+    BatchesDropped,
+    Delivery,
+    MessagesMissed,
+    SubscriptionReady,
+    TopicStarted,
+)
 from antiphon.transport.peer_messages import Control
 
 
@@ -102,9 +110,9 @@ class RemoteSubscription:
             if isinstance(batch, Batch):
                 self._send(batch, from_offset)
             elif batch.seen is None:
-                self._session.send(Missed(self._number, topic.name))
+                self._session.send(MessagesMissed(self._number, topic.name))
             else:
-                self._session.send(Begins(self._number, topic.name, batch.seen))
+                self._session.send(TopicStarted(self._number, topic.name, batch.seen))
             self._session.settle()
             if self._ahead.is_full:
                 await self._until_taken()
@@ -115,7 +123,7 @@ class RemoteSubscription:
         """Before anything comes that follows what was dropped."""
         dropped, self.subscription.dropped_batches = self.subscription.dropped_batches, {}
         for topic, batches in (dropped or {}).items():
-            self._session.send(Dropped(self._number, topic.name, self.subscription.dropped, batches.ranges()))
+            self._session.send(BatchesDropped(self._number, topic.name, self.subscription.dropped, batches.ranges()))
 
     async def _until_taken(self) -> None:
         """Wait until the client says that it has taken something, and see to it that this is read."""

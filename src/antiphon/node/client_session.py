@@ -38,24 +38,24 @@ from antiphon.sessions.writers import Writers, lane_number, writer_number
 from antiphon.storage.disk import Disk
 from antiphon.storage.log_server import LogDesk
 from antiphon.transport.client_messages import (
-    LOG_QUESTIONS,
-    Accepted,
-    AskLogs,
-    AskMarks,
-    AskRange,
-    AskStandings,
-    AskStatus,
-    DismissBrokers,
-    Dismissed,
-    Follow,
-    Followed,
-    Publish,
-    StandingsAre,
-    StatusIs,
-    SubscribeTo,
+    LOG_REQUESTS,
+    DismissRequest,
+    DismissResponse,
+    FollowRequest,
+    FollowResponse,
+    LogsRequest,
+    MarksRequest,
+    MessagesConsumed,
+    ProducerRequest,
+    ProducerResponse,
+    PublishRequest,
+    PublishResponse,
+    RangeRequest,
+    StatusRequest,
+    StatusResponse,
+    SubscribeRequest,
     SubscriptionEnded,
-    Taken,
-    Unsubscribe,
+    UnsubscribeRequest,
 )
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
@@ -138,7 +138,7 @@ class ClientSession:
         self.backlog = Backlog(services.backlogs, connection)
         # On each topic, whose turn it is to hand a batch to the node.
         self._turns: dict[str, asyncio.Lock] = {}
-        self._questions: list[AskStatus] = []
+        self._questions: list[StatusRequest] = []
         self._log_questions = 0
         self.may_write = asyncio.Event()
         self.may_write.set()
@@ -157,23 +157,23 @@ class ClientSession:
 
     def frame_received(self, frame: memoryview) -> None:
         message = self._codec.decode(frame)
-        if isinstance(message, Publish):
+        if isinstance(message, PublishRequest):
             # What a client had sent before it heard that it is to go, it hands in elsewhere.
             if not self.is_sent_away:
                 self._into_backlog(partial(self._publish, message), len(message.payload))
-        elif isinstance(message, Taken):
+        elif isinstance(message, MessagesConsumed):
             found = self._subscriptions.get(message.number)
             if found is not None:
                 found.taken(message.count)
-        elif isinstance(message, SubscribeTo):
+        elif isinstance(message, SubscribeRequest):
             self._subscribe(message)
-        elif isinstance(message, Unsubscribe):
+        elif isinstance(message, UnsubscribeRequest):
             found = self._subscriptions.pop(message.number, None)
             if found is not None:
                 found.subscription.end()
-        elif isinstance(message, (Follow, AskStandings)):
+        elif isinstance(message, (FollowRequest, ProducerRequest)):
             self._into_backlog(partial(self._ask_others, message), 0)
-        elif isinstance(message, (AskStatus, DismissBrokers, *LOG_QUESTIONS)):
+        elif isinstance(message, (StatusRequest, DismissRequest, *LOG_REQUESTS)):
             self._asked(message)
         else:
             raise ProtocolError(f"a client sent a {type(message).__name__}, which clients do not send")
@@ -199,12 +199,12 @@ class ClientSession:
         finally:
             self.backlog.remove(size)
 
-    def _asked(self, message: AskStatus | DismissBrokers | AskLogs | AskRange | AskMarks) -> None:
+    def _asked(self, message: StatusRequest | DismissRequest | LogsRequest | RangeRequest | MarksRequest) -> None:
         """Answer when this turn is over: questions that come faster than answers are no honest ones."""
-        if isinstance(message, DismissBrokers):
+        if isinstance(message, DismissRequest):
             self._dismiss(message)
             return
-        if not isinstance(message, AskStatus):
+        if not isinstance(message, StatusRequest):
             self._asked_about_log(message)
             return
         if len(self._questions) >= QUESTIONS_AT_MOST:
@@ -219,38 +219,38 @@ class ClientSession:
             self._tell_status(message)
         self._sender.settle()
 
-    def _tell_status(self, message: AskStatus) -> None:
+    def _tell_status(self, message: StatusRequest) -> None:
         denied = ""
         if message.wants_all and not self._holder.rights.admin:
             denied = f"client {self._holder.name!r} may not look into nodes; have admin = true added to its rights"
         status = self._services.status
         figures = status.figures() if message.wants_all and not denied else status.whereabouts()
         about = {**figures, "author": self.client}
-        self.send(StatusIs(message.number, about, monotonic_us(), denied))
+        self.send(StatusResponse(message.number, about, monotonic_us(), denied))
 
-    def _dismiss(self, message: DismissBrokers) -> None:
+    def _dismiss(self, message: DismissRequest) -> None:
         """An operator says that brokers are gone for good."""
         if not self._holder.rights.admin:
             denied = f"client {self._holder.name!r} may not change the tree; have admin = true added to its rights"
-            self.send(Dismissed(message.number, denied, True))
+            self.send(DismissResponse(message.number, denied, True))
             return
-        self.send(Dismissed(message.number, self._services.cluster.dismiss(message.brokers)))
+        self.send(DismissResponse(message.number, self._services.cluster.dismiss(message.brokers)))
         self._sender.settle()
 
-    def _asked_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
+    def _asked_about_log(self, message: LogsRequest | RangeRequest | MarksRequest) -> None:
         if self._log_questions >= LOG_QUESTIONS_AT_MOST:
             raise ProtocolError(f"a client asked {LOG_QUESTIONS_AT_MOST} times about the log and waited for no answer")
         self._log_questions += 1
         self._tasks.spawn(self._answer_about_log(message))
 
-    async def _answer_about_log(self, message: AskLogs | AskRange | AskMarks) -> None:
+    async def _answer_about_log(self, message: LogsRequest | RangeRequest | MarksRequest) -> None:
         try:
             # A client that does not take answers gets no more of them.
             await self.may_write.wait()
             desk = self._services.log_desk
-            if isinstance(message, AskLogs):
+            if isinstance(message, LogsRequest):
                 self.send(await desk.logs(self._holder, message))
-            elif isinstance(message, AskMarks):
+            elif isinstance(message, MarksRequest):
                 self.send(await desk.marks(self._holder, message))
             else:
                 self.send(await desk.range(self._holder, message))
@@ -297,7 +297,7 @@ class ClientSession:
             except DeniedError as error:
                 remote.subscription.revoke(error)
 
-    async def _publish(self, message: Publish) -> None:
+    async def _publish(self, message: PublishRequest) -> None:
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
         error = ""
         is_denied = False
@@ -320,10 +320,10 @@ class ClientSession:
             error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
         # A client that is told nothing hands it in again at another node.
         if not error or not self._services.lifecycle.is_closing:
-            self.send(Accepted(message.number, error, is_known, is_denied, kind))
+            self.send(PublishResponse(message.number, error, is_known, is_denied, kind))
             self._sender.settle()
 
-    async def _hand_over(self, message: Publish, crossing: Crossing | None = None) -> Any:
+    async def _hand_over(self, message: PublishRequest, crossing: Crossing | None = None) -> Any:
         """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
         self._check_publishing(message.topic)
         await self._until_room(message.topic)
@@ -344,7 +344,7 @@ class ClientSession:
             while (outbox := self._services.publishing.outboxes.get(topic)) is not None and outbox.is_full:
                 await asyncio.shield(outbox.until_room())
 
-    def _is_known(self, message: Publish) -> bool:
+    def _is_known(self, message: PublishRequest) -> bool:
         """Whether a batch that a client hands in has been delivered already."""
         if message.lane is not None:
             # Others may lack what is known here. Each node knows for itself what a lane has written before.
@@ -358,14 +358,14 @@ class ClientSession:
             self._is_counted = True
             self._services.sessions.resumed += 1
 
-    async def _ask_others(self, message: Follow | AskStandings) -> None:
+    async def _ask_others(self, message: FollowRequest | ProducerRequest) -> None:
         """Answer what only all nodes together can answer."""
-        if isinstance(message, Follow):
+        if isinstance(message, FollowRequest):
             await self._follow(message)
         else:
             await self._tell_standings(message)
 
-    async def _follow(self, message: Follow) -> None:
+    async def _follow(self, message: FollowRequest) -> None:
         error = ""
         is_denied = False
         kind = ""
@@ -375,10 +375,10 @@ class ClientSession:
             self._crossings[message.topic] = await self._services.sessions.follow(self.client, message)
         except AntiphonError as failure:
             error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
-        self.send(Followed(message.number, message.topic, error, is_denied, kind))
+        self.send(FollowResponse(message.number, message.topic, error, is_denied, kind))
         self._sender.settle()
 
-    def _author_of(self, message: Publish) -> Author:
+    def _author_of(self, message: PublishRequest) -> Author:
         """Whose batch a client hands in: its own, or that of a lane of a writer."""
         lane = message.lane
         if lane is None:
@@ -391,14 +391,14 @@ class ClientSession:
         self._services.writers.check(message.topic, author)
         return author
 
-    async def _tell_standings(self, message: AskStandings) -> None:
+    async def _tell_standings(self, message: ProducerRequest) -> None:
         """How far a writer has come; names belong to their holders, so nobody asks for the writers of others."""
         writer = writer_number(self._holder.name, message.writer)
         nodes = await self._services.standings.ask(writer, message.lane, message.topics)
-        self.send(StandingsAre(message.number, nodes))
+        self.send(ProducerResponse(message.number, nodes))
         self._sender.settle()
 
-    def _columns_of(self, message: Publish) -> Columns:
+    def _columns_of(self, message: PublishRequest) -> Columns:
         # Whatever is wrong must end here: the node answers for what it publishes.
         if len(message.payload) > BATCH_BYTES_AT_MOST:
             raise UsageError(f"a batch of {len(message.payload)} bytes is too long; at most {BATCH_BYTES_AT_MOST} fit")
@@ -407,7 +407,7 @@ class ClientSession:
             raise UsageError("a batch holds at least one message")
         return columns
 
-    def _subscribe(self, message: SubscribeTo) -> None:
+    def _subscribe(self, message: SubscribeRequest) -> None:
         start: Start = message.start
         try:
             self._check_subscribing(message.pattern)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.fabrics.cube.aggregation.process import AggregatingVCubePs
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
-from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube, dimension_for
 from antiphon.fabrics.gossip.process import Brisa
 from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.topology import overlay_of_newcomer
 from antiphon.kernel.process import Environment, Process
-from antiphon.membership.admission_host import Cluster
 from antiphon.membership.cube_members import Companions
 from antiphon.membership.gossip_settings import EVERYBODY, GossipTable
 from antiphon.membership.membership import Membership, Place
@@ -38,8 +35,6 @@ def new_membership(settings: Settings, place: Place, highest: int) -> Membership
         return Brokers(place, settings.tree)
     if isinstance(settings.gossip, GossipTable):
         return Acquaintances(place, settings.gossip, highest)
-    if settings.aggregate:
-        return Cluster(place, highest)
     return Companions(place, highest)
 
 
@@ -52,13 +47,10 @@ def new_process(settings: Settings, environment: Environment, members: list[int]
         return TreeBroker(environment, settings.tree.options(settings.order, settings.window), overlay)
     if isinstance(settings.gossip, GossipTable):
         return new_gossip(settings, settings.gossip, environment, members)
-    return of_newcomer(new_cube(settings, environment, cube_of(environment, members), cube_options(settings)), members)
-
-
-def cube_of(environment: Environment, members: list[int]) -> PartialCube:
-    """A cube of a node and these others."""
-    everybody = sorted((*members, environment.identifier))
-    return PartialCube(dimension_for(everybody[-1] + 1), everybody)
+    process = new_cube(settings, environment, cube_options(settings))
+    if members:
+        process.begin_as_newcomer()
+    return process
 
 
 def cube_options(settings: Settings) -> Options:
@@ -67,18 +59,8 @@ def cube_options(settings: Settings) -> Options:
     return Options(order=settings.order, window=settings.window, bundle=1, mixed=True, total=True)
 
 
-def of_newcomer(process: CubeProcess, members: list[int]) -> CubeProcess:
-    """The process, which is told if others were there first."""
-    if members:
-        process.begin_as_newcomer()
-    return process
-
-
-def new_cube(settings: Settings, environment: Environment, cube: PartialCube, options: Options) -> CubeProcess:
-    """A process that hears of others when they are there; or one for nodes that do not fail, and hold things back."""
-    if settings.aggregate:
-        # What leaves in one turn for one peer is written at once, so no parcels are needed.
-        return AggregatingVCubePs(environment, cube, options)
+def new_cube(settings: Settings, environment: Environment, options: Options) -> LastingVCubePs:
+    """A process that hears of others when they are there."""
     alone = PartialCube(dimension_for(int(environment.identifier) + 1), [int(environment.identifier)])
     keep = settings.window + options.bundle + KEPT_BESIDE
     faults = FaultOptions(keep, COMPARE_TICKS, int(settings.forget_seconds * 1_000_000), EXCLUDE_TICKS)

@@ -30,17 +30,17 @@ from antiphon.sessions.producer_state import Standings
 from antiphon.storage.disk import Disk
 from antiphon.storage.log_reader import topics_in
 from antiphon.transport.peer_messages import (
-    AskPast,
-    AskRecent,
-    AskSeen,
-    AskWriter,
-    CreditWanted,
-    PastIs,
-    Publishes,
-    PublishesHeard,
-    RecentIs,
-    SeenIs,
-    WriterIs,
+    CreditRequest,
+    DedupRequest,
+    DedupResponse,
+    FrontierRequest,
+    FrontierResponse,
+    PeerProducerRequest,
+    PeerProducerResponse,
+    ReplayRequest,
+    ReplayResponse,
+    TopicAnnouncement,
+    TopicAnnouncementAck,
 )
 
 HIGHEST: Final = "highest identifier"
@@ -81,6 +81,9 @@ class ProcessMaker(Protocol):
 class Members:
     """The other nodes, and what happens when they come, go or say something."""
 
+    counts_past = True
+    """Whether the process can say all that counts as past; those of experiments need not."""
+
     def __init__(self, node: Foundation, address: str, maker: ProcessMaker, publish_on: Callable[[str], None]) -> None:
         settings, core, disk, tasks = node.settings, node.core, node.disk, node.tasks
         self._core = core
@@ -90,14 +93,14 @@ class Members:
         place = Place(node.instance, address, settings, node.context, core, self, disk, tasks)
         self.cluster = core.cluster = new_membership(settings, place, int(disk.fact(HIGHEST, "-1")))
         fabric = FABRICS[settings.fabric]
-        counts_past = not fabric.has_barriers and not settings.aggregate
+        counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
         self.sessions = core.sessions = Sessions(traits, core, self.cluster, disk, node.lifecycle, tasks, publish_on)
         self.standings = Standings(core.writers, core.topics.by_name, disk, self.cluster, core.settle, tasks)
         self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
         self._catalogue = self.subscriptions.catalogue
         if disk.store is not None:
-            self._catalogue.names.update(topics_in(disk.store))
+            self._catalogue.learn(topics_in(disk.store))
 
     @property
     def identifier(self) -> int:
@@ -151,23 +154,11 @@ class Members:
 
     # Those who come and go.
 
-    def peer_joined(self, identifier: int) -> None:
-        """Another node is in the cluster."""
-        assert self.process is not None, "who is told has a place"
-        self.process.joined(identifier)
-        self._catalogue.peer_joined(identifier)
-        self.sessions.tell_nodes()
-        self.keep_highest()
-
-    def peer_left(self, identifier: int) -> None:
-        """Another node leaves; it still answers."""
-        assert self.process is not None, "who is told has a place"
-        self.process.left(identifier)
-        self._peer_gone(identifier)
-
     def peer_lost(self, identifier: int) -> None:
-        """Another node is gone without a word."""
-        self._peer_gone(identifier)
+        """Another node cannot be reached any more."""
+        self._catalogue.peer_gone(identifier)
+        self.sessions.peer_gone(identifier)
+        self.standings.peer_gone(identifier)
 
     def peer_found(self, identifier: int) -> None:
         """Another node can be reached, for the first time or again."""
@@ -176,11 +167,6 @@ class Members:
     def peers_changed(self) -> None:
         """Clients are to know that they can go to others than before."""
         self.sessions.tell_nodes()
-
-    def _peer_gone(self, identifier: int) -> None:
-        self._catalogue.peer_gone(identifier)
-        self.sessions.peer_gone(identifier)
-        self.standings.peer_gone(identifier)
 
     def link_lost(self, identifier: int) -> None:
         """A peer that the process watches is lost."""
@@ -191,7 +177,7 @@ class Members:
             # As for messages: better no node than a wrong one.
             self.fail(error)
             return
-        self._core.settle()
+        self._core.settle_everywhere()
 
     def link_found(self, identifier: int) -> None:
         """A peer that the process watches, and that was lost, can be reached again."""
@@ -201,21 +187,23 @@ class Members:
         except Exception as error:
             self.fail(error)
             return
-        self._core.settle()
+        self._core.settle_everywhere()
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""
-        if isinstance(message, Publishes):
+        if isinstance(message, TopicAnnouncement):
             for name in message.topics:
                 check_foreign_name(name, sender)
             self._catalogue.peer_publishes(sender, message)
-        elif isinstance(message, PublishesHeard):
+        elif isinstance(message, TopicAnnouncementAck):
             self._catalogue.on_ack(sender, message.topic)
-        elif isinstance(message, CreditWanted):
+        elif isinstance(message, CreditRequest):
             self._core.credit_wanted(message.topic)
-        elif isinstance(message, (AskSeen, SeenIs, AskRecent, RecentIs, AskPast, PastIs)):
+        elif isinstance(
+            message, (DedupRequest, DedupResponse, ReplayRequest, ReplayResponse, FrontierRequest, FrontierResponse)
+        ):
             self.sessions.on_message(sender, message)
-        elif isinstance(message, (AskWriter, WriterIs)):
+        elif isinstance(message, (PeerProducerRequest, PeerProducerResponse)):
             self.standings.on_message(sender, message)
         else:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__}, which only clients send")

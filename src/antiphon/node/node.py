@@ -136,7 +136,7 @@ class Node(PubSub):
         store = DurableLog.open(data, retention=retention, pending_limit_bytes=None)
         self.disk.open(store, GroupCommit(store, self.core.committed, self.fail), self.with_receipts)
         has_quorum = isinstance(settings.tree, TreeTable) and settings.tree.quorum
-        if has_quorum or (FABRICS[settings.fabric].keeps_checkpoints and not settings.aggregate):
+        if has_quorum or FABRICS[settings.fabric].keeps_checkpoints:
             self.disk.journal = LiveJournal(store, self.core.codec, self.fail)
         self.core.open(self.disk)
         self.disk.trim()
@@ -212,8 +212,7 @@ class Node(PubSub):
             async with asyncio.timeout(self.settings.leave_seconds):
                 await self._leave()
         except TimeoutError:
-            waited = self.cluster.awaited()
-            log.warning("left without a farewell", waited_for=", ".join(waited) or "the process to finish")
+            log.warning("left before its process had finished", seconds=self.settings.leave_seconds)
         finally:
             await self._shut()
 
@@ -381,8 +380,12 @@ class Node(PubSub):
         self.outboxes[live.name] = outbox
         self._subscriptions.join_topic(live)
         live.announced = self.loop.create_task(self.catalogue.announce(live))
-        live.announced.add_done_callback(lambda _: core.settle())
+        live.announced.add_done_callback(lambda _: self._may_publish_on(live))
         return outbox
+
+    def _may_publish_on(self, topic: LiveTopic) -> None:
+        self.core.room_may_be_on(topic)
+        self.core.settle()
 
     def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
         """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""

@@ -95,9 +95,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     the loop. Each hop may add as much to the latency, and saves writes and packets where there are many small ones."""
 
     aggregate: bool = False
-    """Whether nodes hold back what nobody behind them could deliver yet and send it together with what it lacks.
-    Refused for live nodes: the process that aggregates does not survive the failure of another one. Experiments set
-    it."""
+    """Refused: the process that delays messages to send them with their predecessors does not survive the failure of
+    another node. Simulations have it."""
 
     maximum_nodes: int = 1024
     maximum_clients: int = 1024

@@ -113,7 +113,7 @@ class NodeStatus:
 
     def troubles(self) -> list[str]:
         """What is wrong, in words; nothing if all is well."""
-        core, cluster = self._core, self._cluster
+        core = self._core
         troubles = []
         if self._lifecycle.failure is not None:
             troubles.append(f"stopped: {self._lifecycle.failure}")
@@ -122,8 +122,6 @@ class NodeStatus:
         troubles += stalled_topics(core)
         if self._rights.trouble:
             troubles.append(f"rights: {self._rights.trouble}")
-        if cluster.lost_nodes and not cluster.survives_crashes:
-            troubles.append(f"lost nodes: {', '.join(map(str, cluster.lost_nodes))}")
         return troubles
 
 

@@ -52,8 +52,16 @@ from antiphon.runtime.scatter_gather import Others, Questions
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.resume import KNOWN_SECONDS, LOOK_SECONDS, Crossing, NodeTraits
 from antiphon.storage.disk import Disk
-from antiphon.transport.client_messages import Follow, NodesAre, Safe
-from antiphon.transport.peer_messages import AskPast, AskRecent, AskSeen, Control, PastIs, RecentIs, SeenIs
+from antiphon.transport.client_messages import FollowRequest, NodeAddresses, SafeUpTo
+from antiphon.transport.peer_messages import (
+    Control,
+    DedupRequest,
+    DedupResponse,
+    FrontierRequest,
+    FrontierResponse,
+    ReplayRequest,
+    ReplayResponse,
+)
 
 PAST_SECONDS: Final = 5.0
 """How long it waits for what is past elsewhere before it answers another node, or goes on without."""
@@ -67,7 +75,7 @@ SLACK_US: Final = 100_000
 """How long a question may have been on its way that says how long ago something was."""
 
 
-def check_batches(sender: int, message: RecentIs) -> None:
+def check_batches(sender: int, message: ReplayResponse) -> None:
     """Refuse batches of another node that clients could not be shown."""
     for _, _, order, payload in message.batches:
         if order not in ORDER_NAMES:
@@ -75,7 +83,7 @@ def check_batches(sender: int, message: RecentIs) -> None:
         check_payload(payload)
 
 
-def batches_of(topic: LiveTopic, answer: RecentIs) -> list[Batch]:
+def batches_of(topic: LiveTopic, answer: ReplayResponse) -> list[Batch]:
     """The batches of another node, for clients; they have no offsets here."""
     return [
         Batch(topic.name, publisher, order, 0, payload, sequence=sequence)
@@ -177,7 +185,7 @@ class Sessions:
     def tell_nodes(self, is_leaving: bool = False) -> None:
         """Tell all clients where the other nodes are."""
         if self._sessions:
-            news = NodesAre(self._peers.addresses(), is_leaving)
+            news = NodeAddresses(self._peers.addresses(), is_leaving)
             for session in self._sessions.values():
                 session.send(news)
             self._node.settle()
@@ -217,7 +225,7 @@ class Sessions:
             for client, serial in safe.items():
                 session = self._sessions.get(client)
                 if session is not None:
-                    session.send(Safe(topic.name, serial))
+                    session.send(SafeUpTo(topic.name, serial))
             if not unsafe:
                 del self._unsafe[topic]
         self._node.settle()
@@ -227,7 +235,7 @@ class Sessions:
 
     # What a client follows.
 
-    async def follow(self, client: int, message: Follow) -> Crossing:
+    async def follow(self, client: int, message: FollowRequest) -> Crossing:
         """Catch up with what a client has seen, and ask others what they have delivered of its batches."""
         topic = self._topics.topic(message.topic)
         was_member = topic.is_member()
@@ -243,8 +251,8 @@ class Sessions:
         elif was_member:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
-        answers = await self._questions.ask(lambda number: AskSeen(number, topic.name, client))
-        known = [numbers_from(answer.ranges) for answer in answers if isinstance(answer, SeenIs)]
+        answers = await self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
+        known = [numbers_from(answer.ranges) for answer in answers if isinstance(answer, DedupResponse)]
         return Crossing(
             NodeTraits(self._node.identifier, self._publishes_again), topic, client, known, self._counts_past
         )
@@ -306,26 +314,26 @@ class Sessions:
         try:
             past = self._past(topic)
             answers = await self._questions.ask(
-                lambda number: AskPast(number, topic.name, past),
-                lambda answer: isinstance(answer, PastIs) and answer.is_whole,
+                lambda number: FrontierRequest(number, topic.name, past),
+                lambda answer: isinstance(answer, FrontierResponse) and answer.is_whole,
             )
             for answer in answers:
-                if isinstance(answer, PastIs) and answer.is_whole:
+                if isinstance(answer, FrontierResponse) and answer.is_whole:
                     if await self._until_come(topic, partial(self._is_past, topic, answer.past)):
                         topic.seen.merge(answer.seen)
                     break
         finally:
             set_if_waiting(learned)
 
-    async def _tell_past(self, sender: int, message: AskPast) -> None:
+    async def _tell_past(self, sender: int, message: FrontierRequest) -> None:
         """Answer another node that has become a member, when what is past there is past here."""
-        answer = PastIs(message.number, False, [], {})
+        answer = FrontierResponse(message.number, False, [], {})
         topic = self._topics.by_name.get(message.topic)
         has_learned = topic is not None and topic.learned is not None and topic.learned.done()
         if topic is not None and has_learned:
             has_come = await self._until_come(topic, partial(self._is_past, topic, message.past))
             if has_come:
-                answer = PastIs(message.number, True, self._past(topic), topic.seen.ranges())
+                answer = FrontierResponse(message.number, True, self._past(topic), topic.seen.ranges())
         self._peers.tell(sender, answer)
         self._node.settle()
 
@@ -365,16 +373,16 @@ class Sessions:
             past = self._past(topic)
         age_us = monotonic_us() - resumption.since_us
 
-        def ask(number: int, wants_batches: bool = False) -> AskRecent:
+        def ask(number: int, wants_batches: bool = False) -> ReplayRequest:
             seen_by_author = seen.ranges()
-            return AskRecent(
+            return ReplayRequest(
                 number, topic.name, barrier, past, resumption.client, age_us, seen_by_author, wants_batches
             )
 
         answers = await self._questions.ask_each(
-            ask, lambda answer: isinstance(answer, RecentIs) and answer.is_complete
+            ask, lambda answer: isinstance(answer, ReplayResponse) and answer.is_complete
         )
-        recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, RecentIs)}
+        recent = {sender: answer for sender, answer in answers.items() if isinstance(answer, ReplayResponse)}
         batches = next((batches_of(topic, answer) for answer in recent.values() if answer.is_complete), None)
         if batches is None and topic.recent.is_whole(seen, resumption.since_us):
             batches = await self._from_oldest(topic, recent, partial(ask, wants_batches=True))
@@ -382,7 +390,7 @@ class Sessions:
             resumption.fetched[topic.name] = batches
 
     async def _from_oldest(
-        self, topic: LiveTopic, answers: dict[int, RecentIs], ask: Callable[[int], AskRecent]
+        self, topic: LiveTopic, answers: dict[int, ReplayResponse], ask: Callable[[int], ReplayRequest]
     ) -> list[Batch] | None:
         """What a client lacks that was subscribed before any node was a member that is still there; None if it is gone.
 
@@ -399,7 +407,7 @@ class Sessions:
             return []
         oldest = max(answers, key=lambda sender: (answers[sender].member_us, sender))
         again = (await self._questions.ask_each(ask, only=oldest)).get(oldest)
-        if not isinstance(again, RecentIs) or not again.is_whole:
+        if not isinstance(again, ReplayResponse) or not again.is_whole:
             return None
         batches = batches_of(topic, again)
         left = elsewhere - {(batch.author, batch.number) for batch in batches}
@@ -412,7 +420,7 @@ class Sessions:
         assert process is not None, "a node that is in the cluster has a process"
         return process.counted(topic.number)
 
-    def _has_come(self, sender: int, message: AskRecent, topic: LiveTopic) -> bool:
+    def _has_come(self, sender: int, message: ReplayRequest, topic: LiveTopic) -> bool:
         """Whether this node has delivered what another one waits for."""
         return topic.seen.highest(sender) >= message.barrier and self._is_past(topic, message.past)
 
@@ -422,7 +430,7 @@ class Sessions:
             return True
         return Possession(vec[i64](self._past(topic))).covers(Possession(vec[i64](past)))
 
-    async def _recent(self, sender: int, message: AskRecent) -> None:
+    async def _recent(self, sender: int, message: ReplayRequest) -> None:
         """Answer another node when what it waits for has come."""
         since_us = monotonic_us() - message.age_us - SLACK_US
         # It was sent away from here and waits until it has all.
@@ -431,7 +439,7 @@ class Sessions:
         topic = self._topics.by_name.get(message.topic)
         if topic is None or not topic.is_member():
             # It has shown nothing.
-            answer = RecentIs(message.number, False, [], is_whole=True)
+            answer = ReplayResponse(message.number, False, [], is_whole=True)
         else:
             has_come = await self._until_come(topic, partial(self._has_come, sender, message, topic))
             await self._disk.until_shown()
@@ -439,7 +447,7 @@ class Sessions:
             is_complete = is_whole and not topic.recent.may_lack(seen, since_us, was_here)
             unseen = topic.recent.unseen(seen, since_us) if is_whole else []
             sent = unseen if is_complete or message.wants_batches else []
-            answer = RecentIs(
+            answer = ReplayResponse(
                 message.number,
                 is_complete,
                 [(int(each.publisher), int(each.sequence), each.order, each.payload) for each in sent],
@@ -450,20 +458,24 @@ class Sessions:
         self._peers.tell(sender, answer)
         self._node.settle()
 
-    def on_message(self, sender: int, message: AskSeen | SeenIs | AskRecent | RecentIs | AskPast | PastIs) -> None:
+    def on_message(
+        self,
+        sender: int,
+        message: DedupRequest | DedupResponse | ReplayRequest | ReplayResponse | FrontierRequest | FrontierResponse,
+    ) -> None:
         """Another node asks or answers."""
-        if isinstance(message, RecentIs):
+        if isinstance(message, ReplayResponse):
             check_batches(sender, message)
-        if isinstance(message, (SeenIs, RecentIs, PastIs)):
+        if isinstance(message, (DedupResponse, ReplayResponse, FrontierResponse)):
             self._questions.answered(sender, message.number, message)
-        elif isinstance(message, AskRecent):
+        elif isinstance(message, ReplayRequest):
             self._tasks.spawn(self._recent(sender, message))
-        elif isinstance(message, AskPast):
+        elif isinstance(message, FrontierRequest):
             self._tasks.spawn(self._tell_past(sender, message))
         else:
             topic = self._topics.by_name.get(message.topic)
             ranges = [0] if topic is None else topic.seen.ranges_of(message.client)
-            self._peers.tell(sender, SeenIs(message.number, ranges))
+            self._peers.tell(sender, DedupResponse(message.number, ranges))
 
     def peer_gone(self, identifier: int) -> None:
         """Another node is not there any more."""

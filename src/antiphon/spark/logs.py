@@ -20,7 +20,7 @@ from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
 from antiphon.spark.options import Access
 from antiphon.storage.log_server import NO_LOG
-from antiphon.transport.client_messages import LogRange, LogsAre
+from antiphon.transport.client_messages import LogRange, LogsResponse
 
 ANSWER_SECONDS: Final = 5.0
 """How long a node may take to say what it holds."""
@@ -84,7 +84,7 @@ class Logs:
         self.timed_out: set[str] = set()
         self.without_log: list[str] = []
 
-    def add(self, address: str, answer: LogsAre) -> None:
+    def add(self, address: str, answer: LogsResponse) -> None:
         """A node has answered."""
         self.peers.update(answer.peers)
         self.elsewhere.update(answer.elsewhere)

@@ -21,7 +21,7 @@ from antiphon.runtime.logging import logger
 from antiphon.spark.logs import connect, new_runner
 from antiphon.spark.options import DataLossError, ReadOptions
 from antiphon.spark.plan import Piece
-from antiphon.transport.client_messages import RangeIs, StoredBatch
+from antiphon.transport.client_messages import RangeResponse, StoredBatch
 
 CHUNK_BYTES: Final = 1 << 20
 """How much a node reads and sends for one question."""
@@ -44,7 +44,7 @@ class RangeReader:
         self._times_us = times_us
         self._position = piece.start
         self._client: Client | None = None
-        self._asked: asyncio.Task[RangeIs] | None = None
+        self._asked: asyncio.Task[RangeResponse] | None = None
 
     def chunks(self) -> Iterator[Sequence[StoredBatch]]:
         """The batches of the range; the first and the last one may hold messages outside of it."""
@@ -80,7 +80,7 @@ class RangeReader:
             f"{reason}; nothing is lost: once the node answers, run the query again"
         )
 
-    async def _next(self) -> RangeIs:
+    async def _next(self) -> RangeResponse:
         """The next chunk; the one after it is asked for already."""
         async with asyncio.timeout(CHUNK_SECONDS):
             if self._client is None:
@@ -99,7 +99,7 @@ class RangeReader:
             await asyncio.sleep(0)
         return answer
 
-    def _ask(self, client: Client) -> asyncio.Task[RangeIs]:
+    def _ask(self, client: Client) -> asyncio.Task[RangeResponse]:
         partition = self._piece.partition
         return asyncio.ensure_future(
             RemoteLog(client).range(
@@ -107,14 +107,14 @@ class RangeReader:
             )
         )
 
-    def _removed(self, answer: RangeIs) -> None:
+    def _removed(self, answer: RangeResponse) -> None:
         """Retention was quicker than this query."""
         piece = self._piece
         end = min(answer.removed_below, piece.end)
         self._options.lost(f"offsets {self._position} to {end - 1} of {piece.partition} were removed by retention")
         self._position = end
 
-    def _check(self, answer: RangeIs) -> None:
+    def _check(self, answer: RangeResponse) -> None:
         """Refuse what no node says that is right."""
         position, is_timed = self._position, self._times_us != (0, None)
         for first, count, _ in answer.batches:

@@ -28,13 +28,13 @@ from antiphon.runtime.errors import DeniedError
 from antiphon.storage.log import DurableLog
 from antiphon.storage.log_formats import Entry, OffsetRemovedError
 from antiphon.transport.client_messages import (
-    AskLogs,
-    AskMarks,
-    AskRange,
     LogRange,
-    LogsAre,
-    MarksAre,
-    RangeIs,
+    LogsRequest,
+    LogsResponse,
+    MarksRequest,
+    MarksResponse,
+    RangeRequest,
+    RangeResponse,
     StoredBatch,
 )
 from antiphon.transport.codec import Codec
@@ -134,10 +134,10 @@ class LogDesk:
 
     # Which topics there are.
 
-    async def logs(self, holder: Reader, question: AskLogs) -> LogsAre:
+    async def logs(self, holder: Reader, question: LogsRequest) -> LogsResponse:
         """What the log holds of topics."""
         node, store = self._node, self._store
-        answer = LogsAre(question.number, self.number, node.identifier, [], [], node.peer_addresses())
+        answer = LogsResponse(question.number, self.number, node.identifier, [], [], node.peer_addresses())
         may_read = holder.rights.may_subscribe
         denied = next((name for name in question.topics or () if not may_read(name)), None)
         if denied is not None:
@@ -157,18 +157,18 @@ class LogDesk:
 
     # Ranges.
 
-    async def range(self, holder: Reader, question: AskRange) -> RangeIs:
+    async def range(self, holder: Reader, question: RangeRequest) -> RangeResponse:
         """Some of the batches that were asked for."""
         try:
             store = self._store_for(holder, question)
             return await self._in_thread(lambda: self._read(store, question))
         except OffsetRemovedError as error:
-            return RangeIs(question.number, question.offset, [], error.earliest, str(error))
+            return RangeResponse(question.number, question.offset, [], error.earliest, str(error))
         except AntiphonError as error:
             is_denied = isinstance(error, DeniedError)
-            return RangeIs(question.number, question.offset, [], 0, str(error), is_denied)
+            return RangeResponse(question.number, question.offset, [], 0, str(error), is_denied)
 
-    def _store_for(self, holder: Reader, question: AskRange | AskMarks) -> DurableLog:
+    def _store_for(self, holder: Reader, question: RangeRequest | MarksRequest) -> DurableLog:
         """The log, if it is the one that is meant and the client may read the topic."""
         if not holder.rights.may_subscribe(question.topic):
             raise DeniedError(denied_text(holder, question.topic))
@@ -186,7 +186,7 @@ class LogDesk:
             self._connection = store.connect_reader()
         return store.read_durable(topic, offset, most_bytes, self._connection)
 
-    def _read(self, store: DurableLog, question: AskRange) -> RangeIs:
+    def _read(self, store: DurableLog, question: RangeRequest) -> RangeResponse:
         entries = self._entries(store, question.topic, question.offset, question.most_bytes)
         is_timed = question.since_us > 0 or question.until_us is not None
         batches: list[StoredBatch] = []
@@ -197,24 +197,24 @@ class LogDesk:
             if not is_timed or self._is_within(entry.batch, question):
                 batches.append((entry.first_offset, entry.count, entry.batch))
             position = entry.next_offset
-        return RangeIs(question.number, min(position, question.end), batches)
+        return RangeResponse(question.number, min(position, question.end), batches)
 
-    def _is_within(self, recorded: bytes, question: AskRange) -> bool:
+    def _is_within(self, recorded: bytes, question: RangeRequest) -> bool:
         published = beginning_of(self._codec.decode_publication(recorded).payload, question.topic)
         until_us = question.until_us
         return published.timestamp_us >= question.since_us and (until_us is None or published.timestamp_us < until_us)
 
     # Marks.
 
-    async def marks(self, holder: Reader, question: AskMarks) -> MarksAre:
+    async def marks(self, holder: Reader, question: MarksRequest) -> MarksResponse:
         """Whose messages a range has, for some of it."""
         try:
             store = self._store_for(holder, question)
             return await self._in_thread(lambda: self._marks(store, question))
         except AntiphonError as error:
-            return MarksAre(question.number, question.offset, [], str(error), isinstance(error, DeniedError))
+            return MarksResponse(question.number, question.offset, [], str(error), isinstance(error, DeniedError))
 
-    def _marks(self, store: DurableLog, question: AskMarks) -> MarksAre:
+    def _marks(self, store: DurableLog, question: MarksRequest) -> MarksResponse:
         marks: list[tuple[int, int, int]] = []
         position = question.offset
         for entry in self._entries(store, question.topic, question.offset, MARKED_BYTES):
@@ -225,7 +225,7 @@ class LogDesk:
             first = max(entry.first_offset, question.offset)
             position = min(entry.next_offset, question.end)
             marks.append((publication.source, sequence + first, sequence + position - 1))
-        return MarksAre(question.number, position, marks)
+        return MarksResponse(question.number, position, marks)
 
 
 def beginning_of(payload: bytes, topic: str) -> Published:

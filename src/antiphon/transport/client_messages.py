@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from antiphon.runtime.dedup import AUTHORS_AT_MOST, GAPS_AT_MOST
-from antiphon.transport.peer_messages import Control, LaneStanding, Name
+from antiphon.transport.peer_messages import Control, LaneState, Name
 from antiphon.transport.schema import FIRST_CONTROL
 
 FIRST_CLIENT_CONTROL: Final = FIRST_CONTROL + 50
@@ -32,7 +32,7 @@ class LaneOf(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     previous: Number
 
 
-class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
+class PublishRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     """A batch of a client. ``payload`` is that of a batch; its first sequence number is the client's own count.
 
     ``about`` are the numbers of the keys that all its messages are about. ``serial`` counts the client's batches on the
@@ -49,7 +49,7 @@ class Publish(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL):
     lane: LaneOf | None = None
 
 
-class Accepted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
+class PublishResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1):
     """The batch with this number, or the reason why it was not taken.
 
     ``is_known`` if it had been published before: nothing had to be done, and it need not be kept. ``is_denied`` if the
@@ -77,7 +77,7 @@ class Resume(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     seen: dict[Name, SeenOnTopic]
 
 
-class SubscribeTo(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 2):
+class SubscribeRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 2):
     """Subscribe under a number of the client's choice. ``start``: latest, earliest, an offset, or microseconds.
 
     With ``resume`` the subscription goes on where it ended at another node.
@@ -124,27 +124,27 @@ class Delivery(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     sequence: Number
 
 
-class Taken(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 6):
+class MessagesConsumed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 6):
     """The client's application has taken so many messages of a subscription since the last word about it."""
 
     number: Number
     count: Number
 
 
-class Unsubscribe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 7):
+class UnsubscribeRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 7):
     """End a subscription."""
 
     number: Number
 
 
-class AskStatus(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 8):
+class StatusRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 8):
     """How is this node? Only whoever may look into nodes is told; all are told where the others are."""
 
     number: Number
     wants_all: bool = True
 
 
-class StatusIs(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 9):
+class StatusResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 9):
     """The answer: what ``/status`` says too, and what the node's monotonic clock shows; or why that is not told."""
 
     number: Number
@@ -153,7 +153,7 @@ class StatusIs(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     denied: str = ""
 
 
-class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
+class FollowRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 10):
     """A client that comes from another node is about to publish on a topic: that is to follow what it has seen there.
 
     ``past`` is the last batch of each author that it has seen.
@@ -164,7 +164,7 @@ class Follow(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
     past: Annotated[dict[Number, Number], msgspec.Meta(max_length=AUTHORS_AT_MOST)]
 
 
-class Followed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 11):
+class FollowResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 11):
     """The answer: from now on it does; or why not, and which error that is, if it is a particular one."""
 
     number: Number
@@ -174,28 +174,28 @@ class Followed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL +
     kind: Name = ""
 
 
-class Safe(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 12):
+class SafeUpTo(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 12):
     """The client's batches on a topic up to this one of its own numbers are not lost if this node is."""
 
     topic: Name
     serial: Number
 
 
-class Missed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 13):
+class MessagesMissed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 13):
     """Here messages of a topic may be missing in a subscription that was resumed."""
 
     number: Number
     topic: Name
 
 
-class NodesAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 14):
+class NodeAddresses(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 14):
     """Where the other nodes are. ``is_leaving`` if the client is to go to one of them, because this one goes."""
 
     addresses: list[Name]
     is_leaving: bool = False
 
 
-class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 15):
+class TopicStarted(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 15):
     """A subscription has begun with a topic, behind what the node had delivered before."""
 
     number: Number
@@ -203,7 +203,7 @@ class Begins(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 1
     seen: SeenOnTopic
 
 
-class Dropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 16):
+class BatchesDropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 16):
     """Batches of a topic were dropped as the subscription's policy says, and how many messages of it were so far.
 
     A client must know which: at its next node they would be among what it has not seen, behind what follows them.
@@ -218,7 +218,7 @@ class Dropped(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 
 FIRST_LOG_CONTROL: Final = FIRST_CLIENT_CONTROL + 20
 
 
-class AskLogs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
+class LogsRequest(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL):
     """Which of these topics has the node's log, or, if none are named, which of all that the client may read?
 
     It is also asked which messages were the first to be appended at some times or later.
@@ -241,7 +241,7 @@ class LogRange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     at_times: list[Number]
 
 
-class LogsAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
+class LogsResponse(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
     """The answer. ``log`` is the number that the log was given when it was made; 0 if the node keeps none.
 
     ``node`` is what the node is called in the cluster now, ``peers`` are the addresses of the others. If no topics were
@@ -258,7 +258,7 @@ class LogsAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 1):
     is_denied: bool = False
 
 
-class AskRange(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2):
+class RangeRequest(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 2):
     """The stored batches of a topic from the one that holds ``offset`` to below ``end``, up to so many bytes.
 
     ``log`` is the one that is meant. Batches that were published outside of the times are left out.
@@ -278,7 +278,7 @@ StoredBatch = tuple[Number, Number, bytes]
 """The offset of its first message, how many it has, and the publication as the node has recorded it."""
 
 
-class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
+class RangeResponse(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
     """The answer: some batches, at least one if there is one; ``next_offset`` is where to go on.
 
     If ``offset`` has been removed, ``removed_below`` is the first that is still there.
@@ -292,7 +292,7 @@ class RangeIs(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 3):
     is_denied: bool = False
 
 
-class AskMarks(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 4):
+class MarksRequest(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 4):
     """Whose messages with which numbers has a topic from one offset to below another? Some of them will do."""
 
     number: Number
@@ -302,7 +302,7 @@ class AskMarks(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 4)
     end: Number
 
 
-class MarksAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 5):
+class MarksResponse(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 5):
     """The answer: publishers, first and last sequence numbers, up to ``next_offset``; or why not."""
 
     number: Number
@@ -312,11 +312,11 @@ class MarksAre(Control, frozen=True, array_like=True, tag=FIRST_LOG_CONTROL + 5)
     is_denied: bool = False
 
 
-LOG_QUESTIONS: Final = (AskLogs, AskRange, AskMarks)
-LOG_ANSWERS: Final = (LogsAre, RangeIs, MarksAre)
+LOG_REQUESTS: Final = (LogsRequest, RangeRequest, MarksRequest)
+LOG_RESPONSES: Final = (LogsResponse, RangeResponse, MarksResponse)
 
 
-class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):
+class ProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 30):
     """How far has a writer come, one lane of it or all, at all nodes; and who is a member of these topics?"""
 
     number: Number
@@ -325,29 +325,29 @@ class AskStandings(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTR
     topics: Annotated[list[Name], msgspec.Meta(max_length=1024)]
 
 
-class NodeStandings(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class NodeProducerState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What one node says, after everything that it has delivered is on its disk, if it has one."""
 
-    standings: list[LaneStanding]
+    standings: list[LaneState]
     member_of: list[Name]
     has_log: bool
 
 
-class StandingsAre(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 31):
+class ProducerResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 31):
     """The answer: what each node says, first the one that was asked."""
 
     number: Number
-    nodes: list[NodeStandings]
+    nodes: list[NodeProducerState]
 
 
-class DismissBrokers(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 32):
+class DismissRequest(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 32):
     """An operator says that brokers of a tree are gone for good."""
 
     number: Number
     brokers: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=1024)]
 
 
-class Dismissed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 33):
+class DismissResponse(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL + 33):
     """The answer: the tree has been told; or why not."""
 
     number: Number
@@ -356,7 +356,8 @@ class Dismissed(Control, frozen=True, array_like=True, tag=FIRST_CLIENT_CONTROL 
 
 
 CLIENT_CONTROLS: Final = (
-    Publish, Accepted, SubscribeTo, SubscriptionReady, SubscriptionEnded, Delivery, Taken, Unsubscribe, AskStatus,
-    StatusIs, Follow, Followed, Safe, Missed, NodesAre, Begins, Dropped, *LOG_QUESTIONS, *LOG_ANSWERS,
-    AskStandings, StandingsAre, DismissBrokers, Dismissed,
+    PublishRequest, PublishResponse, SubscribeRequest, SubscriptionReady, SubscriptionEnded, Delivery,
+    MessagesConsumed, UnsubscribeRequest, StatusRequest, StatusResponse, FollowRequest, FollowResponse, SafeUpTo,
+    MessagesMissed, NodeAddresses, TopicStarted, BatchesDropped, *LOG_REQUESTS, *LOG_RESPONSES, ProducerRequest,
+    ProducerResponse, DismissRequest, DismissResponse,
 )  # fmt: skip

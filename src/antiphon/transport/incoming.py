@@ -30,8 +30,8 @@ from antiphon.transport.peer_messages import (
     Control,
     Expelled,
     Hello,
+    KeepAlive,
     Refused,
-    StillHere,
 )
 from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 from antiphon.transport.tls import Identity, check_node, identity_of
@@ -200,7 +200,7 @@ class IncomingConnection(FrameReader):
             self._greeted(message)
         elif not self.instance:
             raise ProtocolError(f"a connection began with a {type(message).__name__}; the first frame is a Hello")
-        elif isinstance(message, StillHere):
+        elif isinstance(message, KeepAlive):
             self._give_sign()
         elif isinstance(message, MEMBERSHIP_CONTROLS):
             self._cluster.control_received(self, message)
@@ -210,7 +210,7 @@ class IncomingConnection(FrameReader):
     def _give_sign(self) -> None:
         """Say that this process goes on; not to an end that does not read, which would make what waits grow."""
         if self.transport is not None and self.transport.get_write_buffer_size() == 0:
-            self._say(StillHere())
+            self._say(KeepAlive())
 
     def _receive(self, message: Message) -> None:
         sender = self._sender

@@ -24,7 +24,7 @@ import msgspec
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
-from antiphon.transport.schema import EXPELLED_TAG, FRAME_BYTES_AT_MOST, LENGTH_BYTES, STILL_HERE_TAG
+from antiphon.transport.schema import EXPELLED_TAG, FRAME_BYTES_AT_MOST, KEEP_ALIVE_TAG, LENGTH_BYTES
 from antiphon.transport.tls import check_meant, identity_of, reason_of
 from antiphon.transport.unreachable import UNREACHABLE
 
@@ -229,7 +229,7 @@ class OutgoingProtocol(FrameReader):
         # The other end writes nothing here but signs of life, which count when they are read, and why it closes.
         try:
             content = msgspec.msgpack.decode(frame)
-            if content == [STILL_HERE_TAG]:
+            if content == [KEEP_ALIVE_TAG]:
                 return
             tag, reason, *_ = content
         except (msgspec.DecodeError, TypeError, ValueError) as error:

@@ -6,17 +6,31 @@ from typing import Annotated, Final
 
 import msgspec
 
-from antiphon.transport.admission_messages import MAXIMUM_IDENTIFIER, AdmissionMessage, Identifier, Peer
-from antiphon.transport.schema import EXPELLED_TAG, FIRST_CONTROL, STILL_HERE_TAG
+from antiphon.transport.schema import EXPELLED_TAG, FIRST_CONTROL, KEEP_ALIVE_TAG
 
 PROTOCOL_VERSION: Final = 8
 """Raised whenever a frame changes its meaning; nodes and clients of different versions refuse each other."""
 
+MAXIMUM_IDENTIFIER: Final = (1 << 22) - 1
+"""The greatest identifier that fits below the sequence number in the key of a publication."""
+
 Name = Annotated[str, msgspec.Meta(max_length=255)]
+Identifier = Annotated[int, msgspec.Meta(ge=0, le=MAXIMUM_IDENTIFIER)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=1 << 22)]
 Entry = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """Part of a set of publications, as processes write them: all up to this one of its source, or a single one."""
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """One life of a node: ``instance`` is drawn anew for each, ``address`` is where it listens.
+
+    ``identifier`` is its place; None as long as it has none.
+    """
+
+    instance: Name
+    address: Name
+    identifier: Identifier | None = None
 
 
 class Control(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -52,13 +66,7 @@ class Refused(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 1):
     is_denied: bool = False
 
 
-class Admit(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 2):
-    """A message of admission."""
-
-    message: AdmissionMessage
-
-
-class Publishes(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
+class TopicAnnouncement(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
     """The sender publishes, or is about to publish, on these topics.
 
     ``wants_answer`` if it waits until subscriptions by pattern of the receiver are effective.
@@ -68,13 +76,13 @@ class Publishes(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 3):
     wants_answer: bool
 
 
-class PublishesHeard(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 4):
+class TopicAnnouncementAck(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 4):
     """The answer: whoever here subscribes to this topic by a pattern will get what comes."""
 
     topic: Name
 
 
-class CreditWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5):
+class CreditRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 5):
     """The publisher of what follows on this topic waits for acknowledgements: they are not to wait for company."""
 
     topic: Count
@@ -86,7 +94,7 @@ class Expelled(Control, frozen=True, array_like=True, tag=EXPELLED_TAG):
     reason: Annotated[str, msgspec.Meta(max_length=1023)]
 
 
-class AskSeen(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 14):
+class DedupRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 14):
     """Which batches of a client has the receiver delivered on a topic?"""
 
     number: Count
@@ -94,14 +102,14 @@ class AskSeen(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 14):
     client: Count
 
 
-class SeenIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
+class DedupResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 15):
     """The answer: the highest of the client's own numbers, then the first and last of each gap."""
 
     number: Count
     ranges: Annotated[list[Count], msgspec.Meta(min_length=1)]
 
 
-class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
+class ReplayRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     """What has the receiver shown on a topic that a client has not seen, which was subscribed for so long?
 
     To be answered when the sender's publication with the number ``barrier`` has been delivered, and all that is in
@@ -118,7 +126,7 @@ class AskRecent(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 16):
     wants_batches: bool = False
 
 
-class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
+class ReplayResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     """The answer, if it is all that the client may lack: publisher, number, order and payload of each batch.
 
     Otherwise ``unseen`` names the batches by author and number. ``is_whole`` if the receiver has kept everything that
@@ -133,7 +141,7 @@ class RecentIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 17):
     unseen: list[tuple[Count, Count]] = []
 
 
-class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
+class FrontierRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
     """Whose batches has the receiver seen on a topic? To be answered when it has delivered all that is in ``past``."""
 
     number: Count
@@ -141,7 +149,7 @@ class AskPast(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 24):
     past: list[Entry]
 
 
-class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
+class FrontierResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
     """The answer, if it ``is_whole``: what has come, by author, all of which counts as past where ``past`` does."""
 
     number: Count
@@ -150,7 +158,7 @@ class PastIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 25):
     seen: dict[Count, list[Count]]
 
 
-class AskWriter(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
+class PeerProducerRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
     """How far has a writer come at the receiver: this lane, or all if none is named? To be answered from the disk.
 
     And of which of these topics is the receiver a member?
@@ -162,7 +170,7 @@ class AskWriter(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 20):
     topics: list[Name]
 
 
-class LaneStanding(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LaneState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How far a lane of a writer has come on a topic: the number of its last batch, and its digest."""
 
     topic: Name
@@ -171,16 +179,16 @@ class LaneStanding(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     digest: Count
 
 
-class WriterIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 21):
+class PeerProducerResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 21):
     """The answer; ``has_log`` if what the receiver has delivered is on a disk."""
 
     number: Count
-    standings: list[LaneStanding]
+    standings: list[LaneState]
     member_of: list[Name]
     has_log: bool
 
 
-class PlaceWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
+class PlaceRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 10):
     """A newcomer to a fabric asks for an identifier; who has none to give hands the question on, so often at most."""
 
     newcomer: Peer
@@ -195,7 +203,7 @@ class Appointment(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     contact: Peer
 
 
-class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
+class PlaceResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
     """The receiver has this identifier, those from ``first`` to below ``end`` to give to others, and these contacts.
 
     ``founding`` names the cluster among all that were ever founded, where that matters.
@@ -210,38 +218,38 @@ class PlaceGiven(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 11):
     """How many blocks of identifiers are taken, where there are any (:mod:`antiphon.membership.address_book`)."""
 
 
-class Acquaint(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
+class PeerAddresses(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 12):
     """Who these are and where they live: said of the sender first, and of everybody before it is first spoken of."""
 
     peers: list[Peer]
 
 
-class StillHere(Control, frozen=True, array_like=True, tag=STILL_HERE_TAG):
+class KeepAlive(Control, frozen=True, array_like=True, tag=KEEP_ALIVE_TAG):
     """The sender's process goes on; the other end says the same on this connection, at once, if its process does too.
 
     The answer is the same frame in the other direction, and is not answered.
     """
 
 
-class Leaves(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
+class LeaveNotice(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 23):
     """The sender is about to go, and will not be back under this identifier."""
 
 
-class BlockWanted(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
+class BlockRequest(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 26):
     """The sender has no identifiers left to give, and wants to take this block of them."""
 
     number: Number
     block: Number
 
 
-class BlockIs(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
+class BlockResponse(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 27):
     """Whether the sender knew of nobody who has taken the block; on cubes and trees, nor a later one."""
 
     number: Number
     is_free: bool
 
 
-class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
+class ContactList(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13):
     """The contacts that the sender knows of."""
 
     contacts: list[Appointment]
@@ -250,37 +258,35 @@ class ContactsAre(Control, frozen=True, array_like=True, tag=FIRST_CONTROL + 13)
 PEER_CONTROLS: Final = (
     Hello,
     Refused,
-    Admit,
-    Publishes,
-    PublishesHeard,
-    CreditWanted,
+    TopicAnnouncement,
+    TopicAnnouncementAck,
+    CreditRequest,
     Expelled,
-    PlaceWanted,
-    PlaceGiven,
-    Acquaint,
-    ContactsAre,
-    AskSeen,
-    SeenIs,
-    AskRecent,
-    RecentIs,
-    AskPast,
-    PastIs,
-    AskWriter,
-    WriterIs,
-    StillHere,
-    Leaves,
-    BlockWanted,
-    BlockIs,
+    PlaceRequest,
+    PlaceResponse,
+    PeerAddresses,
+    ContactList,
+    DedupRequest,
+    DedupResponse,
+    ReplayRequest,
+    ReplayResponse,
+    FrontierRequest,
+    FrontierResponse,
+    PeerProducerRequest,
+    PeerProducerResponse,
+    KeepAlive,
+    LeaveNotice,
+    BlockRequest,
+    BlockResponse,
 )
 MEMBERSHIP_CONTROLS: Final = (
-    Admit,
-    PlaceWanted,
-    PlaceGiven,
-    Acquaint,
-    ContactsAre,
-    StillHere,
-    Leaves,
-    BlockWanted,
-    BlockIs,
+    PlaceRequest,
+    PlaceResponse,
+    PeerAddresses,
+    ContactList,
+    KeepAlive,
+    LeaveNotice,
+    BlockRequest,
+    BlockResponse,
 )
 """Those by which nodes find each other; each fabric has its own."""

@@ -39,7 +39,7 @@ CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
 
 FIRST_CONTROL: Final = 100
 EXPELLED_TAG: Final = FIRST_CONTROL + 6
-STILL_HERE_TAG: Final = FIRST_CONTROL + 22
+KEEP_ALIVE_TAG: Final = FIRST_CONTROL + 22
 
 # A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
 CUBE_KINDS: Final[tuple[type[Any], ...]] = (

@@ -38,7 +38,6 @@ from antiphon.simulator.scenario.scenario import (
     LeaveFault,
     LinkLaw,
     MatrixLaw,
-    Targeted,
     NormalLaw,
     PartitionFault,
     PauseFault,
@@ -46,6 +45,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
     expand_nodes,
 )
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members

@@ -14,12 +14,12 @@ from antiphon.simulator.scenario.scenario import (
     Fault,
     JoinFault,
     LeaveFault,
-    Targeted,
     PauseFault,
     PublishTable,
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
 )
 from antiphon.simulator.scenario.subscriptions import Change, changes_by_time, first_members
 from antiphon.simulator.scenario.toml_document import Document, Place

@@ -21,7 +21,7 @@ import msgspec
 
 import antiphon
 from antiphon.transport.certificates import Authority
-from antiphon.transport.client_messages import Follow
+from antiphon.transport.client_messages import FollowRequest
 from antiphon.transport.links import split_address
 from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello
 from antiphon.transport.schema import LENGTH_BYTES
@@ -131,7 +131,7 @@ async def record(fabric: str) -> Recordings:
     found.peers = [cut(stream) for tap in taps[:2] for stream in tap.recorded]
     found.clients = [cut(stream) for stream in taps[2].recorded]
     found.answers = [cut(stream) for stream in taps[2].answers]
-    found.clients[0].append(msgspec.msgpack.encode(Follow(77, "recorded.question", {1: 1, 2: 3})))
+    found.clients[0].append(msgspec.msgpack.encode(FollowRequest(77, "recorded.question", {1: 1, 2: 3})))
     return found
 
 

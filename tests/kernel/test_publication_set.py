@@ -21,6 +21,9 @@ def filled(added: list[Step]) -> tuple[PublicationSet, set[tuple[int, int]]]:
         if is_all:
             found.complete_to(source, sequence)
             plain |= {(source, number) for number in range(1, sequence + 1)}
+        elif not found.has_gaps() and sequence == found.counts.get(source) + 1:
+            found.add_next(source, sequence)
+            plain.add((source, sequence))
         else:
             assert found.add(source, sequence) == ((source, sequence) not in plain)
             plain.add((source, sequence))

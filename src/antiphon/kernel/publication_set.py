@@ -60,6 +60,10 @@ class PublicationSet:
         self._complete(source, numbers)
         return is_new
 
+    def add_next(self, source: i64, sequence: i64) -> None:
+        """Add the next publication of a source that has no gaps."""
+        self.counts.put(source, sequence)
+
     def complete_to(self, source: i64, sequence: i64) -> None:
         """Add all publications of a source up to a number."""
         if sequence <= self.counts.get(source):

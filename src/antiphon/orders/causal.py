@@ -107,7 +107,8 @@ class CausalOrder(Order):
         return self._tracker.take(self._past)
 
     def arrived(self, publication: Publication) -> list[Publication]:
-        if self._past.has(publication.source, publication.sequence):
+        source, sequence, past = publication.source, publication.sequence, self._past
+        if sequence <= past.counts.get(source) or (self._mixed and past.has_gaps() and past.has(source, sequence)):
             return []
         missing = self._missing(publication, 0)
         if missing != -1:
@@ -161,11 +162,20 @@ class CausalOrder(Order):
     def _count(self, publication: Publication) -> None:
         """Count a publication as past that may be delivered."""
         source, sequence = publication.source, publication.sequence
-        if sequence > self.past(source) + 1:
-            self._past.add(source, sequence)
+        if self._mixed and (self._past.has_gaps() or sequence > self.past(source) + 1):
+            self._count_beside_gaps(publication)
+            return
+        self._past.add_next(source, sequence)
+        self._frontier = vec[i64]()
+        self._tracker.delivered(publication)
+
+    def _count_beside_gaps(self, publication: Publication) -> None:
+        source, sequence = publication.source, publication.sequence
+        is_next = sequence == self.past(source) + 1
+        self._past.add(source, sequence)
+        if not is_next:
             self._tracker.delivered_beyond_gap(source, sequence)
             return
-        self._past.add(source, sequence)
         self._frontier = vec[i64]()
         self._tracker.delivered(publication)
         last = self.past(source)

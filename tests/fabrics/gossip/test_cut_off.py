@@ -12,6 +12,7 @@ from antiphon.fabrics.gossip.parents import Link
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
 from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.kernel.message import Publication
 from antiphon.orders.order import Ordered
 from antiphon.simulator.engine.actions import Crash, Partition
 from antiphon.simulator.network.network import Cut
@@ -67,7 +68,7 @@ def test_when_the_source_has_crashed_its_companion_and_the_contacts_decide() -> 
     assert world.engine.run(event_limit=1_000_000) == "finished"
     alive = [node for node in range(NODES) if node != 10]
     assert [int(world.brisa(node).unfinished()) for node in alive] == [0] * len(alive)
-    assert {int(world.brisa(node).group(0).stream(10).complete) for node in alive} == {PUBLISHED}
+    assert {int(world.brisa(node).group(0).stream(10).received.complete) for node in alive} == {PUBLISHED}
 
 
 def logged(log_nodes: list[int]) -> Scenario:
@@ -204,7 +205,7 @@ def test_a_source_whose_answers_are_lost_is_asked_again_before_others_decide() -
 # What a node says to those who ask.
 
 
-def publication(sequence: int, source: int = 3) -> Ordered:
+def publication(sequence: int, source: int = 3) -> Publication:
     return Ordered(source, sequence, 0, b"", vec[i64](), 0, 1)
 
 
@@ -215,7 +216,7 @@ class Remembering(Notebook):
         super().__init__(identifier)
         self._logged = logged
 
-    def recalled(self, topic: int, source: int, sequence: int) -> Ordered | None:
+    def recalled(self, topic: int, source: int, sequence: int) -> Publication | None:
         return publication(sequence, source) if sequence in self._logged else None
 
 

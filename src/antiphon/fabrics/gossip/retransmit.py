@@ -15,9 +15,8 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Resent
 from antiphon.fabrics.gossip.stream import Stream, stream_of
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 MOST_SOUGHT: Final = 1024
 """For so many publications of a topic a node asks its neighbours at a time, on behalf of others."""
@@ -60,7 +59,7 @@ def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, publ
         left.start_from(published)
     for number in fetch.numbers:
         recalled = environment.recalled(fetch.topic, fetch.source, number)
-        if isinstance(recalled, Ordered):
+        if isinstance(recalled, Publication):
             left.take(recalled)
     serve(environment, left, asker, fetch)
 
@@ -101,7 +100,7 @@ class Searches:
                 if peer != asker:
                     self._environment.send(peer, Fetch(source, self._topic, sought, hops - 1))
 
-    def found(self, publication: Ordered) -> None:
+    def found(self, publication: Publication) -> None:
         """A publication has come that may be sought."""
         if len(self._askers) > 0:
             askers = self._askers.pop(publication_key(publication.source, publication.sequence), None)
@@ -138,15 +137,15 @@ class Retransmission:
         for publication in stream_of(self._streams, message.source).kept_after(message.last):
             self._environment.send(sender, Resent(publication))
 
-    def found(self, publication: Ordered) -> None:
+    def found(self, publication: Publication) -> None:
         """A publication has come again that others may have asked this node to look for."""
         self._searches.found(publication)
 
 
-def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Ordered | None:
+def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Publication | None:
     """A publication that was here."""
     kept = stream.kept.get(number)
     if kept is not None:
         return kept
     recalled = environment.recalled(topic, stream.source, number)
-    return recalled if isinstance(recalled, Ordered) else None
+    return recalled if isinstance(recalled, Publication) else None

@@ -46,7 +46,6 @@ from antiphon.simulator.scenario.scenario import (
     LeaveFault,
     LinkLaw,
     MatrixLaw,
-    NodeFault,
     NormalLaw,
     PartitionFault,
     PauseFault,
@@ -54,6 +53,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
     expand_nodes,
 )
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members
@@ -404,7 +404,7 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
                     engine.at(noticed, actions.Expel(node, members))
 
 
-def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: PartialCube | None) -> None:
+def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
     """Put what happens to one node into the calendar; who comes up is a member before it does anything."""
     at = fault.at
     if isinstance(fault, JoinFault) and fault.continues is not None:
@@ -417,7 +417,7 @@ def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: Pa
         engine.at(at, actions.Expel(node, members))
 
 
-ACTIONS: dict[type[NodeFault], type[actions.NodeAction]] = {
+ACTIONS: dict[type[Targeted], type[actions.NodeAction]] = {
     CrashFault: actions.Crash,
     RestartFault: actions.Restart,
     PauseFault: actions.Pause,

@@ -14,17 +14,17 @@ from antiphon.simulator.scenario.scenario import (
     Fault,
     JoinFault,
     LeaveFault,
-    NodeFault,
     PauseFault,
     PublishTable,
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
 )
 from antiphon.simulator.scenario.subscriptions import Change, changes_by_time, first_members
 from antiphon.simulator.scenario.toml_document import Document, Place
 
-TRANSITIONS: dict[type[NodeFault], tuple[str, tuple[str, ...], str]] = {
+TRANSITIONS: dict[type[Targeted], tuple[str, tuple[str, ...], str]] = {
     CrashFault: ("crash", ("up", "paused"), "down"),
     RestartFault: ("restart", ("down",), "up"),
     PauseFault: ("pause", ("up",), "paused"),
@@ -78,7 +78,7 @@ class Walk:
                 for node in what.targets(scenario.nodes):
                     self._fail(number, what, node)
 
-    def _fail(self, number: int, fault: NodeFault, node: int) -> None:
+    def _fail(self, number: int, fault: Targeted, node: int) -> None:
         """A fault meets a node in a state that suits it, and changes it."""
         kind, suitable, following = TRANSITIONS[type(fault)]
         state = self._state_of.get(node, "up")

@@ -66,8 +66,9 @@ class Stream:
         # Periods since something new was heard; periods since something is known to be missing.
         self.quiet: i64 = 0
         self.missing_for: i64 = 0
-        # Periods since something is missing and nothing of it has come.
+        # Periods since something is missing and nothing of it has come, and what was missing when that began.
         self.stuck_for: i64 = 0
+        self._stuck_up_to: i64 = 0
         # How often the source or a contact was asked because nobody nearby had it.
         self.asked_further: i64 = 0
         self.fetches: i64 = 0
@@ -136,19 +137,33 @@ class Stream:
 
     def skip(self, sequence: i64) -> None:
         """Count a number as received."""
-        if sequence != self.complete + 1:
-            if sequence > self.complete:
-                self.beyond.add(sequence)
-            return
+        if sequence == self.complete + 1:
+            self._go_on_to(sequence)
+            self._has_moved()
+        elif sequence > self.complete:
+            self.beyond.add(sequence)
+
+    def _go_on_to(self, sequence: i64) -> None:
+        """Count the next number as received, and those beyond it that have come."""
         self.complete = sequence
         if len(self.beyond) > 0:
             self._close_gap()
         self.missing_for = 0
-        self.stuck_for = 0
         self.fetches = 0
         self.came_beyond = 0
+
+    def _has_moved(self) -> None:
+        """There is hope again for what is still missing."""
+        self.stuck_for = 0
         if len(self._hoped_for) > 0:
             self._hoped_for.clear()
+
+    def period_passed_missing(self) -> None:
+        """Something has been missing for one more period."""
+        if self.stuck_for == 0:
+            self._stuck_up_to = self.heard
+        self.missing_for += 1
+        self.stuck_for += 1
 
     def start_from(self, sequence: i64) -> None:
         """Count all up to a number as received."""
@@ -247,12 +262,13 @@ class Stream:
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
         """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
         passed: list[Missed] = []
-        number = self.complete + 1
-        while number <= gone:
-            if number not in self.beyond and number > self.complete:
-                self.skip(number)
-                passed.append(Missed(self.source, number, topic))
-            number += 1
+        while self.complete < gone:
+            number = self.complete + 1
+            self._go_on_to(number)
+            passed.append(Missed(self.source, number, topic))
+        if self.complete >= self._stuck_up_to:
+            # What is missing now has not been missing for as long.
+            self._has_moved()
         return passed
 
     def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:

@@ -139,4 +139,4 @@ class Course:
         self._latest[voter] = node
         self._ready[voter] = back + pick(self._random, (0, 200, 2500))
         self._operations.append(Operation(at, CRASH, former, 0, back, heir=node))
-        self._operations += [Operation(self._ready[voter], SUBSCRIBE, node, topic) for topic in range(self.topics)]
+        self._operations.extend(Operation(self._ready[voter], SUBSCRIBE, node, topic) for topic in range(self.topics))

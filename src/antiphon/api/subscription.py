@@ -500,17 +500,3 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
-
-
-class EmptySubscription(Subscription):
-    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
-
-    def __init__(self, host: SubscriptionHost, pattern: str) -> None:
-        super().__init__(host, pattern)
-        self.reads_messages = False
-
-    def miss(self, topic: LiveTopic) -> None:
-        """Nobody is here to be told."""
-
-    def push(self, topic: LiveTopic, batch: Batch) -> None:
-        pass

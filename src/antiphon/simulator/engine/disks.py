@@ -313,7 +313,6 @@ class LastingDisks(Disks):
             if member == node:
                 process.subscribe(topic)
 
-
     def move(self, former: i64, node: i64) -> None:
         """A node that comes up has the disk of one that crashed."""
         self._journals.move(former, node)

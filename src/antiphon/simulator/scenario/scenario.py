@@ -234,7 +234,7 @@ class ResumeFault(NodeFault, frozen=True, kw_only=True, tag="resume"):
 
 
 class JoinFault(NodeFault, frozen=True, kw_only=True, tag="join"):
-    """Absent nodes come up and become members; or one of them, with the disk of a crashed node which it ``continues``."""
+    """Absent nodes come up and become members; or a single one, which ``continues`` a crashed node with its disk."""
 
     continues: NodeNumber | None = None
 

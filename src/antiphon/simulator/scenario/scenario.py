@@ -230,7 +230,7 @@ class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="re
 
 
 class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
-    """Absent nodes come up and become members; or one of them, with the disk of a crashed node which it ``continues``."""
+    """Absent nodes come up and become members; or a single one, which ``continues`` a crashed node with its disk."""
 
     continues: NodeNumber | None = None
 

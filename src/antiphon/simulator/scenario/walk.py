@@ -98,12 +98,13 @@ class Walk:
 
     def _continue(self, number: int, fault: JoinFault, former: int) -> None:
         """Who goes on with a disk takes it from a node that has crashed and does not come back itself."""
-        state = self._state_of.get(former, "up")
-        if state != "down" or former in self._refused or fault.node is None:
+        state = "down with a damaged log" if former in self._refused else self._state_of.get(former, "up")
+        if state != "down" or fault.node is None:
             raise self._document.error(
                 ("fault", number, "continues"),
-                f"node {former} is {'down with a damaged log' if former in self._refused else state} at time {fault.at}; "
-                "a single node continues another one that has crashed, that has a whole log and that no other continues",
+                f"node {former} is {state} at time {fault.at}; a single node continues one that has crashed, and that "
+                f"no other node continues; let for example come before it: at = {max(fault.at - 1, 0)}, "
+                f'kind = "crash", node = {former}',
             )
         self._state_of[former] = "continued"
 

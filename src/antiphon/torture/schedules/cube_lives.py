@@ -87,7 +87,7 @@ class Course:
         # By voter the node that is its latest life, and when that can publish.
         self._latest: Final[list[int]] = list(range(founders))
         self._ready: Final[list[int]] = [0] * founders
-        self._operations: Final[list[Operation]] = []
+        self._operations: list[Operation] = []
 
     def draw(self) -> list[Operation]:
         """Everybody publishes; some crash and return, up to four times."""

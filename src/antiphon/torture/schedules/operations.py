@@ -84,8 +84,8 @@ class Operation(NamedTuple):
     """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart, a leave by a join.
 
     There 0 is never. A partition cuts the nodes ``keys`` off from all others, unless it has another ``shape``. A clock
-    jumps by ``ticks``. ``trouble`` is what is wrong with a disk. Instead of a node that crashes its ``heir`` may come up,
-    with its disk.
+    jumps by ``ticks``. ``trouble`` is what is wrong with a disk. Instead of a node that crashes its ``heir`` may come
+    up, with its disk.
     """
 
     at: int
@@ -472,14 +472,11 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     )
 
 
-def operations_of(scenario: Scenario) -> list[Operation]:
-    """The operations of a schedule, in the order of time."""
+def paired_operations(scenario: Scenario) -> list[Operation]:
+    """Those that are a fault and what ends it."""
     found = []
-    heirs = {
-        fault.continues: (fault.at, fault.node)
-        for fault in scenario.faults
-        if isinstance(fault, JoinFault) and fault.continues is not None and fault.node is not None
-    }
+    joins = [fault for fault in scenario.faults if isinstance(fault, JoinFault)]
+    heirs = {join.continues: (join.at, join.node) for join in joins if join.node is not None}
     for begins, kind, ends in PAIRS:
         returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
         for fault in scenario.faults:
@@ -487,12 +484,17 @@ def operations_of(scenario: Scenario) -> list[Operation]:
                 back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
                 after, heir = heirs.get(fault.node, (0, NO_NODE)) if kind == CRASH else (0, NO_NODE)
                 found.append(Operation(fault.at, kind, fault.node, 0, after or min(back, default=0), heir=heir))
+    return found
+
+
+def operations_of(scenario: Scenario) -> list[Operation]:
+    """The operations of a schedule, in the order of time."""
+    found = paired_operations(scenario)
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
-        if isinstance(fault, JoinFault) and fault.node in newcomers:
+        if isinstance(fault, JoinFault) and fault.node in newcomers and fault.continues is None:
             newcomers.remove(fault.node)
-            if fault.continues is None:
-                found.append(Operation(fault.at, JOIN, fault.node))
+            found.append(Operation(fault.at, JOIN, fault.node))
         elif isinstance(fault, PartitionFault):
             found.append(parting(fault, scenario.nodes))
         elif isinstance(fault, ClockFault) and fault.node is not None:

@@ -9,8 +9,8 @@ any node of a connected overlay has, all will have.
 is stuck asks the source, the seeds and others too, and those that have forgotten it ask their neighbours
 (:mod:`antiphon.fabrics.gossip.retransmit`). If it is stuck for ``HOPELESS`` times the patience, twice as long if the
 source does not answer, and all neighbours that had the publication say that it is gone, and so does its source or a
-seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered. What
-has been missing for as long does not wait again, so that the time until all is passed over does not grow with it.
+seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered.
+Other publications that have been missing for as long are passed over with it: the wait does not grow with their number.
 So that this is rare, a node that has lost a neighbour forgets nothing that its buffer holds, and a node that doubts
 that it is connected with a seed waits ``ALONE`` times longer: behind a cut somebody may hold it.
 """

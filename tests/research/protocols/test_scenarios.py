@@ -19,7 +19,7 @@ from antiphon.simulator.scenario.scenario import (
     TopicsTable,
 )
 from antiphon.torture.campaign import run_schedule
-from antiphon.torture.schedules.operations import draw_schedule
+from antiphon.torture.schedules.topic_schedule import draw_schedule
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 from antiphon_lab.scenarios.cube import PublishedVCubePsOptions
 

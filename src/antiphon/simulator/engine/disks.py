@@ -92,47 +92,46 @@ class GossipDisks(SimulatedApplication):
         return None if log is None else log.get(publication_key(source, sequence))
 
 
-class BrokerDisks(Disks):
-    """The logs of brokers that restart as themselves: synced records survive a crash.
+@final
+class Journals:
+    """The records of the processes of nodes, as far as they are synced: these survive a crash.
 
-    A record is on disk ``sync_ticks`` after the broker has asked for a sync, with all records before it; a crash loses
-    the rest. The log of a topic begins anew with the next subscription.
+    A record is on disk ``sync_ticks`` after the node has asked for a sync, with all records before it; a crash loses
+    the rest.
     """
 
-    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
-        super().__init__(entries_at_most)
+    def __init__(self, sync_ticks: i64) -> None:
         self._sync_ticks: Final[i64] = sync_ticks
         # By node: the records on its disk, and the unsynced writes. A list replaces all records.
-        self._journals: Final[dict[i64, list[Message]]] = {}
+        self._stored: Final[dict[i64, list[Message]]] = {}
         self._unsynced: Final[dict[i64, list[Message | list[Message]]]] = {}
-        self._members: Final[dict[i64, set[i64]]] = {}
         # By node: the number of writes, and how many of them are synced.
         self._written: Final[dict[i64, i64]] = {}
         self._synced: Final[dict[i64, i64]] = {}
 
-    def journal(self, node: i64) -> list[Message] | None:
-        return list(self._journals.get(node, []))
+    def of(self, node: i64) -> list[Message]:
+        """The records on the disk of a node."""
+        return list(self._stored.get(node, []))
 
-    def write(self, node: i64, record: Message) -> None:
-        self._unsynced.setdefault(node, []).append(record)
+    def write(self, node: i64, what: Message | list[Message]) -> None:
+        """A node writes a record, or replaces all of them."""
+        self._unsynced.setdefault(node, []).append(what)
         self._written[node] = self._written.get(node, 0) + 1
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
-        self._unsynced.setdefault(node, []).append(records)
-        self._written[node] = self._written.get(node, 0) + 1
-
-    def sync_journal(self, engine: Engine, node: i64) -> bool:
+    def sync(self, engine: Engine, node: i64) -> bool:
+        """Whether the records of a node are on disk at once; otherwise its process is told later."""
         written = self._written.get(node, 0)
-        if self._sync_ticks == 0 or node not in self._journals:
+        if self._sync_ticks == 0 or node not in self._stored:
             # A node that starts for the first time has its identity on disk before it appears.
             self.store(node, written)
             return True
-        engine.at(engine.calendar.now + self._sync_ticks, StoredAction(node, engine.nodes[node].incarnation, written))
+        stored = StoredAction(self, node, engine.nodes[node].incarnation, written)
+        engine.at(engine.calendar.now + self._sync_ticks, stored)
         return False
 
     def store(self, node: i64, written: i64) -> None:
         """Move the first ``written`` writes of a node to its disk."""
-        journal = self._journals.setdefault(node, [])
+        journal = self._stored.setdefault(node, [])
         unsynced = self._unsynced.get(node, [])
         count = max(0, written - self._synced.get(node, 0))
         for record in unsynced[:count]:
@@ -143,9 +142,39 @@ class BrokerDisks(Disks):
         del unsynced[:count]
         self._synced[node] = max(written, self._synced.get(node, 0))
 
-    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+    def crashes(self, node: i64) -> None:
+        """A node loses its unsynced records."""
         self._unsynced.pop(node, None)
         self._written[node] = self._synced.get(node, 0)
+
+    def move(self, former: i64, node: i64) -> None:
+        """Another node has the disk of a node from now on."""
+        if former in self._stored:
+            self._stored[node] = self._stored.pop(former)
+
+
+class BrokerDisks(Disks):
+    """The disks of brokers that restart as themselves; the log of a topic begins anew with the next subscription."""
+
+    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
+        super().__init__(entries_at_most)
+        self._journals: Final[Journals] = Journals(sync_ticks)
+        self._members: Final[dict[i64, set[i64]]] = {}
+
+    def journal(self, node: i64) -> list[Message] | None:
+        return self._journals.of(node)
+
+    def write(self, node: i64, record: Message) -> None:
+        self._journals.write(node, record)
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        self._journals.write(node, records)
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        return self._journals.sync(engine, node)
+
+    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        self._journals.crashes(node)
         for name in [name for name in self._logs if name[0] == node]:
             del self._logs[name]
 
@@ -161,19 +190,20 @@ class BrokerDisks(Disks):
             process.subscribe(topic)
 
 
+@final
 class StoredAction(Action):
     """A sync completes: the writes of an incarnation up to its request are on disk."""
 
-    def __init__(self, node: i64, incarnation: Incarnation, written: i64) -> None:
+    def __init__(self, journals: Journals, node: i64, incarnation: Incarnation, written: i64) -> None:
+        self._journals: Final[Journals] = journals
         self._node: Final[i64] = node
         self._incarnation: Final[Incarnation] = incarnation
         self._written: Final[i64] = written
 
     def run(self, engine: Engine) -> None:
         node = engine.nodes[self._node]
-        disks = engine.application
-        if node.incarnation is self._incarnation and node.process is not None and isinstance(disks, BrokerDisks):
-            disks.store(self._node, self._written)
+        if node.incarnation is self._incarnation and node.process is not None:
+            self._journals.store(self._node, self._written)
             # A paused node is told when it resumes.
             node.process.synced()
 
@@ -194,24 +224,27 @@ class CubeDisks(Disks):
 
     A faulty disk loses the deliveries since the fault when its node crashes. No application has seen them, because a
     node shows only what is safely on disk. A node's own publication is synced before others receive it, with everything
-    before it: a live node instead restarts under a new identifier, and never uses a number twice.
+    before it: a live node instead restarts under a new identifier, and never uses a number twice. Another node may
+    continue with the disk of a crashed one, as a live node does.
     """
 
-    def __init__(self, entries_at_most: i64) -> None:
+    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
         super().__init__(entries_at_most)
         self._members: Final[dict[tuple[i64, i64], bool]] = {}
         self._past: Final[dict[tuple[i64, i64], list[int]]] = {}
         self._unsafe: Final[dict[i64, UnsyncedState]] = {}
         # By node and topic: every publication that was ever in the log, which may have lost its beginning.
         self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
-        # By node: the records of its process, which are synced at once.
-        self._journals: Final[dict[i64, list[Message]]] = {}
+        self._journals: Final[Journals] = Journals(sync_ticks)
 
     def journal(self, node: i64) -> list[Message] | None:
-        return list(self._journals.get(node, []))
+        return self._journals.of(node)
 
     def rewrite(self, node: i64, records: list[Message]) -> None:
-        self._journals[node] = records
+        self._journals.write(node, records)
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        return self._journals.sync(engine, node)
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         super().delivered(engine, node, publication)
@@ -267,6 +300,7 @@ class CubeDisks(Disks):
         unsafe.counted = {topic: process.counted(topic) for member, topic in self._members if member == node}
 
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        self._journals.crashes(node)
         unsafe = self._unsafe.pop(node, None)
         for member, topic in self._members:
             if member == node:
@@ -281,6 +315,32 @@ class CubeDisks(Disks):
         for member, topic in list(self._members):
             if member == node:
                 process.subscribe(topic)
+
+    def move(self, former: i64, node: i64) -> None:
+        """A starting node gets the disk of a crashed one."""
+        self._journals.move(former, node)
+        for topic in [topic for member, topic in self._members if member == former]:
+            del self._members[former, topic]
+            self._past[node, topic] = self._past.pop((former, topic))
+        for member, topic in [name for name in self._logs if name[0] == former]:
+            self._logs[node, topic] = self._logs.pop((member, topic))
+            self._logged[node, topic] = self._logged.pop((member, topic))
+            if (member, topic) in self._cut:
+                self._cut.discard((member, topic))
+                self._cut.add((node, topic))
+
+
+class ContinueAction(Action):
+    """A node starts with the disk of a crashed one: a later incarnation of it, under another identifier."""
+
+    def __init__(self, node: i64, former: i64) -> None:
+        self._node: Final[i64] = node
+        self._former: Final[i64] = former
+
+    def run(self, engine: Engine) -> None:
+        disks_of(engine).move(self._former, self._node)
+        engine.join(self._node)
+        engine.introduce(self._node)
 
 
 class DiskTroubleAction(Action):

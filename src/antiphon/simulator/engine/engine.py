@@ -265,6 +265,10 @@ class Engine(NodeHost):
         """Start a node that was absent from the start, or that has left."""
         self._bring_up(self._in_state(identifier, JOIN, ABSENT, ABSENT))
 
+    def introduce(self, identifier: i64) -> None:
+        """Tell a started node and all others of each other as soon as they are connected."""
+        self._reachability.introduce(self.nodes[identifier])
+
     def leave(self, identifier: i64) -> None:
         """Let a node leave orderly: its process is told, and the copies it has sent are still transmitted."""
         node = self._in_state(identifier, LEAVE, UP, UP)

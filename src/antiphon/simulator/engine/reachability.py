@@ -121,6 +121,24 @@ class Reachability:
         for cut in self._cuts:
             self._look_around(watch, cut, self._reconnects)
 
+    def introduce(self, node: SimulatedNode) -> None:
+        """Let a node and all others that do not know each other find each other, when they are connected."""
+        for other in self._nodes:
+            if other is not node:
+                self._find(node, other)
+                self._find(other, node)
+
+    def _find(self, node: SimulatedNode, peer: SimulatedNode) -> None:
+        if node.process is None:
+            return
+        watch = self._links.add(node.identifier, peer.identifier, node.incarnation)
+        if watch is None:
+            return
+        watch.is_lost = True
+        self._look_later(watch, False)
+        for cut in self._cuts:
+            self._look_around(watch, cut, False)
+
     def went_up(self, node: SimulatedNode) -> None:
         """A node has a process again: its watchers will find it."""
         for watch in self._links.of(node.identifier):

@@ -18,6 +18,7 @@ from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine import actions
 from antiphon.simulator.engine.disks import (
     BrokerDisks,
+    ContinueAction,
     CubeDisks,
     Disks,
     DiskSyncAction,
@@ -145,6 +146,7 @@ class Simulation:
             absent,
             scenario.network.loss,
             scenario.seed,
+            scenario.later_incarnations(),
         )
         self._build = self._protocol.prepare(setting)
         # Every process that ever existed; its counters survive its node's crash.
@@ -302,7 +304,7 @@ def timed(
 def disks_for(options: object) -> SimulatedApplication | None:
     """The disks of nodes, where they have any."""
     if isinstance(options, LastingOptions):
-        return CubeDisks(options.log) if options.log > 0 else None
+        return CubeDisks(options.log, options.sync) if options.log > 0 else None
     if isinstance(options, BrisaTableOptions):
         return GossipDisks(options.log, options.log_nodes) if options.log > 0 else None
     if isinstance(options, TreeTableOptions) and options.disk:
@@ -406,6 +408,9 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
 def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
     """Schedule a fault of one node; a starting node is a member before it does anything."""
     at = fault.at
+    if isinstance(fault, JoinFault) and fault.continues is not None:
+        engine.at(at, ContinueAction(node, fault.continues))
+        return
     if members is not None and isinstance(fault, JoinFault | RestartFault):
         engine.at(at, actions.AdmitAction(node, members))
     engine.at(at, ACTIONS[type(fault)](node))

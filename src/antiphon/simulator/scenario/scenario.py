@@ -231,7 +231,9 @@ class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="re
 
 
 class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
-    """Absent nodes start and become members."""
+    """Absent nodes start and become members; or a single one, which ``continues`` a crashed node with its disk."""
+
+    continues: NodeNumber | None = None
 
 
 class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="leave"):
@@ -378,6 +380,15 @@ class Scenario(Table, frozen=True, kw_only=True):
     def faults_by_time(self) -> list[tuple[int, Fault]]:
         """The faults in the order of time, each with its position in the file, counted from 0."""
         return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
+
+    def later_incarnations(self) -> set[int]:
+        """The nodes that start with the disk of a crashed one; no other node knows them before."""
+        return {
+            node
+            for fault in self.faults
+            if isinstance(fault, JoinFault) and fault.continues is not None
+            for node in fault.targets(self.nodes)
+        }
 
     def absent_at_start(self) -> set[int]:
         """The nodes whose first fault is a join."""

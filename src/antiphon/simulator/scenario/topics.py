@@ -172,10 +172,11 @@ def check_fault_of_tree(scenario: Scenario, document: Document, number: int) -> 
 
 
 def check_disks(scenario: Scenario, document: Document) -> None:
-    """Refuse disk faults where nodes have no disks to restart with."""
+    """Refuse disk faults, and nodes that continue a disk, where nodes have no disks to restart with."""
     has_disks = PROTOCOLS[scenario.protocol].remembers and scenario.protocol_options.get("log", 0)
     for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, DiskFault) and not has_disks:
+        continues = isinstance(fault, JoinFault) and fault.continues is not None
+        if (continues or isinstance(fault, DiskFault)) and not has_disks:
             raise document.error(
                 ("fault", number),
                 "nodes have no disks to restart with; leave this out, or choose: "

@@ -92,7 +92,21 @@ class Walk:
             raise self._document.error(
                 ("fault", number), f"the log of node {node} is damaged and is refused; let another node join instead"
             )
+        if isinstance(fault, JoinFault) and fault.continues is not None:
+            self._continue(number, fault, fault.continues)
         self._state_of[node] = following
+
+    def _continue(self, number: int, fault: JoinFault, former: int) -> None:
+        """Check that a node continues the disk of a crashed one that does not restart itself."""
+        state = "down with a damaged log" if former in self._refused else self._state_of.get(former, "up")
+        if state != "down" or fault.node is None:
+            raise self._document.error(
+                ("fault", number, "continues"),
+                f"node {former} is {state} at time {fault.at}; a single node continues one that has crashed, and that "
+                f"no other node continues; let for example come before it: at = {max(fault.at - 1, 0)}, "
+                f'kind = "crash", node = {former}',
+            )
+        self._state_of[former] = "continued"
 
     def _change(self, change: SubscriptionChange) -> None:
         """Check that a subscribing node is not subscribed, and that an unsubscribing one is."""

@@ -29,7 +29,6 @@ from antiphon.torture.schedules.operations import (
     TOTAL_ORDER,
     UNSUBSCRIBE,
     Operation,
-    Script,
     draw_connections,
     draw_members,
     draw_order,
@@ -37,6 +36,7 @@ from antiphon.torture.schedules.operations import (
     pick,
     with_operations,
 )
+from antiphon.torture.schedules.topic_schedule import Script
 
 FAULT_STREAM = 13
 """The stream of random numbers; the simulator and other schedules use smaller numbers."""

@@ -31,7 +31,9 @@ from antiphon.torture.schedules.cube import (
     draw_partitions,
     draw_stall,
 )
-from antiphon.torture.schedules.cube_overflow import ONE_IN as ONE_IN_BEYOND
+from antiphon.torture.schedules.cube_incarnations import INCARNATION_STREAM, draw_incarnation_schedule
+from antiphon.torture.schedules.cube_incarnations import ONE_IN as ONE_IN_INCARNATIONS
+from antiphon.torture.schedules.cube_overflow import ONE_IN as ONE_IN_OVERFLOW
 from antiphon.torture.schedules.cube_overflow import OVERFLOW_STREAM, draw_overflow_schedule
 from antiphon.torture.schedules.operations import (
     CRASH,
@@ -63,11 +65,14 @@ QUIET_TOPIC = 1
 
 
 def draw_cube_fault_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed. One in four is busy and one in twelve overflows buffers, unless all orders are to be
-    total.
+    """The scenario of a seed: one in six has later incarnations; of the others one in four is busy, one in twelve
+    overflows buffers.
     """
+    lives = RandomStream(seed, INCARNATION_STREAM)
+    if lives.below(ONE_IN_INCARNATIONS) == 0:
+        return draw_incarnation_schedule(seed, order, lives)
     beyond = RandomStream(seed, OVERFLOW_STREAM)
-    if beyond.below(ONE_IN_BEYOND) == 0 and order != TOTAL_ORDER:
+    if beyond.below(ONE_IN_OVERFLOW) == 0 and order != TOTAL_ORDER:
         return with_suspected_pauses(draw_overflow_schedule(seed, order, beyond), seed)
     random = RandomStream(seed, BUSY_STREAM)
     if random.below(ONE_IN) == 0 and order != TOTAL_ORDER:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
 from antiphon.simulator.scenario.scenario import MatrixLaw, Scenario
@@ -240,7 +241,7 @@ class ExtraFaults:
     def _refuse_log(self) -> None:
         """A node is refused by its own log when it should restart; a new node joins in its place."""
         self._operations = operations_of(with_operations(self._scenario, self._operations))
-        returning = [one for one in self._operations if one.kind == CRASH and one.until > 0]
+        returning = [one for one in self._operations if one.kind == CRASH and one.until > 0 and one.heir == NO_NODE]
         if not returning:
             return
         crash = pick(self._random, returning)

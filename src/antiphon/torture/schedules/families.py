@@ -14,7 +14,8 @@ from antiphon.simulator.scenario.scenario import Scenario
 from antiphon.torture.schedules.cube_busy import draw_cube_fault_schedule
 from antiphon.torture.schedules.epto import calm_agreement, draw_epto_schedule, played_agreement
 from antiphon.torture.schedules.gossip_rare import draw_any_gossip_schedule
-from antiphon.torture.schedules.operations import MIXED, draw_schedule
+from antiphon.torture.schedules.operations import MIXED
+from antiphon.torture.schedules.topic_schedule import draw_schedule
 from antiphon.torture.schedules.tree import draw_tree_schedule
 
 Draw = Callable[[int, str | None], Scenario]

@@ -11,12 +11,13 @@ The scenario lists every operation, so that a failing schedule can be made small
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from antiphon.fabrics.cube.topic import ORDERS
+from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
@@ -28,7 +29,6 @@ from antiphon.simulator.scenario.scenario import (
     Fault,
     JoinFault,
     LeaveFault,
-    LimitsTable,
     LinkLaw,
     MatrixLaw,
     NetworkTable,
@@ -40,23 +40,17 @@ from antiphon.simulator.scenario.scenario import (
     ResumeFault,
     Scenario,
     SubscribeTable,
-    TopicsTable,
     expand_nodes,
 )
 
-SCHEDULE_STREAM = 6
 MIX_STREAM = 7
-AGGREGATION_STREAM = 8
 KEY_STREAM = 12
-"""The streams of random numbers; the simulator uses 1 to 5. Orders, aggregation at forwarders, and total order with its
-keys are drawn from streams of their own.
-"""
+"""The streams of random numbers for orders, and for total order with its keys; the simulator uses 1 to 5."""
 
 TOTAL_ORDER = "total"
 MIXED = "mixed"
 """Every publication draws its own order, instead of one order for a schedule."""
 
-LARGEST = 64
 EVENT_LIMIT = 2_000_000
 """No schedule reaches this limit unless it never ends."""
 
@@ -68,8 +62,6 @@ UNLIMITED = 1 << 30
 
 Choice = TypeVar("Choice")
 Trouble = Literal["torn", "full", "lost", "flip"]
-Move = Callable[[int], None]
-"""Draws some operations on a topic."""
 
 
 class Shape(NamedTuple):
@@ -84,7 +76,8 @@ class Operation(NamedTuple):
     """One operation at a node. A pause ends at ``until``, a crash ends by a restart then, a leave by a join.
 
     With ``until`` 0 it never ends. A partition cuts the nodes ``keys`` off from all others, unless it has another
-    ``shape``. A clock jumps by ``ticks``. ``trouble`` is the fault of a disk.
+    ``shape``. A clock jumps by ``ticks``. ``trouble`` is the fault of a disk. Instead of a crashed node its ``heir``
+    may start, with its disk.
     """
 
     at: int
@@ -97,44 +90,7 @@ class Operation(NamedTuple):
     shape: Shape = Shape()
     ticks: int = 0
     trouble: Trouble = "torn"
-
-
-def draw_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed. Without ``order`` it is drawn; every third schedule draws an order per publication.
-
-    Every other one of those draws total order too, and keys.
-    """
-    random = RandomStream(seed, SCHEDULE_STREAM)
-    nodes = draw_size(random)
-    topic_count = pick(random, (1, 1, 1, 2, 2, 3))
-    drawn_order = pick(random, ("causal", "causal", "fifo", "none"))
-    scenario = Scenario(
-        name=f"torture {seed}",
-        seed=seed,
-        protocol="vcube-ps",
-        order=drawn_order if order in (None, MIXED) else order,
-        nodes=nodes,
-        protocol_options={
-            "window": pick(random, (1, 2, 3, 64)),
-            "largest_first": random.below(2) == 0,
-            "bundle": pick(random, (1, 3, 64)),
-            "directory": random.below(3) == 0,
-            "aggregate": RandomStream(seed, AGGREGATION_STREAM).below(2) == 0,
-        },
-        network=draw_network(random),
-        topics=TopicsTable(count=topic_count, members=[draw_members(nodes, random) for _ in range(topic_count)]),
-        limits=LimitsTable(events=EVENT_LIMIT),
-    )
-    operations = Script(scenario, random).draw()
-    mixing = RandomStream(seed, MIX_STREAM)
-    keys = RandomStream(seed, KEY_STREAM)
-    if order == MIXED or (order is None and mixing.below(3) == 0):
-        operations = [draw_order(operation, mixing) for operation in operations]
-        if keys.below(2) == 0:
-            operations = draw_totals(operations, keys)
-    elif order == TOTAL_ORDER:
-        operations = draw_totals(operations, keys)
-    return with_operations(scenario, operations)
+    heir: int = NO_NODE
 
 
 def draw_order(operation: Operation, random: RandomStream) -> Operation:
@@ -165,14 +121,6 @@ def pick(random: RandomStream, choices: Sequence[Choice]) -> Choice:
     return choices[random.below(len(choices))]
 
 
-def draw_size(random: RandomStream) -> int:
-    """The number of nodes: mostly few, sometimes up to 64, rarely a power of two."""
-    chance = random.below(100)
-    if chance < 70:
-        return int(random.between(2, 8))
-    return int(random.between(9, 24) if chance < 92 else random.between(25, LARGEST))
-
-
 def draw_members(nodes: int, random: RandomStream) -> list[int]:
     """The first members of a topic: none, one, some or all."""
     chance = random.below(10)
@@ -182,19 +130,6 @@ def draw_members(nodes: int, random: RandomStream) -> list[int]:
         return list(range(nodes))
     share = random.between(1, 3)
     return [node for node in range(nodes) if random.below(4) < share]
-
-
-def draw_network(random: RandomStream) -> NetworkTable:
-    """A network that loses nothing and is bad in every other way."""
-    late = random.below(2) == 0
-    return NetworkTable(
-        delay=draw_delay(random),
-        transmission=pick(random, (0, 1, 1, 1, 10, 60)),
-        processing=pick(random, (0, 1, 1, 20)),
-        charge_control=random.below(3) > 0,
-        reordering=pick(random, (0.05, 0.3, 0.9)) if late else 0.0,
-        reordering_window=pick(random, (50, 500, 5000, 30_000)) if late else 0,
-    )
 
 
 def draw_connections(random: RandomStream) -> NetworkTable:
@@ -223,122 +158,6 @@ def draw_delay(random: RandomStream) -> ConstantLaw | NormalLaw | LinkLaw | Matr
     return MatrixLaw(rows=[[pick(random, (0, 1, 10, 100, 1000, 10_000)) for _ in places] for _ in places])
 
 
-class Script:
-    """Draws operations on topics, one moment after the other."""
-
-    def __init__(self, scenario: Scenario, random: RandomStream) -> None:
-        self._random = random
-        self._nodes = scenario.nodes
-        self._topics = scenario.topic_count()
-        self._members = [set(members) for members in named_members(scenario)]
-        self._operations: list[Operation] = []
-        self._now = 0
-        # From everything at once to one thing after the other.
-        self._gap = pick(random, (1, 10, 60, 300, 2000))
-
-    def draw(self) -> list[Operation]:
-        """All operations. Later draws may have made some of them impossible; those must be left out."""
-        moves = pick(self._random, (self._mixed, self._restless, self._talkative))()
-        self._come(0)
-        self._publish(0)
-        self._now += 1
-        for _ in range(self._random.between(2, 20 + self._nodes)):
-            self._now += 0 if self._random.below(3) == 0 else int(self._random.between(0, 2 * self._gap))
-            pick(self._random, moves)(int(self._random.below(self._topics)))
-        if self._random.below(2) == 0:
-            self._roll_call()
-        return self._operations
-
-    def _mixed(self) -> tuple[Move, ...]:
-        """All kinds of operations."""
-        coming_and_going = (self._come, self._go, self._return, self._hesitate, self._crowd)
-        return (*coming_and_going, self._publish, self._publish, self._talk, self._pause)
-
-    def _restless(self) -> tuple[Move, ...]:
-        """Members that leave and come back all the time, while others publish."""
-        return (self._return, self._return, self._hesitate, self._come, self._go, self._talk, self._talk, self._publish)
-
-    def _talkative(self) -> tuple[Move, ...]:
-        """Members that publish, and sometimes a new subscriber."""
-        return (self._talk, self._talk, self._talk, self._publish, self._come, self._return, self._pause)
-
-    def _add(self, kind: int, node: int, topic: int, after: int = 0) -> None:
-        self._operations.append(Operation(self._now + after, kind, node, topic))
-
-    def _member(self, topic: int) -> int | None:
-        members = sorted(self._members[topic])
-        return pick(self._random, members) if members else None
-
-    def _outsider(self, topic: int) -> int | None:
-        outsiders = [node for node in range(self._nodes) if node not in self._members[topic]]
-        return pick(self._random, outsiders) if outsiders else None
-
-    def _publish(self, topic: int) -> None:
-        """Some members publish, once or a few times."""
-        for _ in range(self._random.between(1, 3)):
-            node = self._member(topic)
-            if node is not None:
-                for _ in range(pick(self._random, (1, 1, 1, 5))):
-                    self._add(PUBLISH, node, topic)
-
-    def _talk(self, topic: int) -> None:
-        """Members publish one after the other; some publications may answer the one before."""
-        for number in range(self._random.between(2, 6)):
-            node = self._member(topic)
-            if node is not None:
-                self._add(PUBLISH, node, topic, number * int(self._random.between(1, 150)))
-
-    def _come(self, topic: int) -> None:
-        """A node subscribes and may publish before its subscription is effective."""
-        node = self._outsider(topic)
-        if node is not None:
-            self._add(SUBSCRIBE, node, topic)
-            self._members[topic].add(node)
-            for number in range(pick(self._random, (0, 1, 3))):
-                self._add(PUBLISH, node, topic, number * int(self._random.between(0, 100)))
-
-    def _go(self, topic: int) -> None:
-        """A member unsubscribes and may have published just before."""
-        node = self._member(topic)
-        if node is not None:
-            published = self._random.below(2) == 0
-            if published:
-                self._add(PUBLISH, node, topic)
-            self._add(UNSUBSCRIBE, node, topic, 1 if published else 0)
-            self._members[topic].remove(node)
-
-    def _return(self, topic: int) -> None:
-        """A member unsubscribes and subscribes again, at once or soon after."""
-        node = self._member(topic)
-        if node is not None:
-            self._add(UNSUBSCRIBE, node, topic)
-            self._add(SUBSCRIBE, node, topic, pick(self._random, (0, 0, 1, 50, 300)))
-
-    def _hesitate(self, topic: int) -> None:
-        """A node subscribes and unsubscribes, most likely before the subscription is effective."""
-        node = self._outsider(topic)
-        if node is not None:
-            self._add(SUBSCRIBE, node, topic)
-            self._add(UNSUBSCRIBE, node, topic, pick(self._random, (1, 1, 50, 400)))
-
-    def _crowd(self, topic: int) -> None:
-        """Several join or leave at the same time."""
-        move = pick(self._random, (self._come, self._go, self._return))
-        for _ in range(self._random.between(2, 2 + self._nodes // 4)):
-            move(topic)
-
-    def _pause(self, topic: int) -> None:
-        """A node pauses."""
-        until = self._now + pick(self._random, (5, 100, 1000, 10_000))
-        self._operations.append(Operation(self._now, PAUSE, int(self._random.below(self._nodes)), topic, until))
-
-    def _roll_call(self) -> None:
-        """Long after everything has settled, some members publish: a node that is out of step misses one of these."""
-        self._now += LONG_AFTER
-        for topic in range(self._topics):
-            self._talk(topic)
-
-
 def named_members(scenario: Scenario) -> list[list[int]]:
     """The first members of each topic, which schedules list one by one; without topics, all nodes."""
     if not PROTOCOLS[scenario.protocol].has_topics:
@@ -357,6 +176,7 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
     kept = [operation for operation in in_order if operation.kind in (PART, CLOCK, DISK, JOIN)]
     away_until = {operation.node: operation.at for operation in kept if operation.kind == JOIN}
+    away_until |= {operation.heir: operation.until for operation in in_order if operation.heir != NO_NODE}
     # A publisher stays up, and a restarted node has its subscriptions of the start. Node 0 is a contact.
     harmless = (PART, CLOCK, DISK, PAUSE, CRASH, LEAVE)
     immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in harmless}
@@ -372,7 +192,8 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
                 continue
             crashed.add(node)
         if kind in (PAUSE, CRASH, LEAVE):
-            away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
+            has_returned = until > 0 and operation.heir == NO_NODE
+            away_until[node] = until if has_returned else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
             continue
         elif kind == SUBSCRIBE:
@@ -404,7 +225,9 @@ def faults_of(operation: Operation) -> Iterator[Fault]:
     for begins, paired, ends in PAIRS:
         if kind == paired:
             yield begins(at=at, node=node)
-            if until > 0:
+            if until > 0 and operation.heir != NO_NODE:
+                yield JoinFault(at=until, node=operation.heir, continues=node)
+            elif until > 0:
                 yield ends(at=until, node=node)
     if kind == JOIN:
         yield JoinFault(at=at, node=node)
@@ -466,18 +289,27 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     )
 
 
-def operations_of(scenario: Scenario) -> list[Operation]:
-    """The operations of a schedule, in the order of time."""
+def paired_operations(scenario: Scenario) -> list[Operation]:
+    """Operations that are a fault with its end."""
     found = []
+    joins = [fault for fault in scenario.faults if isinstance(fault, JoinFault)]
+    heirs = {join.continues: (join.at, join.node) for join in joins if join.node is not None}
     for begins, kind, ends in PAIRS:
         returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
         for fault in scenario.faults:
             if isinstance(fault, begins) and fault.node is not None:
                 back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
-                found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
+                after, heir = heirs.get(fault.node, (0, NO_NODE)) if kind == CRASH else (0, NO_NODE)
+                found.append(Operation(fault.at, kind, fault.node, 0, after or min(back, default=0), heir=heir))
+    return found
+
+
+def operations_of(scenario: Scenario) -> list[Operation]:
+    """The operations of a schedule, in the order of time."""
+    found = paired_operations(scenario)
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
-        if isinstance(fault, JoinFault) and fault.node in newcomers:
+        if isinstance(fault, JoinFault) and fault.node in newcomers and fault.continues is None:
             newcomers.remove(fault.node)
             found.append(Operation(fault.at, JOIN, fault.node))
         elif isinstance(fault, PartitionFault):

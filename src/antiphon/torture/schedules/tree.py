@@ -37,13 +37,13 @@ from antiphon.torture.schedules.operations import (
     SUBSCRIBE,
     UNSUBSCRIBE,
     Operation,
-    Script,
     draw_connections,
     draw_members,
     pick,
     with_operations,
 )
 from antiphon.torture.schedules.suspected_pauses import with_suspected_pauses
+from antiphon.torture.schedules.topic_schedule import Script
 from antiphon.torture.schedules.tree_restarts import ONE_IN, RESTART_STREAM, draw_restart_schedule
 
 TREE_STREAM = 9

@@ -69,6 +69,8 @@ class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
     """Ticks after which total order continues without an unreachable node, where there is a majority."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
     """The number of publications of a topic in the log of each node, which survives crashes; 0: no log."""
+    sync: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[50])] = 0
+    """Ticks until a record of a node's process for its next incarnation is on its disk."""
 
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]

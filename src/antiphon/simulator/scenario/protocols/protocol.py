@@ -51,6 +51,8 @@ class Setting:
     loss: float = 0.0
     """The probability that a message is lost."""
     seed: int = 1
+    later_incarnations: Collection[int] = ()
+    """The nodes that join with the disk of a crashed one."""
 
 
 Builder = Callable[[Environment], Process]

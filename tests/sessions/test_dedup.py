@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Author, Columns, author_of, count_messages, decode_columns, encode_columns
+from antiphon.api.batch_codec import Author, Columns, decode_columns, encode_columns, read_header
 from antiphon.api.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.client.server_pool import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
 from antiphon.kernel.errors import UsageError
@@ -85,7 +85,7 @@ def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_batch_of_a_client_says_whose_it_is() -> None:
     columns = Columns(3, 5, [b"a", b"b"])
     payload = encode_columns(columns, Author(ANNA, 12))
-    assert (author_of(payload), count_messages(payload), decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
+    assert (read_header(payload)[2], read_header(payload)[0], decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
     batch = Batch("room", BEN, "causal", 0, payload, sequence=4)
     assert (batch.client, batch.author, batch.number) == (ANNA, ANNA, 12)
     own = Batch("room", BEN, "causal", 0, encode_columns(columns), sequence=4)

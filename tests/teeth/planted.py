@@ -344,7 +344,7 @@ GOSSIP = (
     gossip(
         "nobody asks for what neighbours say they have",
         "recovery",
-        "                stream.missing_for += 1\n",
+        "                stream.period_passed_missing()\n",
         "                pass\n",
     ),
     gossip(

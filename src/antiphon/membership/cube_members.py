@@ -56,6 +56,8 @@ class Companions(FullMesh):
         self._remembered: list[str] = json.loads(place.disk.fact(ADDRESSES, "[]"))
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
+        # The connections on which nodes have said who they are.
+        self._named_on: set[IncomingConnection] = set()
         self._lost_since: dict[int, float] = {}
         # With its log a node is the voter that it was, unless it comes into another cluster.
         self.is_returning = place.disk.journal is not None
@@ -183,6 +185,28 @@ class Companions(FullMesh):
         return max(self._highest, self.roster.highest())
 
     # Being together.
+
+    def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+        is_named = any(peer.instance == connection.instance for peer in peers)
+        if is_named:
+            self._named_on.add(connection)
+        super()._introduced(connection, peers)
+        speaker = self.roster.identifier_of(connection.instance)
+        if is_named and speaker is not None and self._heard_on.get(speaker) is not connection:
+            self._hears(speaker, connection)
+
+    def _hears(self, identifier: int, connection: IncomingConnection) -> None:
+        """A node speaks on a new connection, if it has said there who it is.
+
+        Until then it may ask for a place, or be known by an identifier that it has not taken: if this node were
+        together with that one, its process would wait for answers that nobody gives.
+        """
+        if connection in self._named_on:
+            super()._hears(identifier, connection)
+
+    def connection_ended(self, connection: IncomingConnection) -> None:
+        self._named_on.discard(connection)
+        super().connection_ended(connection)
 
     def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
         if identifier not in self._known:

@@ -261,11 +261,11 @@ class FullMesh(Membership):
                 self._lose(other)
                 self._never_again(other)
 
-    def _take_back(self, newcomer: Peer) -> None:
-        """Let go of the identifier that this broker has given to a newcomer, if it has taken another one."""
-        given = self.roster.take_back(newcomer)
-        if given is not None:
-            self._disown(given)
+    def _take_back(self, speaker: Peer) -> None:
+        """Of two identifiers that a newcomer was given, here or elsewhere, the one counts that it says it has."""
+        disowned = self.roster.disowned_by(speaker, self._founders)
+        if disowned is not None:
+            self._disown(disowned)
 
     def _disown(self, identifier: int) -> None:
         """Nobody has this identifier, after all."""

@@ -59,7 +59,7 @@ class SeenOfAll:
             seen = IntervalSet(0, GAPS_AT_MOST)
             if len(self._of) >= AUTHORS_AT_MOST:
                 del self._of[next(iter(self._of))]
-        # Who was heard last stands last.
+        # The author heard from last stands last.
         self._of[author] = seen
         if not only_grows:
             return seen.add(number)

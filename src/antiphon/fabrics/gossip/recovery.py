@@ -10,6 +10,7 @@ is stuck asks the source, the seeds and others too, and those that have forgotte
 (:mod:`antiphon.fabrics.gossip.retransmit`). If it is stuck for ``HOPELESS`` times the patience, twice as long if the
 source does not answer, and all neighbours that had the publication say that it is gone, and so does its source or a
 seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered.
+Other publications that have been missing for as long are passed over with it: the wait does not grow with their number.
 So that this is rare, a node that has lost a neighbour forgets nothing that its buffer holds, and a node that doubts
 that it is connected with a seed waits ``ALONE`` times longer: behind a cut somebody may hold it.
 """
@@ -180,8 +181,7 @@ class Recovery:
                 continue
             stream.quiet += 1
             if stream.is_missing():
-                stream.missing_for += 1
-                stream.stuck_for += 1
+                stream.period_passed_missing()
                 if stream.stuck_for > patience and self._options.rules.recovers:
                     self._search_further(stream)
                 if self._is_hopeful(stream):

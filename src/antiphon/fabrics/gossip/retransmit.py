@@ -24,6 +24,9 @@ MOST_SOUGHT: Final = 1024
 MOST_ASKERS: Final = 16
 """So many nodes are remembered that want the same one; others ask again."""
 
+MOST_GONE: Final = 1024
+"""Of so many publications beyond those that were asked for a node says that they are gone."""
+
 SEARCH_HOPS: Final = 3
 """So far a question travels through nodes that have not kept what is asked for."""
 
@@ -31,7 +34,8 @@ SEARCH_HOPS: Final = 3
 def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> vec[i64]:
     """Send what is there of some numbers; if the first that were here are not, say up to which they are gone.
 
-    The answer lists all numbers that were here and are gone.
+    If none of them is there, this says it of those that follow too: a node that lacks many need not ask for all of
+    them. The answer lists all numbers of the question that were here and are gone.
     """
     has_sent = False
     gone: i64 = 0
@@ -48,8 +52,18 @@ def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) ->
         if not has_sent:
             gone = number
     if gone > 0:
+        if not has_sent:
+            gone = last_gone(environment, stream, fetch.topic, gone)
         environment.send(asker, Gone(fetch.source, gone, fetch.topic))
     return forgotten
+
+
+def last_gone(environment: Environment, stream: Stream, topic: i64, gone: i64) -> i64:
+    """The last of the numbers that were here and are gone, from one on without a gap."""
+    last = gone + MOST_GONE
+    while gone < last and stream.is_here(gone + 1) and still_there(environment, stream, topic, gone + 1) is None:
+        gone += 1
+    return gone
 
 
 def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, published: i64) -> None:

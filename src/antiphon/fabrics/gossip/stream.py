@@ -65,8 +65,9 @@ class Stream:
         # Periods since something new was heard; periods since something is known to be missing.
         self.quiet: i64 = 0
         self.missing_for: i64 = 0
-        # Periods since something is missing and nothing of it has come.
+        # Periods since something is missing and nothing of it has come, and what was missing when that began.
         self.stuck_for: i64 = 0
+        self._stuck_up_to: i64 = 0
         # How often the source or a contact was asked because nobody nearby had it.
         self.asked_further: i64 = 0
         self.fetches: i64 = 0
@@ -136,14 +137,29 @@ class Stream:
         """Count a number as received; false if it was before."""
         if sequence != self.received.complete + 1:
             return self.received.add(sequence)
+        self._go_on_to(sequence)
+        self._has_moved()
+        return True
+
+    def _go_on_to(self, sequence: i64) -> None:
+        """Count the next number as received, and those beyond it that have come."""
         self.received.add(sequence)
         self.missing_for = 0
-        self.stuck_for = 0
         self.fetches = 0
         self.came_beyond = 0
+
+    def _has_moved(self) -> None:
+        """There is hope again for what is still missing."""
+        self.stuck_for = 0
         if len(self._hoped_for) > 0:
             self._hoped_for.clear()
-        return True
+
+    def period_passed_missing(self) -> None:
+        """Something has been missing for one more period."""
+        if self.stuck_for == 0:
+            self._stuck_up_to = self.heard
+        self.missing_for += 1
+        self.stuck_for += 1
 
     def start_from(self, sequence: i64) -> None:
         """Count all up to a number as received."""
@@ -231,10 +247,13 @@ class Stream:
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
         """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
         passed: list[Missed] = []
-        for first, last in self.received.outside(self.received.complete + 1, gone):
-            for number in range(first, last + 1):
-                self.skip(number)
-                passed.append(Missed(self.source, number, topic))
+        while self.received.complete < gone:
+            number = self.received.complete + 1
+            self._go_on_to(number)
+            passed.append(Missed(self.source, number, topic))
+        if self.received.complete >= self._stuck_up_to:
+            # What is missing now has not been missing for as long.
+            self._has_moved()
         return passed
 
     def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:

@@ -230,7 +230,9 @@ class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="re
 
 
 class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
-    """Absent nodes come up and become members."""
+    """Absent nodes come up and become members; or a single one, which ``continues`` a crashed node with its disk."""
+
+    continues: NodeNumber | None = None
 
 
 class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="leave"):
@@ -377,6 +379,15 @@ class Scenario(Table, frozen=True, kw_only=True):
     def faults_by_time(self) -> list[tuple[int, Fault]]:
         """The faults in the order in which they happen, each with its position in the file, counted from 0."""
         return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
+
+    def later_lives(self) -> set[int]:
+        """The nodes that come up with the disk of one that crashed, of which nobody knows before."""
+        return {
+            node
+            for fault in self.faults
+            if isinstance(fault, JoinFault) and fault.continues is not None
+            for node in fault.targets(self.nodes)
+        }
 
     def absent_at_start(self) -> set[int]:
         """The nodes whose first fault is a join."""

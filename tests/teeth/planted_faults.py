@@ -26,9 +26,8 @@ REROUTING = (
     faults(
         "a subscription waits for the answer of one who is lost",
         "repair/surveys",
-        "            if peer in unanswered:\n                self._not_waiting_for(key, unanswered, peer)\n"
-        "                self.one_answered(key, self.surveys[key])\n",
-        "            unanswered.pop(peer, None)\n",
+        "            self.settle(key, survey, peer)\n",
+        "            survey.pending.settle(peer)\n",
     ),
     faults(
         "own publications are not kept",

@@ -10,7 +10,8 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.delivery import PLACES_AT_MOST, Places
 from antiphon.kernel.message import TOTAL
-from antiphon.orders.claims import Claims, Wish
+from antiphon.orders.claims import Claims
+from antiphon.orders.lock_queue import LockRequest
 from antiphon.orders.order import Placed
 from antiphon.orders.total import TotalOrder
 from antiphon.simulator.scenario.file import load_scenario
@@ -119,7 +120,7 @@ def test_of_keys_that_were_used_long_ago_only_the_highest_place_is_remembered() 
 
 def test_claims_of_one_who_is_gone_make_room_for_others() -> None:
     claims = Claims()
-    one, other, third = (Wish(source, 1, vec[i64]([7])) for source in range(3))
+    one, other, third = (LockRequest(source, 1, vec[i64]([7])) for source in range(3))
     assert claims.add(one) == [one] and claims.add(other) == [] and claims.add(third) == []
     assert claims.drop(1) == [] and claims.drop(0) == [third]
     assert claims.is_granted(2, 1) and not claims.is_granted(0, 1)

@@ -171,8 +171,8 @@ INCONSISTENT_CUT = (
     "node 0: publish",  # m'', which follows m
     "1->0 Answer",  # node 0 answers only now
     "node 0: publish",  # m', whose barrier names nothing but m''
-    "0->2 Publication dependencies=[4194305]",
-    "0->2 Publication dependencies=[]",
+    "0->2 Ordered dependencies=[4194305]",
+    "0->2 Ordered dependencies=[]",
     "0->2 Answer",
     "1->2 Ordered",  # m comes last
 )

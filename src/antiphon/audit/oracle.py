@@ -190,7 +190,7 @@ class TopicOracle:
 
     def _find_left_out(self, node: int, knows: Past, since: int, until: int) -> None:
         """What started in a time and was not delivered, though something that follows it was."""
-        seen = self._delivered[node]
+        seen = self._delivered.get(node, set())
         unknowable = self._unknowable(node)
         for publication, start in reversed(self.started_at.items()):
             if start <= since:

@@ -142,14 +142,15 @@ class Witnesses:
         for since, epoch in self._epochs:
             if since <= secured_at and epoch.number > last and node not in epoch.members:
                 others = {other for other, (first, _) in self._heard.items() if first <= since} - epoch.members
-                if any(self._lives(other, since) for other in others):
+                # A newcomer that stood still says only later that it has begun an earlier epoch.
+                if any(self._lives(other, since) for other in {node, *others}):
                     return True
         return False
 
     def _lives(self, node: int, place: int) -> bool:
         """Whether a node had not crashed by then, or has later rows."""
         end = self._ends.get(node, FOREVER)
-        return end > place or self._heard[node][1] > end
+        return end > place or self._heard.get(node, NONE)[1] > end
 
 
 def publications_apart(rows: pa.Table) -> Apart:

@@ -194,7 +194,7 @@ class TopicOracle:
 
     def _find_left_out(self, node: int, knows: Past, since: int, until: int) -> None:
         """Find publications of a time span that were not delivered, though something that follows them was."""
-        seen = self._delivered[node]
+        seen = self._delivered.get(node, set())
         unknowable = self._unknowable(node)
         for publication, start in reversed(self.started_at.items()):
             if start <= since:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.simulator.scenario.file import load_scenario
-from antiphon.simulator.scenario.run import Simulation, run_scenario
+from antiphon.simulator.scenario.run import Simulation
 from antiphon.simulator.scenario.scenario import MatrixLaw, NetworkTable, NormalLaw, PublishTable, SubscribeTable
 from tests.fabrics.tree.runs import EIGHT, UNSTEADY, crash, kept, publish, run, tree
 
@@ -163,13 +160,3 @@ def test_the_root_learns_where_those_are_of_whom_it_heard_two_things() -> None:
     simulation = run(tree(said, failures, parents, [[5]], network, total_degree=3, patience=100))
     check_tree(shape(simulation))
     assert simulation.stuck() == 0
-
-
-def test_nobody_begins_at_a_broker_to_which_old_publications_are_still_to_come() -> None:
-    """Found by the campaign: a subscriber published, and then got total publications of long ago about the same key.
-
-    Its broker had begun to carry the topic for another child, which had not sent yet what it kept.
-    """
-    result = run_scenario(load_scenario(Path(__file__).with_name("late_history.toml")))
-    assert result.violations is not None and not any(result.violations.values()), result.judgement
-    assert result.stopped == "finished"

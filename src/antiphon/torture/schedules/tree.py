@@ -14,6 +14,9 @@ One in eight of the others is **torn**: all brokers publish about few keys in al
 crashes within moments of that, others pause, and the council follows partitions. This tests state that only few brokers
 received in time: a weaker publication that only they delivered, a lock that only they know of. In half of these, and in
 one of four of all other schedules with a quorum, publications of every order wait for a majority.
+
+Two more kinds have modules of their own: brokers that return with their disks (``tree_restarts.py``), and few brokers
+to which everything happens at once (``tree_crowded.py``).
 """
 
 from __future__ import annotations
@@ -44,6 +47,13 @@ from antiphon.torture.schedules.operations import (
 )
 from antiphon.torture.schedules.suspected_pauses import with_suspected_pauses
 from antiphon.torture.schedules.topic_schedule import Script
+from antiphon.torture.schedules.tree_crowded import (
+    CROWDED_ONE_IN,
+    CROWDED_STREAM,
+    FIRST_CROWDED,
+    MOST_FOUNDERS,
+    draw_crowded_schedule,
+)
 from antiphon.torture.schedules.tree_restarts import ONE_IN, RESTART_STREAM, draw_restart_schedule
 
 TREE_STREAM = 9
@@ -72,6 +82,10 @@ def draw_tree_schedule(seed: int, order: str | None = None) -> Scenario:
 
 def draw_unwatched_schedule(seed: int, order: str | None = None) -> Scenario:
     """The schedule of a seed without pauses that other brokers notice."""
+    crowded = RandomStream(seed, CROWDED_STREAM)
+    if seed >= FIRST_CROWDED and crowded.below(CROWDED_ONE_IN) == 0:
+        founders = int(crowded.between(2, MOST_FOUNDERS))
+        return draw_crowded_schedule(new_scenario(seed, order, founders, crowded), order, crowded)
     busy = RandomStream(seed, BUSY_STREAM)
     if busy.below(8) == 0:
         return draw_busy_schedule(seed, order, busy)

@@ -18,10 +18,12 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import Companions
+from antiphon.membership.full_mesh import RETRY
+from antiphon.membership.host import Timer
+from antiphon.membership.messages import PlaceResponse
 from antiphon.node.settings import Settings
 from antiphon.storage.checkpoint import BATCHES_PER_NOTE
 from antiphon.storage.log_formats import Entry
-from antiphon.transport.peer_messages import PlaceResponse
 from tests.cluster.proxy import behind_proxies
 from tests.node.support import Child, child, cluster, exact_values, pieces_of, running, subscribed, take_values, until
 
@@ -173,7 +175,7 @@ def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path
             for subscription in subscriptions:
                 assert await take_values(subscription, 1) == [b"heard"]
             # Nothing of what it says now leaves its machine.
-            for link in lonely.cluster.links.values():
+            for link in lonely.host.links.values():
                 link.abort()
             await lonely.publish("room", b"on disk only")
             await lonely._shut()
@@ -238,8 +240,8 @@ def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pyte
                 # It does not look for the one that is cut off by itself.
                 assert isinstance(newcomer.cluster, Companions)
                 monkeypatch.setattr(newcomer.cluster, "_retry_later", lambda *_: None)
-                for timer in newcomer.cluster._retries.values():
-                    timer.cancel()
+                for peer in tuple(newcomer.cluster._retry_us):
+                    newcomer.host.cancel_timer(Timer(RETRY, peer))
                 proxies[2].mend()
                 await until(lambda: newcomer.identifier in present(nodes[2]))
 

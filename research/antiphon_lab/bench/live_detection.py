@@ -184,7 +184,7 @@ class DetectionNode(Node):
 
     def counted(self) -> Traffic:
         """What this node has sent so far."""
-        links = self.cluster.links.values()
+        links = self.host.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
         environment = self.environment
         assert environment is not None, "who has sent something has a place"

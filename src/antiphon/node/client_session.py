@@ -21,7 +21,8 @@ from antiphon.api.subscription import Start
 from antiphon.api.topic_names import checked_name, checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.membership.membership import Membership, Sender
+from antiphon.membership.membership import Membership
+from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.client_relay import RemoteSubscription
 from antiphon.node.status import NodeStatus
@@ -57,9 +58,9 @@ from antiphon.transport.client_messages import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
+from antiphon.transport.codec import Codec
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.peer_messages import Control
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST
 
 QUESTIONS_AT_MOST: Final = 64
@@ -94,6 +95,20 @@ class GatewayLimits(Protocol):
     @property
     def maximum_clients(self) -> int:
         """How many clients the node may have."""
+
+
+class Sender(Protocol):
+    """Encodes frames and writes them when the node settles."""
+
+    @property
+    def codec(self) -> Codec:
+        """Reads and writes frames."""
+
+    def write(self, writer: FrameWriter, frame: bytes) -> None:
+        """Send a frame when the node settles."""
+
+    def settle(self) -> None:
+        """Bring the outside up to date with the process."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -18,10 +18,12 @@ from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
-from antiphon.membership.membership import Place
+from antiphon.membership.host import Place
+from antiphon.membership.messages import Control
 from antiphon.node.environment import LiveEnvironment
 from antiphon.node.fabrics import new_membership
 from antiphon.node.loop import NodeLoop
+from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
@@ -42,9 +44,6 @@ from antiphon.transport.peer_messages import (
     TopicAnnouncement,
     TopicAnnouncementAck,
 )
-
-HIGHEST: Final = "highest identifier"
-"""Under this name the highest identifier is kept that any node ever had."""
 
 
 def check_foreign_name(name: str, sender: int) -> None:
@@ -90,8 +89,9 @@ class Members:
         self._disk = disk
         self._maker = maker
         self._environment: LiveEnvironment | None = None
-        place = Place(node.instance, address, settings, node.context, core, self, disk, tasks)
-        self.cluster = core.cluster = new_membership(settings, place, int(disk.fact(HIGHEST, "-1")))
+        self.host = MembershipHost(core, disk, node.context, settings.lost_seconds)
+        place = Place(node.instance, address, settings, self.host, self)
+        self.cluster = core.cluster = self.host.membership = new_membership(settings, place)
         fabric = FABRICS[settings.fabric]
         counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
@@ -120,6 +120,11 @@ class Members:
         """The topics that this node has heard of."""
         return self._catalogue.names
 
+    def news(self) -> list[Control]:
+        """What every node is to know to which this one opens a link: the topics that it has heard of."""
+        names = sorted(self._catalogue.names)
+        return [TopicAnnouncement(names, False)] if names else []
+
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
         self._core.fail(error)
@@ -135,7 +140,14 @@ class Members:
         self._environment = self._maker.new_environment(identifier)
         process = self._core.process = self._maker.new_process(self._environment, members)
         process.start()
-        self.keep_highest()
+
+    def entered(self) -> None:
+        """This node is in its cluster."""
+        self.host.entered()
+
+    def refused(self, reason: str) -> None:
+        """This node cannot join."""
+        self.host.refused(reason)
 
     def displaced(self) -> None:
         """This node has no place any more: nothing is to be done that its process wanted."""
@@ -146,11 +158,6 @@ class Members:
         """What an earlier life of this node delivered means nothing in this cluster."""
         if self._core.pasts is not None:
             self._core.pasts.void()
-
-    def keep_highest(self) -> None:
-        """Remember which identifiers there were."""
-        self._disk.put(HIGHEST, str(self.cluster.highest_identifier()))
-        self._disk.commit_soon()
 
     # Those who come and go.
 
@@ -176,8 +183,6 @@ class Members:
         except Exception as error:
             # As for messages: better no node than a wrong one.
             self.fail(error)
-            return
-        self._core.settle()
 
     def link_found(self, identifier: int) -> None:
         """A peer that the process watches, and that was lost, can be reached again."""
@@ -186,8 +191,6 @@ class Members:
             self.process.peer_found(identifier)
         except Exception as error:
             self.fail(error)
-            return
-        self._core.settle()
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""

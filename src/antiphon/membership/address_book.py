@@ -143,6 +143,10 @@ class Roster:
         """Whether a newcomer whose question was long on its way has been given a place by somebody else."""
         return newcomer in self._identifiers and newcomer not in self._given
 
+    def is_unclaimed(self, instance: str) -> bool:
+        """Whether a newcomer has not said yet whether it has taken the place that it was given here."""
+        return instance in self._unclaimed
+
     def take_back(self, speaker: Peer) -> int | None:
         """Somebody says who it is: the identifier that it was given here, if it has got another one elsewhere.
 

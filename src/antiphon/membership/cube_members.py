@@ -24,7 +24,7 @@ from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.full_mesh import FullMesh
-from antiphon.membership.host import SECOND_US, Connection, Place, Timer, microseconds
+from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
 
 MEET_US: Final = SECOND_US
@@ -39,6 +39,7 @@ ADDRESSES_AT_MOST: Final = 64
 ADDRESSES: Final = "other nodes"
 FOUNDING: Final = "founding"
 
+GIVE: Final = "give"
 MEET: Final = Timer("meet")
 SEARCH: Final = Timer("search")
 
@@ -53,6 +54,8 @@ class Companions(FullMesh):
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
         self._lost_since_us: dict[int, int] = {}
+        # Places that newcomers are given as soon as this node remembers them.
+        self._to_give: dict[int, tuple[PlaceResponse, Peer]] = {}
         # With its log a node is the voter that it was, unless it comes into another cluster.
         self.is_returning = self._facts.has_journal
 
@@ -112,8 +115,26 @@ class Companions(FullMesh):
         if self._is_in and not self._has_entered and not self._lost - self._over:
             self._enter()
 
+    # Giving places.
+
+    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+        """Write down first that this identifier has an owner, and where.
+
+        A founder that forgot it would found its cluster anew, and give the identifier to another node.
+        """
+        if not self._facts.is_kept or place.identifier in self._answered_on:
+            super().gave(place, newcomer)
+        elif place.identifier not in self._to_give:
+            self._to_give[place.identifier] = (place, newcomer)
+            self._remember([newcomer.address])
+            self._host.when_safe(Timer(GIVE, place.identifier))
+
     def expired(self, timer: Timer) -> None:
-        if timer == MEET:
+        if timer.kind == GIVE:
+            place, newcomer = self._to_give.pop(timer.peer)
+            if self.roster.is_unclaimed(newcomer.instance):
+                super().gave(place, newcomer)
+        elif timer == MEET:
             self._enter()
         elif timer == SEARCH:
             self._search_ends()
@@ -192,11 +213,11 @@ class Companions(FullMesh):
         super()._never_again(identifier)
         self._look_who_is_there()
 
-    def _remember(self) -> None:
+    def _remember(self, newcomers: Sequence[str] = ()) -> None:
         """Keep where others are for the next life."""
         if not self._facts.is_kept:
             return
-        addresses = self.addresses()[:ADDRESSES_AT_MOST]
+        addresses = list(dict.fromkeys((*newcomers, *self.addresses())))[:ADDRESSES_AT_MOST]
         if addresses:
             self._facts.put(ADDRESSES, msgspec.json.encode(addresses))
         self._facts.put(FOUNDING, self.roster.founding.encode())
@@ -207,13 +228,14 @@ class Companions(FullMesh):
 
     # Being together.
 
-    def _connect(self, identifier: int, address: str, instance: str, patience_us: int = 0) -> None:
+    def _keep_link(self, identifier: int, link: Link) -> None:
         if identifier not in self._known:
             # The process has not heard of it: it is found when both directions are open.
             self._known.add(identifier)
             self._lost.add(identifier)
             self._watched.add(identifier)
-        super()._connect(identifier, address, instance, patience_us)
+            self._told_lost.add(identifier)
+        super()._keep_link(identifier, link)
 
     def came_together(self, identifier: int) -> None:
         self._lost_since_us.pop(identifier, None)

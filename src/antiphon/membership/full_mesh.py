@@ -53,6 +53,8 @@ class FullMesh(Membership):
         self._contacts = list(place.settings.join)
         self.roster = Roster(self._instance, self._address, 0)
         self._watched: set[int] = set()
+        # The watched nodes of which the process has been told that they are lost.
+        self._told_lost: set[int] = set()
         # The nodes that are not together with this one, and those whose life is known to be over.
         self._lost: set[int] = set()
         self._over: set[int] = set()
@@ -64,6 +66,8 @@ class FullMesh(Membership):
         self._retry_us: dict[int, int] = {}
         self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
+        # The links over which newcomers were given the places that they asked for.
+        self._answered_on: dict[int, Link] = {}
         # Links over which nothing more is said, but a reason may yet be heard.
         self._muted: list[Link] = []
         # Where those are of whom nothing but an earlier life is known.
@@ -125,17 +129,23 @@ class FullMesh(Membership):
         return (len(set(self.links) - self._over) + 1) // 2
 
     def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
-        peer = Peer(newcomer.instance, newcomer.address, place.identifier)
+        link = self.links.get(place.identifier)
+        if link is not None and self._answered_on.get(place.identifier) is link:
+            # It asks again because the answer takes long. A second connection would end the first one there.
+            return
+        if link is None:
+            self._connect(place.identifier, newcomer.address, newcomer.instance)
+        self._answered_on[place.identifier] = self.links[place.identifier]
         # A newcomer has to know the others before its process looks for them.
-        self._connect(place.identifier, newcomer.address, newcomer.instance)
         self.tell(place.identifier, PeerAddresses(self._named(self.links)))
         self.tell(place.identifier, place)
         away = self._named(self._lost - self._over - set(self.links))
         self.tell(place.identifier, PeerAddresses([one for one in away if one.address != newcomer.address]))
-        self._introductions.missed(self._lost - self._over, peer)
 
     def _named(self, others: Iterable[int]) -> list[Peer]:
-        return [peer for peer in (self.roster.peer(other) for other in sorted(others)) if peer is not None]
+        """Who these are, without newcomers that have not said which of the places that they were given is theirs."""
+        peers = (self.roster.peer(other) for other in sorted(others))
+        return [peer for peer in peers if peer is not None and not self.roster.is_unclaimed(peer.instance)]
 
     def got(self, place: PlaceResponse, giver: str) -> None:
         self.roster.take(place)
@@ -182,8 +192,8 @@ class FullMesh(Membership):
             return
         for peer in peers:
             if peer.instance == connection.instance:
-                self._take_back(peer)
-                self._let_go_of_former(peer)
+                self._claim(peer)
+            self._let_go_of_former(peer)
             self._meet(peer)
         sender = self._sender_of(connection)
         if sender is not None and self._heard_on.get(sender) is None:
@@ -201,18 +211,44 @@ class FullMesh(Membership):
                 self._lose(other)
                 self._never_again(other)
 
-    def _take_back(self, newcomer: Peer) -> None:
-        """Let go of the identifier that this node has given to a newcomer, if it has taken another one."""
-        given = self.roster.take_back(newcomer)
-        if given is not None:
-            self._disown(given)
+    def _claim(self, peer: Peer) -> None:
+        """A node says itself who it is, and that counts, whatever others have said of it.
+
+        A newcomer may have been given a place here and have taken another one. The link to it stays what it is: a
+        second one would end the first.
+        """
+        identifier = peer.identifier
+        was_unclaimed = self.roster.is_unclaimed(peer.instance)
+        known = self.roster.take_back(peer) if was_unclaimed else self.roster.identifier_of(peer.instance)
+        if identifier is None or known == identifier:
+            return
+        if known is not None:
+            link = self.links.pop(known, None)
+            self.roster.forget(known)
+            self._disown(known)
+            if link is None:
+                # It is met like any other node.
+                return
+            self.roster.learn([peer])
+            if identifier in self.links:
+                link.close()
+            else:
+                link.peer = identifier
+                self._keep_link(identifier, link)
+        if was_unclaimed:
+            self.spread(PeerAddresses([peer]), identifier)
+            self._introductions.missed(self._lost - self._over, peer)
+            self._keep_identity()
 
     def _disown(self, identifier: int) -> None:
         """No node has this identifier, after all."""
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        self._heard_on.pop(identifier, None)
+        was_there = self._heard_on.pop(identifier, None) is not None and identifier not in self._lost
+        if was_there:
+            self._events.peer_lost(identifier)
+            self._tell_lost(identifier)
         self._lost.discard(identifier)
         self._never_again(identifier)
 
@@ -247,6 +283,9 @@ class FullMesh(Membership):
     def greeted(self, connection: Connection, hello: Hello) -> None:
         super().greeted(connection, hello)
         identifier = self.roster.identifier_of(hello.instance)
+        if identifier is not None and self.roster.is_unclaimed(hello.instance):
+            # It says next which of the places that it was given is its own.
+            return
         if identifier is None:
             identifier = self._recognised(connection, hello)
         if identifier is None:
@@ -262,11 +301,14 @@ class FullMesh(Membership):
 
     def _connect(self, identifier: int, address: str, instance: str, patience_us: int = 0) -> None:
         link = self._host.open(address, self.hello(instance), identifier, patience_us, self._name_of(identifier))
-        self.links[identifier] = link
+        self._keep_link(identifier, link)
         # Founders know each other by their addresses. A node that begins as one says no more before it knows that it
         # is: it may come back to a tree that runs, and a node that believed it would never give it another identifier.
         if self.roster.is_placed and (self._contacts or self._is_in):
             self._host.send(link, PeerAddresses([self.roster.me]))
+
+    def _keep_link(self, identifier: int, link: Link) -> None:
+        self.links[identifier] = link
 
     def _hears(self, identifier: int, connection: Connection) -> None:
         """A node speaks on a new connection."""
@@ -297,7 +339,8 @@ class FullMesh(Membership):
         missed = self._introductions.missed_by(identifier, self._over)
         if missed:
             self.tell(identifier, PeerAddresses(missed))
-        if identifier in self._watched:
+        if identifier in self._told_lost:
+            self._told_lost.discard(identifier)
             self._events.link_found(identifier)
 
     def connection_ended(self, connection: Connection) -> None:
@@ -357,8 +400,7 @@ class FullMesh(Membership):
             self._muted.append(link)
         self._events.peer_lost(identifier)
         self._joining.peer_gone()
-        if identifier in self._watched:
-            self._events.link_lost(identifier)
+        self._tell_lost(identifier)
         self._look_who_is_there()
 
     # Signs of life.
@@ -387,6 +429,7 @@ class FullMesh(Membership):
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
+        self._told_lost.discard(identifier)
 
     def expired(self, timer: Timer) -> None:
         if self._joining.expired(timer):
@@ -398,14 +441,17 @@ class FullMesh(Membership):
             if link is not None and not link.is_connected:
                 self._lose(timer.peer)
         elif timer.kind == TELL_LOST:
-            self._tell_lost(timer.peer)
+            if timer.peer in self._watched and timer.peer not in self.links:
+                self._lost.add(timer.peer)
+            if timer.peer in self._lost:
+                self._tell_lost(timer.peer)
         else:
             super().expired(timer)
 
     def _tell_lost(self, identifier: int) -> None:
-        is_gone = identifier in self._lost or identifier not in self.links
-        if identifier in self._watched and is_gone:
-            self._lost.add(identifier)
+        """Tell the process once that a node is lost which it watches."""
+        if identifier in self._watched and identifier not in self._told_lost:
+            self._told_lost.add(identifier)
             self._events.link_lost(identifier)
 
     # Finding each other again.

@@ -65,9 +65,8 @@ class Link(Protocol):
     def instance(self) -> str:
         """The life of a node that is meant; empty if any life will do."""
 
-    @property
-    def peer(self) -> int:
-        """The identifier that the membership gave for it."""
+    peer: int
+    """The identifier that the membership gave for it, and may change."""
 
     @property
     def is_connected(self) -> bool:
@@ -179,6 +178,9 @@ class Host(Protocol):
 
     def set_timer(self, timer: Timer, delay_us: int) -> None:
         """Ask for ``expired(timer)`` after a while, and not at an earlier time that was asked for."""
+
+    def when_safe(self, timer: Timer) -> None:
+        """Ask for ``expired(timer)`` when everything is on disk that was put there so far."""
 
     def cancel_timer(self, timer: Timer) -> None:
         """Do not ask any more."""

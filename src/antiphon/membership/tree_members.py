@@ -185,6 +185,7 @@ class Brokers(FullMesh):
         self.links.clear()
         self._lost.clear()
         self._watched.clear()
+        self._told_lost.clear()
         self._events.displaced()
         self.roster = Roster(self._instance, self._address, 0)
         self._joining.ask(self._contacts)

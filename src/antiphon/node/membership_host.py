@@ -144,6 +144,13 @@ class MembershipHost:
         if not self._is_closed:
             self._timers[timer] = self._loop.call_later(delay_us / SECOND_US, self._expired, timer)
 
+    def when_safe(self, timer: Timer) -> None:
+        """Call the membership when what it has put on disk is there."""
+        if self.facts.commit is None:
+            self.set_timer(timer, 0)
+        else:
+            self.facts.commit.then(lambda: self._tell(lambda: self.membership.expired(timer)))
+
     def cancel_timer(self, timer: Timer) -> None:
         """Do not call it."""
         before = self._timers.pop(timer, None)

@@ -8,7 +8,8 @@ reached their bound, publishers wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -67,6 +68,66 @@ class Segment:
         self.is_foreign: Final[bool] = is_foreign
 
 
+@final
+class BlockedOutboxes:
+    """The outboxes that hold more than there was room for, and which of them to try next.
+
+    Room opens on one topic when another node acknowledges something there, and on any topic when a node is lost or the
+    disk has caught up. If every event tried every outbox, a message would cost more the more topics there are. So an
+    event on a topic names its outbox, any other event gives each outbox a turn, and no call tries more than a few.
+    """
+
+    def __init__(self) -> None:
+        # In the order in which they have their turn; an outbox that is tried and still blocked goes to the end.
+        self._ring: dict[Outbox, None] = {}
+        self._named: dict[Outbox, None] = {}
+        # How many of the ring are still to have a turn because of an event that may have opened room anywhere.
+        self._owed: i64 = 0
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def __iter__(self) -> Iterator[Outbox]:
+        return iter(list(self._ring))
+
+    def add(self, outbox: Outbox) -> None:
+        """An outbox holds more than there is room for."""
+        self._ring[outbox] = None
+
+    def discard(self, outbox: Outbox) -> None:
+        """An outbox holds nothing that waits for room."""
+        self._ring.pop(outbox, None)
+        self._named.pop(outbox, None)
+
+    def name(self, outbox: Outbox) -> None:
+        """There may be room for this one: it is tried next."""
+        if outbox in self._ring:
+            self._named[outbox] = None
+
+    def name_all(self) -> None:
+        """There may be room for any of them: each has a turn."""
+        self._owed = len(self._ring)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether some outbox is still to have the turn that an event gave it."""
+        return self._owed > 0 and len(self._ring) > 0
+
+    def take_due(self, count: int) -> list[Outbox]:
+        """The outboxes that were named, and the next ``count`` of the others; each is to be flushed by the caller."""
+        due = list(self._named)
+        self._named.clear()
+        for outbox in due:
+            del self._ring[outbox]
+        for outbox in list(islice(self._ring, count)):
+            del self._ring[outbox]
+            due.append(outbox)
+        for outbox in due:
+            self._ring[outbox] = None
+        self._owed = max(0, self._owed - count)
+        return due
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Outbox:
     """The publications of this node on one topic that have not left yet.
@@ -84,7 +145,7 @@ class Outbox:
         room: Callable[[], int],
         send: Callable[[Segment], None],
         clock_us: Callable[[], int],
-        blocked: set[Outbox],
+        blocked: BlockedOutboxes,
         author: Callable[[], int],
         refusals: Refusals,
     ) -> None:

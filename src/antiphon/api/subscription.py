@@ -145,7 +145,9 @@ class Subscription:
         self._failure: BaseException | None = None
         self._is_closed = False
         self._has_ended = False
-        self._topics: list[LiveTopic] = []
+        self._topics: dict[LiveTopic, None] = {}
+        # The topics whose publishers may be waiting for this subscription.
+        self._held: dict[LiveTopic, None] = {}
         self._reading: set[LiveTopic] = set()
         self._tasks = Tasks()
         if callback is not None and self._callback is None:
@@ -232,7 +234,9 @@ class Subscription:
         for topic in self._reading:
             topic.readers -= 1
         self._reading.clear()
-        topics, self._topics = self._topics, []
+        topics = list(self._topics)
+        self._topics.clear()
+        self._held.clear()
         # The host first forgets it, then lets those go on who waited for it: what they publish is not for it.
         self._host.subscription_closed(self, topics)
 
@@ -250,7 +254,7 @@ class Subscription:
         """Start with a topic whose membership is effective: at its end, or with what its log holds."""
         if self._is_closed or topic in self._topics:
             return
-        self._topics.append(topic)
+        self._topics[topic] = None
         if self.resumption is not None:
             self._resume(topic, self.resumption)
             return
@@ -298,6 +302,7 @@ class Subscription:
         is_full = self._queued >= self.limit or self._queued_bytes >= QUEUE_BYTES_AT_MOST
         if is_full and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
+            self._held[topic] = None
         if self._waiter is not None:
             self._wake()
 
@@ -433,9 +438,11 @@ class Subscription:
             return topic, batch
         self._host.taken(self, batch, self._from_offset.get(topic, 0))
         if self._is_half_empty():
-            for held in self._topics:
-                if held.is_behind:
-                    self._host.release_credit(held, self)
+            # Publishers that go on may fill the queue again at once, and hold other topics, or the same.
+            held = list(self._held)
+            self._held.clear()
+            for released in held:
+                self._host.release_credit(released, self)
             if self._room is not None:
                 set_if_waiting(self._room)
         return topic, batch

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from antiphon.api.lifecycle import Starting, raise_refusals
-from antiphon.api.outbox import Outbox
+from antiphon.api.outbox import BlockedOutboxes, Outbox
 from antiphon.api.pubsub import PubSub
 from antiphon.api.topic_names import checked_name, client_number
 from antiphon.client.client_subscriptions import OngoingSubscriptions
@@ -104,7 +104,7 @@ class Client(PubSub):
         self._former: ClientConnection | None = None
         # Whether there is a node to talk to.
         self.is_up = False
-        self._blocked: set[Outbox] = set()
+        self._blocked = BlockedOutboxes()
         self._subscriptions = OngoingSubscriptions(self)
         self._handing_in = HandingIn(self, self._subscriptions.past_of)
         self._requests = Requests()
@@ -383,8 +383,9 @@ class Client(PubSub):
 
     def settle(self) -> None:
         """Send what there is room for, and write."""
-        for outbox in tuple(self._blocked):
-            outbox.flush()
+        if len(self._blocked) > 0 and self._handing_in.has_room:
+            for outbox in self._blocked.take_due(len(self._blocked)):
+                outbox.flush()
         self.write()
 
     def write(self) -> None:

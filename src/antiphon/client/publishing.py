@@ -65,6 +65,11 @@ class HandingIn:
 
     # What outboxes do.
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a batch of any topic may be handed in now."""
+        return self._client.is_up and self._kept.room() > 0
+
     def room(self, topic: str) -> int:
         """How many more batches of a topic may be handed in now."""
         if not self._client.is_up:

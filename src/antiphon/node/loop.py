@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from antiphon.api.batch import Batch
 from antiphon.api.batch_codec import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
 from antiphon.api.lifecycle import Lifecycle
-from antiphon.api.outbox import Outbox, Segment, set_if_waiting
+from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
 from antiphon.api.replay_buffer import TotalOrder
 from antiphon.api.topic_state import LiveTopic, TopicTable
 from antiphon.fabrics.registry import FABRICS
@@ -51,6 +51,12 @@ if TYPE_CHECKING:
 log = logger("core")
 
 ORDER_NUMBERS: Final = {name: number for number, name in enumerate(ORDER_NAMES)}
+TRIED_ALWAYS: Final = 4
+"""So many blocked outboxes are tried whenever the node settles, beside those on whose topics something happened."""
+
+TRIED_AT_ONCE: Final = 64
+"""So many are tried if room may have opened on any topic; the others have their turn soon after."""
+
 HURRY_SECONDS: Final = 0.05
 """How long acknowledgements are written at once after a publisher has said that it waits for them."""
 
@@ -89,8 +95,9 @@ class NodeLoop:
         # Batches, and None where some are missing.
         self._to_show: list[tuple[LiveTopic, Batch | None]] = []
         self._flusher = Flusher(settings.gather_seconds, lifecycle)
-        # The outboxes that have more than there was room for.
-        self.blocked: set[Outbox] = set()
+        self.blocked = BlockedOutboxes()
+        self._is_filling_later = False
+        self._waited_for_disk = False
         # Of batches that wait for the disk.
         self.receipts: set[asyncio.Future[None]] = set()
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
@@ -182,13 +189,28 @@ class NodeLoop:
         """A sink that had fallen behind has room again."""
         if topic.caught_up(sink):
             self.send_held_credit(topic)
+            self.room_may_be_on(topic)
             self.settle()
 
     def committed(self) -> None:
         """Something is on disk: whoever waited for room there goes on."""
-        if self._held_for_disk and not self.is_disk_behind:
-            held, self._held_for_disk = self._held_for_disk, []
-            self._send_held(held)
+        if not self.is_disk_behind:
+            if self._held_for_disk:
+                held, self._held_for_disk = self._held_for_disk, []
+                self._send_held(held)
+            if self._waited_for_disk:
+                self._waited_for_disk = False
+                self.blocked.name_all()
+        self.settle()
+
+    def room_may_be_on(self, topic: LiveTopic) -> None:
+        """Something happened on a topic: its outbox, if it is blocked, is tried when the node settles."""
+        if topic.outbox is not None and topic.outbox.is_blocked:
+            self.blocked.name(topic.outbox)
+
+    def settle_everywhere(self) -> None:
+        """Bring the outside up to date after an event that may have opened room on any topic."""
+        self.blocked.name_all()
         self.settle()
 
     def _send_held(self, held: list[tuple[int, ProtocolMessage]]) -> None:
@@ -203,6 +225,12 @@ class NodeLoop:
         if process is None:
             raise ProtocolError(f"node {sender} sent a {type(message).__name__} to a node that has no place yet")
         process.receive(sender, message)
+        if len(self.blocked) > 0:
+            topic = self._by_number.get(message.topic)
+            if topic is None:
+                self.blocked.name_all()
+            else:
+                self.room_may_be_on(topic)
 
     def expired(self, name: int) -> None:
         """A timer of the process has run out."""
@@ -213,7 +241,7 @@ class NodeLoop:
             # As for messages: better no node than a wrong one.
             self.fail(error)
             return
-        self.settle()
+        self.settle_everywhere()
 
     # What the process does.
 
@@ -373,6 +401,7 @@ class NodeLoop:
         self.sessions.became_member(topic)
         if topic.joined is not None:
             set_if_waiting(topic.joined)
+        self.room_may_be_on(topic)
 
     def membership_ended(self, number: int) -> None:
         """A subscription of the process has ended."""
@@ -402,7 +431,7 @@ class NodeLoop:
                         topic.miss()
                     else:
                         topic.show(batch)
-                if not self._to_show and not (self.blocked and self._fill_room()):
+                if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
                     break
         except ProtocolError as error:
             self.fail(error)
@@ -417,10 +446,19 @@ class NodeLoop:
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""
         if self.is_disk_behind:
+            self._waited_for_disk = True
             return False
         moved = False
-        for outbox in tuple(self.blocked):
+        for outbox in self.blocked.take_due(TRIED_AT_ONCE if self.blocked.has_more else TRIED_ALWAYS):
             before = len(outbox)
             outbox.flush()
             moved = moved or len(outbox) != before
+        if not moved and self.blocked.has_more and not self._is_filling_later:
+            # The others have their turn when the loop has served its connections.
+            self._is_filling_later = True
+            self._loop.call_soon(self._fill_later)
         return moved
+
+    def _fill_later(self) -> None:
+        self._is_filling_later = False
+        self.settle()

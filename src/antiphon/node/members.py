@@ -100,7 +100,7 @@ class Members:
         self.subscriptions = Subscriptions(core, self.sessions, node.lifecycle, tasks)
         self._catalogue = self.subscriptions.catalogue
         if disk.store is not None:
-            self._catalogue.names.update(topics_in(disk.store))
+            self._catalogue.learn(topics_in(disk.store))
 
     @property
     def identifier(self) -> int:
@@ -183,6 +183,8 @@ class Members:
         except Exception as error:
             # As for messages: better no node than a wrong one.
             self.fail(error)
+            return
+        self._core.settle_everywhere()
 
     def link_found(self, identifier: int) -> None:
         """A peer that the process watches, and that was lost, can be reached again."""
@@ -191,6 +193,8 @@ class Members:
             self.process.peer_found(identifier)
         except Exception as error:
             self.fail(error)
+            return
+        self._core.settle_everywhere()
 
     def control_received(self, sender: int, message: msgspec.Struct) -> None:
         """A peer's host has something to say."""

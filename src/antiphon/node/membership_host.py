@@ -182,7 +182,7 @@ class MembershipHost:
             # As for messages: better no node than a wrong one.
             self._core.fail(error)
             return
-        self._core.settle()
+        self._core.settle_everywhere()
 
     def connection_opened(self, connection: IncomingConnection) -> None:
         """A peer or a client has connected."""

@@ -377,8 +377,12 @@ class Node(PubSub):
         self.outboxes[live.name] = outbox
         self._subscriptions.join_topic(live)
         live.announced = self.loop.create_task(self.catalogue.announce(live))
-        live.announced.add_done_callback(lambda _: core.settle())
+        live.announced.add_done_callback(lambda _: self._may_publish_on(live))
         return outbox
+
+    def _may_publish_on(self, topic: LiveTopic) -> None:
+        self.core.room_may_be_on(topic)
+        self.core.settle()
 
     def publish_columns(self, topic: str, order: str, about: tuple[int, ...], columns: Columns, author: Author) -> Any:
         """Publish a whole batch of a client, for gateways; the answer is to be awaited, if it is one."""

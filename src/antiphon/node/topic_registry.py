@@ -11,11 +11,12 @@ waits: who subscribed by a pattern gets what is published from the moment it has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from antiphon.api.subscription import Subscription
-from antiphon.api.topic_names import is_pattern, matches
+from antiphon.api.topic_names import is_pattern
 from antiphon.api.topic_state import LiveTopic, TopicTable
+from antiphon.api.topic_trie import TopicTrie
 from antiphon.membership.membership import Membership
 from antiphon.runtime.tasks import Tasks
 from antiphon.transport.peer_messages import TopicAnnouncement, TopicAnnouncementAck
@@ -36,20 +37,21 @@ class Catalogue:
         self._tasks = tasks
         self._add_to = add_to
         self.names: set[str] = set()
+        self._names_by_word: TopicTrie[str] = TopicTrie()
         self._announced: set[str] = set()
         self._unheard: dict[str, set[int]] = {}
         self._heard: dict[str, asyncio.Future[None]] = {}
-        self._patterns: list[Subscription] = []
+        self._patterns: TopicTrie[Subscription] = TopicTrie()
 
     # Publishing.
 
     async def announce(self, topic: LiveTopic) -> None:
         """Tell all others that this node publishes on a topic; done when all have answered."""
         name = topic.name
-        self.names.add(name)
+        self.learn([name])
         self._announced.add(name)
         # Subscriptions by pattern of this node's own application want it too.
-        for subscription in [found for found in self._patterns if matches(found.pattern, name)]:
+        for subscription in self._patterns.patterns_for(name):
             await self._add_to(subscription, topic)
         if not self._cluster.knows_everybody:
             self._cluster.spread(TopicAnnouncement([name], False))
@@ -87,19 +89,25 @@ class Catalogue:
             if not future.done():
                 future.set_result(None)
 
+    def learn(self, names: Iterable[str]) -> None:
+        """Remember that topics exist."""
+        for name in names:
+            if name not in self.names:
+                self.names.add(name)
+                self._names_by_word.add(name, name)
+
     # Subscribing.
 
     def add(self, subscription: Subscription) -> list[LiveTopic]:
         """A new subscription: the topics it needs now."""
         if not is_pattern(subscription.pattern):
             return [self._topics.topic(subscription.pattern)]
-        self._patterns.append(subscription)
-        return [self._topics.topic(name) for name in sorted(self.names) if matches(subscription.pattern, name)]
+        self._patterns.add(subscription.pattern, subscription)
+        return [self._topics.topic(name) for name in sorted(self._names_by_word.names_for(subscription.pattern))]
 
     def remove(self, subscription: Subscription) -> None:
         """A subscription has ended."""
-        if subscription in self._patterns:
-            self._patterns.remove(subscription)
+        self._patterns.remove(subscription.pattern, subscription)
 
     def peer_publishes(self, identifier: int, message: TopicAnnouncement) -> None:
         """A peer publishes on topics, some of which may be new here."""
@@ -108,8 +116,8 @@ class Catalogue:
             if fresh:
                 self._cluster.spread(TopicAnnouncement(fresh, False), identifier)
         for name in message.topics:
-            self.names.add(name)
-            wanting = [found for found in self._patterns if matches(found.pattern, name)]
+            self.learn([name])
+            wanting = self._patterns.patterns_for(name)
             if wanting:
                 self._tasks.spawn(self._follow(identifier, name, wanting, message.wants_answer))
             elif message.wants_answer:

@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-AGAIN_SECONDS: Final = 1.0
-"""After how long those who have not answered are asked again."""
+AGAIN_SECONDS: Final = (1.0, 16.0)
+"""After how long those who have not answered are asked again: at first, and at most.
+
+The wait doubles, so that many questions to a busy node do not keep it busy."""
 
 Answer = TypeVar("Answer")
 """The messages of hosts, of which questions and answers are some."""
@@ -71,12 +73,14 @@ class Questions(Generic[Answer]):
         self._last += 1
         number = self._last
         question = self._open[number] = Question(others, asyncio.get_running_loop().create_future(), is_enough)
+        wait_seconds, longest_seconds = AGAIN_SECONDS
         try:
             while not question.answered.done():
                 for identifier in sorted(others):
                     self._others.tell(identifier, make(number))
                 self._settle()
-                await asyncio.wait([question.answered], timeout=AGAIN_SECONDS)
+                await asyncio.wait([question.answered], timeout=wait_seconds)
+                wait_seconds = min(2 * wait_seconds, longest_seconds)
                 for gone in others - self._others.identifiers():
                     self._heard(question, gone)
         finally:

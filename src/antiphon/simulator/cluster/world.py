@@ -2,8 +2,8 @@
 
 A schedule says what happens to machines: nodes start, crash, lose power, lose their disks, leave, return, stand still
 and are cut off from each other. When all of it is over the network stays whole. A node that gave up joining meanwhile
-is started again, as a supervisor would do. After ``SETTLE_US`` every node that is up publishes last words, and the judge
-looks at all of them (:mod:`antiphon.audit.membership`).
+is started again, as a supervisor would do. After ``SETTLE_US`` every node that is up publishes last words, and the
+judge looks at all of them (:mod:`antiphon.audit.membership`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Kind = Literal["start", "crash", "power", "wipe", "leave", "pause", "cut", "publ
 class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that happens to a machine, or to several.
 
-    ``lasts_us`` is how long it is down, stands still or is cut off; without it a node that crashes or leaves stays away.
+    ``lasts_us`` is how long it is down, stands still or is cut off; without it a node that ends stays away.
     """
 
     at_us: int

@@ -1,11 +1,11 @@
 """The judge of membership: which nodes may call themselves what, and what their processes may be told and given.
 
-It is told what happens at nodes as it happens, in names and numbers, and knows nothing of the code behind it. A *life* is a
-node from its start to its end, a *lineage* the lives that have one disk after another. What it checks:
+It is told what happens at nodes as it happens, in names and numbers, and knows nothing of the code behind it. A *life*
+is a node from its start to its end, a *lineage* the lives that have one disk after another. What it checks:
 
 * ``identity``: two lineages never enter a cluster under one identifier, nor two lives of one lineage where each life
-  has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one, and a
-  higher incarnation. What is said to come from a node was sent by it.
+  has an identifier of its own. A node that returns with its disk has the identifier that it had, where it keeps one,
+  and a higher incarnation. What is said to come from a node was sent by it.
 * ``togetherness``: a process is told that a peer is lost and found in turn. What a node sends while it is together with
   another comes in one time of being together there, and nothing of an earlier one comes later. Nothing is doubled.
 * ``joining``: no node gives up, or still looks for its place, long after the network became whole.

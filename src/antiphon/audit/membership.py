@@ -85,8 +85,11 @@ class MembershipJudge:
         self._lives[life] = Life(life, lineage)
 
     def placed(self, life: int, identifier: int) -> None:
-        """A node has an identifier, at least for now."""
-        self._lives[life].identifiers.add(identifier)
+        """A node has an identifier, at least for now, and a process that knows nothing of others."""
+        facts = self._lives[life]
+        facts.identifiers.add(identifier)
+        facts.is_lost.clear()
+        facts.is_apart.clear()
 
     def entered(self, life: int, identifier: int, incarnation: int, had: int | None) -> None:
         """A node is in its cluster; ``had`` is the identifier that its disk says it had before."""

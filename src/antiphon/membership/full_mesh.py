@@ -468,8 +468,12 @@ class FullMesh(Membership):
         if identifier in self._lost and identifier not in self.links:
             if peer is not None:
                 self._connect(identifier, peer.address, peer.instance)
-            elif identifier in self._addresses:
-                self._connect(identifier, self._addresses[identifier], "")
+            elif address := self._last_address(identifier):
+                self._connect(identifier, address, "")
+
+    def _last_address(self, identifier: int) -> str:
+        """Where a node was in an earlier life, if nothing more is known of it."""
+        return self._addresses.get(identifier, "")
 
     def _never_again(self, identifier: int) -> None:
         """A life of a node that is over does not come back."""

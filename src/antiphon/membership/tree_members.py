@@ -92,7 +92,14 @@ class Brokers(FullMesh):
         self._look_who_is_there()
 
     def _is_missing(self, place: int) -> bool:
-        return place != self.roster.me.identifier and self.roster.peer(place) is None and place not in self._lost
+        """Whether a founder has not been heard from. Without a quorum one that fails meanwhile is not waited for."""
+        is_unheard = place != self.roster.me.identifier and self.roster.peer(place) is None
+        return is_unheard and (self._has_quorum or place not in self._lost)
+
+    def _last_address(self, identifier: int) -> str:
+        founders = self._table.addresses
+        is_founding = not self._is_in and not self._contacts and identifier < len(founders)
+        return founders[identifier] if is_founding else super()._last_address(identifier)
 
     def _look_who_is_there(self) -> None:
         founders = range(self._founders)

@@ -29,6 +29,7 @@ class SimulatedLink:
         self.pipe: Pipe | None = None
         self.bytes_heard = 0
         self.frames_sent = 0
+        self.is_closed = False
 
     @property
     def is_connected(self) -> bool:
@@ -43,6 +44,7 @@ class SimulatedLink:
 
     def close(self) -> None:
         """Send what waits and end."""
+        self.is_closed = True
         assert self.pipe is not None, "a link is made with its connection"
         self.pipe.close()
 

@@ -37,6 +37,10 @@ class Endpoint(Protocol):
     def place(self) -> str:
         """The machine it runs on, which is also the address at which it listens, if it does."""
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it has not ended."""
+
     def accepted(self, pipe: Pipe) -> None:
         """Another endpoint has connected."""
 
@@ -80,7 +84,7 @@ class Pipe:
     def try_to_open(self, until_us: int) -> None:
         """Ask the other machine for the connection; ``until_us`` is when this attempt ends."""
         network = self._network
-        if self.is_over_for_opener:
+        if self.is_over_for_opener or not self.opener.is_up:
             return
         if network.is_reachable(self.opener.place, self.address):
             listener = network.listeners.get(self.address)
@@ -102,7 +106,7 @@ class Pipe:
             network.clock.post(min(AGAIN_US, until_us - network.clock.now_us), lambda: self.try_to_open(until_us))
 
     def _fail(self, again_us: int) -> None:
-        if self._network.clock.now_us + again_us < self._give_up_at_us:
+        if self._network.clock.now_us < self._give_up_at_us:
             self._network.attempt(self, again_us)
         else:
             self.end_for_opener()

@@ -201,11 +201,17 @@ class NodeLife:
     def opened(self, pipe: Pipe) -> None:
         """A link stands."""
         link = self._links[pipe]
-        self.handle(lambda: None if pipe.is_over_for_opener else self.membership.link_opened(link))
+        self.handle(lambda: None if link.is_closed else self.membership.link_opened(link))
 
     def lost(self, pipe: Pipe) -> None:
         """A link has ended."""
-        self.handle(lambda: self.membership.link_lost(self._links.pop(pipe)))
+        self.handle(lambda: self._lose(pipe))
+
+    def _lose(self, pipe: Pipe) -> None:
+        link = self._links.pop(pipe)
+        if not link.is_closed:
+            link.is_closed = True
+            self.membership.link_lost(link)
 
     def answered(self, pipe: Pipe, frame: object) -> None:
         """The other end of a link has said something."""
@@ -213,7 +219,7 @@ class NodeLife:
 
     def _hear_answer(self, pipe: Pipe, frame: object) -> None:
         link = self._links.get(pipe)
-        if link is None or pipe.is_over_for_opener:
+        if link is None or link.is_closed:
             return
         link.bytes_heard += 1
         if isinstance(frame, (Refused, Expelled)):

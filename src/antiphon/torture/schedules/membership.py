@@ -109,20 +109,24 @@ class Draw:
         others = [node for node in range(self._nodes) if node != self._spared]
         return pick(self._random, others) if others else None
 
+    def _is_founder(self, node: int) -> bool:
+        return self._fabric == "tree" and node < self._founders
+
     def _crash(self) -> None:
         node = self._mortal()
         if node is None:
             return
         random = self._random
         kind: Kind = pick(random, ("crash", "crash", "power", "wipe"))
-        stays_away = random.below(4) == 0
+        # A tree begins when all of its founders have come.
+        stays_away = random.below(4) == 0 and not self._is_founder(node)
         lasts_us = 0 if stays_away else self._lasts_us()
         self._steps.append(Step(at_us=self._when_us(), kind=kind, node=node, lasts_us=lasts_us))
 
     def _leave(self) -> None:
         node = self._mortal()
         if node is not None:
-            lasts_us = self._lasts_us() if self._random.below(2) else 0
+            lasts_us = self._lasts_us() if self._random.below(2) or self._is_founder(node) else 0
             self._steps.append(Step(at_us=self._when_us(), kind="leave", node=node, lasts_us=lasts_us))
 
     def _cut(self) -> None:

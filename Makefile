@@ -54,19 +54,12 @@ $(VENV)/tools: pyproject.toml research/pyproject.toml
 	touch $@
 
 # Both packages are installed as copies, compiled where a C compiler exists; the sources stay plain Python.
-WHEEL = $(BIN)/python setup.py --quiet bdist_wheel --dist-dir build/wheels
-INSTALL := $(PIP) --force-reinstall --no-deps
+WHEEL := $(BIN)/python setup.py --quiet bdist_wheel --compression stored --dist-dir
 
-$(VENV)/product: $(VENV)/tools setup.py compiling.py $(SOURCES)
-	@echo "Building Antiphon: about a minute on two cores, or a few seconds if little has changed"
-	rm -rf build/lib* build/bdist* build/wheels
-	$(WHEEL)
-	$(INSTALL) build/wheels/*.whl
-	touch $@
-
-$(VENV)/installed: $(VENV)/product research/setup.py $(LABORATORY)
-	@echo "Building the laboratory"
-	cd research && rm -rf build/lib* build/bdist* build/wheels
-	cd research && ../$(WHEEL)
-	$(INSTALL) research/build/wheels/*.whl
+$(VENV)/installed: $(VENV)/tools setup.py research/setup.py compiling.py slicing.py $(SOURCES) $(LABORATORY)
+	@echo "Building Antiphon: about a minute on two cores, or some seconds if little has changed"
+	rm -rf build/lib* build/bdist* build/wheels research/build
+	$(BIN)/python compiling.py
+	$(WHEEL) build/wheels & (cd research && ../$(WHEEL) ../build/wheels) && wait $$!
+	$(PIP) --force-reinstall --no-deps --no-compile build/wheels/*.whl
 	touch $@

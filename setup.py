@@ -8,4 +8,4 @@ from setuptools import setup
 sys.path.insert(0, str(Path(__file__).parent))
 from compiling import ParallelBuild, extensions
 
-setup(ext_modules=extensions(Path("src/antiphon")), cmdclass={"build_ext": ParallelBuild})
+setup(ext_modules=extensions("antiphon"), cmdclass={"build_ext": ParallelBuild})

@@ -11,7 +11,6 @@ if (REPOSITORY / "compiling.py").exists():
     sys.path.insert(0, str(REPOSITORY))
     from compiling import ParallelBuild, extensions
 
-    modules = extensions(Path("../src/antiphon"), Path("antiphon_lab"))
-    setup(ext_modules=modules, cmdclass={"build_ext": ParallelBuild})
+    setup(ext_modules=extensions("antiphon_lab"), cmdclass={"build_ext": ParallelBuild})
 else:
     setup()

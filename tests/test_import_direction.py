@@ -73,7 +73,7 @@ RULES = {
     ),
     "audit.spark": Rule(inside("kernel", "trace", "audit")),
     "audit.streaming": Rule(inside("kernel", "audit", "spark")),
-    "audit.streaming.order_watch": Rule(inside("kernel"), only=PURE | {"msgspec"}),
+    "audit.streaming.order_watch": Rule(inside("kernel", "audit"), only=PURE | {"msgspec"}),
     "plugins": Rule(inside(), only=frozenset({"__future__", "functools", "importlib", "typing"})),
     "simulator": Rule(inside(*PROTOCOLS, "trace", "audit", "plugins", "simulator"), never=WORLDLY),
     "simulator.engine": Rule(inside(*PROTOCOLS, "trace", "simulator"), only=PURE | {"gc"}),

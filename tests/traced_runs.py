@@ -14,6 +14,8 @@ import antiphon
 from antiphon.cli.output import is_compiled
 from antiphon.fabrics.cube import Cube, PartialCube, full_or_partial
 from antiphon.fabrics.cube.broadcast import SingleTreeBroadcast, TreeBroadcast
+from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.fabrics.cube.topic import FaultOptions
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import Environment, Process
@@ -143,6 +145,24 @@ def packets_wait_for_causes(recorder: Recorder, seed: int) -> Engine:
     return engine
 
 
+def many_quiet_rounds(recorder: Recorder, seed: int) -> Engine:
+    """A member is away for so long that the others compare in vain in more rounds than a number has bits."""
+    members = range(4)
+    faults = FaultOptions(keep=128, compare_ticks=10, forget_ticks=15_000, exclude_ticks=100)
+
+    def build(environment: Environment) -> Process:
+        process = LastingVCubePs(environment, PartialCube(2, members), Options(mixed=True), faults)
+        process.begin_as_member(0, View(2, members))
+        return process
+
+    network = Network(NormalDelay(5, 2), in_order=True, detection=3)
+    engine = Engine(4, network, build, seed=seed, recorder=recorder, can_fail=True, reconnects=True)
+    publish_in_turn(engine, 4, 24, 15)
+    engine.at(400, Crash(3))
+    engine.at(20_000, Publish(0, b"the last"))
+    return engine
+
+
 def publish_in_turn(engine: Engine, nodes: int, publications: int, interval: int) -> None:
     """Node after node publishes, one every ``interval`` ticks."""
     for number in range(publications):
@@ -156,6 +176,7 @@ SET_UPS: dict[str, tuple[str, Callable[[Recorder, int], Engine]]] = {
     "single.arrow": ("deliveries", one_tree_for_all),
     "mixed.parquet": ("everything", orders_are_mixed),
     "packets.parquet": ("everything", packets_wait_for_causes),
+    "quiet.parquet": ("everything", many_quiet_rounds),
 }
 
 

@@ -16,6 +16,7 @@ from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
+from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import Companions
 from antiphon.membership.full_mesh import RETRY
@@ -25,6 +26,7 @@ from antiphon.node.settings import Settings
 from antiphon.storage.checkpoint import BATCHES_PER_NOTE
 from antiphon.storage.log_formats import Entry
 from tests.cluster.proxy import behind_proxies
+from tests.cluster.returning import total_works
 from tests.node.support import Child, child, cluster, exact_values, pieces_of, running, subscribed, take_values, until
 
 
@@ -66,6 +68,42 @@ def test_nobody_waits_for_a_member_that_is_killed() -> None:
                 assert [value for value in seen if value.startswith(b"own")] == expected
 
     running(test)
+
+
+def test_nodes_that_are_given_several_places_are_known_by_the_one_that_they_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A newcomer asks the next node when an answer is late. If others took it for a node that it is not, they would
+    wait for the answers of that one: total order would stand still, and locks of the dead would never be given up."""
+    monkeypatch.setattr(joining, "ASK_US", 1000)
+
+    async def test() -> None:
+        async with cluster(3) as nodes, AsyncExitStack() as stack:
+            given: list[PlaceResponse] = []
+            for node in nodes:
+                assert isinstance(node.cluster, Companions)
+                give = node.cluster.roster.give
+                monkeypatch.setattr(node.cluster.roster, "give", lambda peer, give=give: noted(given, give(peer)))
+            starting = [antiphon.start(join=[node.address for node in nodes]) for _ in range(6)]
+            for newcomer in await asyncio.gather(*map(stack.enter_async_context, starting)):
+                nodes.append(newcomer)
+            await until(lambda: all(present(node) == others(nodes, node) for node in nodes))
+            await asyncio.gather(*(total_works(node) for node in nodes))
+            assert all(present(node) == others(nodes, node) for node in nodes)
+            assert len({place.identifier for place in given}) > 6, "no newcomer was given more than one place"
+
+    running(test)
+
+
+def others(nodes: list[Node], node: Node) -> set[int]:
+    """The identifiers of all but one."""
+    return {other.identifier for other in nodes if other is not node}
+
+
+def noted(given: list[PlaceResponse], place: PlaceResponse | None) -> PlaceResponse | None:
+    """The place that a node gives, which is written down."""
+    given += [] if place is None else [place]
+    return place
 
 
 def test_what_a_dead_publisher_said_last_is_known_to_all_or_to_nobody() -> None:

@@ -127,6 +127,24 @@ def test_a_newcomer_that_was_given_two_places_has_the_one_that_it_took() -> None
         assert first.has_place_elsewhere("life 2")
 
 
+def test_a_newcomer_is_known_by_its_own_word_and_not_by_that_of_others() -> None:
+    first = founder()
+    second = placed(first, 1)
+    late, taken = first.give(newcomer(2)), second.give(newcomer(2))
+    assert late is not None and taken is not None
+    itself, hearsay = Peer("life 2", "host:2", taken.identifier), Peer("life 2", "host:2", late.identifier)
+    third = placed(second, 3)
+    third.learn([hearsay])
+    assert third.disowned_by(itself, 0) == late.identifier
+    third.learn([itself])
+    assert third.identifier_of("life 2") == taken.identifier and third.peer(late.identifier) is None
+    assert third.disowned_by(itself, 0) is None
+    assert third.disowned_by(Peer("life 2", "host:2", 1), 3) is None, (
+        "it began as a founder, before it was given a place"
+    )
+    assert first.disowned_by(itself, 0) == late.identifier
+
+
 def test_who_has_taken_the_place_that_it_was_given_keeps_it() -> None:
     first = founder()
     second = placed(first, 1)

@@ -151,15 +151,15 @@ ORDERS = (
     ),
     orders(
         "single publications that are named are not waited for",
-        "mixed",
-        "            if key >= 0 and self.past(key & SOURCE_MASK) < key >> SOURCE_BITS and key not in self._beyond:\n",
+        "causal",
+        "            if key >= 0 and not self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS):\n",
         "            if key < 0:\n",
         "mixed",
     ),
     orders(
         "what was delivered beyond a gap is named by nobody when the gap is closed",
-        "mixed",
-        "                self._barrier.put(source, sequence)\n",
+        "barriers",
+        "                self._barrier.put(source, number)\n",
         "                pass\n",
         "mixed",
     ),
@@ -325,11 +325,12 @@ TREE = (
 )
 
 GOSSIP = (
-    gossip(
+    Bug(
         "what was received beyond a gap is forgotten when the gap is closed",
-        "stream",
-        "        if len(self.beyond) > 0:\n            self._close_gap()\n",
-        "",
+        "gossip",
+        "kernel/interval_set.py",
+        "            if len(self._bounds) > 0:\n                self._close_gap()\n            return True\n",
+        "            return True\n",
     ),
     gossip(
         "the first of what somebody asks for is not sent",
@@ -340,7 +341,7 @@ GOSSIP = (
     gossip(
         "nobody asks for what neighbours say they have",
         "recovery",
-        "                stream.missing_for += 1\n",
+        "                stream.period_passed_missing()\n",
         "                pass\n",
     ),
     gossip(

@@ -175,6 +175,13 @@ LASTING = (
         " if lock.publication is None and lock.sequence > begun]\n",
         " if lock.publication is None]\n",
     ),
+    # Rare: only where a node that claims crashes with the majority, and returns under a new identifier.
+    faults(
+        "a claim of a dead node that waits for a majority is kept",
+        "total_order/quorum",
+        "        self.early = [each for each in self.early if each.source != claimant]\n",
+        "",
+    ),
 )
 
 KEEPING = (

@@ -296,7 +296,7 @@ def test_a_failure_is_written_as_a_scenario_that_says_what_it_is_about(tmp_path:
     assert operations_of(load_scenario(path)) == operations_of(scenario)
     story = path.with_suffix(".txt").read_text().splitlines()
     assert "         3     1  subscribe         topic 0" in story
-    delivery = "deliver           Ordered; publication 1 of 0 on topic 0, causal; after 0 ticks"
+    delivery = "deliver           Publication; publication 1 of 0 on topic 0, causal; after 0 ticks"
     assert f"         4     0  {delivery}" in story
     (tmp_path / "file").touch()
     with pytest.raises(PeerError, match=r"^cannot write .*torture-77\.toml: .*; choose another place$"):

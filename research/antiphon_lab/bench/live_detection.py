@@ -149,44 +149,59 @@ class WatchingMembers(Members):
         super().peer_lost(identifier)
 
 
-class DetectionNode(Node):
-    """A live node of a cube that runs the diagnosis and nothing else."""
+class DetectionMaker(ProcessMaker):
+    """Makes a process that runs the diagnosis and nothing else."""
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task.settings)
-        kinds = (*FABRIC_KINDS["cube"], *DIAGNOSIS_KINDS)
-        self.core.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
         self._task = task
         self.environment: TestingEnvironment | None = None
         self.diagnosis: WatchingDiagnosis | None = None
         self.lost_at: dict[int, int] = {}
 
-    def new_environment(self, identifier: int) -> LiveEnvironment:
-        self.environment = TestingEnvironment(identifier, self.core, self.disk, secrets.randbits(62))
+    def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
+        self.environment = TestingEnvironment(identifier, node.core, node.disk, secrets.randbits(62))
         return self.environment
 
-    def new_process(self, environment: Environment, members: list[int]) -> WatchingDiagnosis:
+    def new_process(self, node: Foundation, environment: Environment, members: list[int]) -> WatchingDiagnosis:
         self.diagnosis = WatchingDiagnosis(environment, self._task.options())
         return self.diagnosis
 
-    def new_members(self, foundation: Foundation) -> Members:
-        return WatchingMembers(foundation, self.address, self, self._publish_on, self.lost_at)
+    def new_members(self, node: Foundation, address: str, publish_on: Callable[[str], None]) -> Members:
+        return WatchingMembers(node, address, self, publish_on, self.lost_at)
+
+
+class DetectionNode:
+    """A live node of a cube that runs the diagnosis and nothing else."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._maker = DetectionMaker(task)
+        self.node = Node(task.settings, self._maker)
+        kinds = (*FABRIC_KINDS["cube"], *DIAGNOSIS_KINDS)
+        self.node.core.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), kinds, check_payload)
+        self.lost_at = self._maker.lost_at
 
     def begin(self) -> None:
         """All are there."""
-        assert self.diagnosis is not None, "who is told to begin has a place"
-        self.diagnosis.begin()
+        assert self._maker.diagnosis is not None, "who is told to begin has a place"
+        self._maker.diagnosis.begin()
+
+    def lost_by_diagnosis(self) -> dict[int, int]:
+        """Whom this node has taken for failed, by its diagnosis, and when."""
+        assert self._maker.diagnosis is not None, "all have their places"
+        return self._maker.diagnosis.lost_at
 
     def is_missing_somebody(self) -> bool:
         """Whether somebody counts as failed, rightly or not."""
-        is_lost = len(self.cluster.peers()) < self._task.nodes - 1
-        return is_lost or (self.diagnosis is not None and len(self.diagnosis.absent) > 0)
+        diagnosis = self._maker.diagnosis
+        is_lost = len(self.node.cluster.peers()) < self._task.nodes - 1
+        return is_lost or (diagnosis is not None and len(diagnosis.absent) > 0)
 
     def counted(self) -> Traffic:
         """What this node has sent so far."""
-        links = self.host.links.values()
+        links = self.node.host.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
-        environment = self.environment
+        environment = self._maker.environment
         assert environment is not None, "who has sent something has a place"
         tests, test_bytes = environment.tests_sent, environment.test_bytes_sent
         questions, question_bytes = frames - tests, size - test_bytes
@@ -249,40 +264,34 @@ async def run_once(task: Task, fault: str, seed: int) -> Run:
                 victim, address = await stack.enter_async_context(one_to_fail(own))
             else:
                 node = DetectionNode(own)
-                stack.push_async_callback(node._shut)
-                await node.start()
+                stack.push_async_callback(node.node._shut)
+                await node.node.start()
                 nodes.append(node)
-                address = node.address
+                address = node.node.address
             contacts = contacts or [address]
-        await until(lambda: all(len(node.cluster.peers()) == task.nodes - 1 for node in nodes))
+        await until(lambda: all(len(node.node.cluster.peers()) == task.nodes - 1 for node in nodes))
         assert victim is not None and victim.stdin is not None, "one of them is a process of its own"
         victim.stdin.write(b"go\n")
         for node in nodes:
             node.begin()
-        identifiers = {node.identifier for node in nodes}
+        identifiers = {node.node.identifier for node in nodes}
         (failing,) = set(range(task.nodes)) - identifiers
         traffic = await quiet_traffic(nodes, QUIET_ROUNDS * round_seconds)
         await asyncio.sleep(chance.random() * round_seconds)
-        alarms = [other for node in nodes for other in (*node.lost_at, *lost_by_diagnosis(node))]
+        alarms = [other for node in nodes for other in (*node.lost_at, *node.lost_by_diagnosis())]
         await until(lambda: not any(node.is_missing_somebody() for node in nodes))
         for node in nodes:
             node.lost_at.clear()
-            lost_by_diagnosis(node).clear()
+            node.lost_by_diagnosis().clear()
         began_us = monotonic_us()
         victim.send_signal(FAULTS[fault])
-        await until(lambda: all(failing in node.lost_at and failing in lost_by_diagnosis(node) for node in nodes))
+        await until(lambda: all(failing in node.lost_at and failing in node.lost_by_diagnosis() for node in nodes))
         return Run(
-            sorted((lost_by_diagnosis(node)[failing] - began_us) / 1e6 for node in nodes),
+            sorted((node.lost_by_diagnosis()[failing] - began_us) / 1e6 for node in nodes),
             sorted((node.lost_at[failing] - began_us) / 1e6 for node in nodes),
             traffic,
             len(alarms),
         )
-
-
-def lost_by_diagnosis(node: DetectionNode) -> dict[int, int]:
-    """Whom a node has taken for failed, by its diagnosis, and when."""
-    assert node.diagnosis is not None, "all have their places"
-    return node.diagnosis.lost_at
 
 
 async def quiet_traffic(nodes: list[DetectionNode], seconds: float) -> Traffic:
@@ -384,11 +393,11 @@ def summary(times: list[list[float]]) -> tuple[float, float, float, float]:
 async def live_until_the_end(task: Task) -> None:
     """Join, begin when all are there, and go on until somebody ends it."""
     node = DetectionNode(task)
-    await node.start()
-    say(node.address)
+    await node.node.start()
+    say(node.node.address)
     await heard("go")
     node.begin()
-    await node.until_stopped()
+    await node.node.until_stopped()
 
 
 if __name__ == "__main__":

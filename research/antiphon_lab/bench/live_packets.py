@@ -38,7 +38,7 @@ from antiphon.kernel.process import Environment, Process
 from antiphon.node.environment import LiveEnvironment
 from antiphon.node.fabrics import cube_options
 from antiphon.node.loop import NodeLoop
-from antiphon.node.members import Foundation, Members
+from antiphon.node.members import Foundation, Members, ProcessMaker
 from antiphon.node.node import Node
 from antiphon.node.settings import Settings
 from antiphon.storage.disk import Disk
@@ -141,15 +141,14 @@ class CountingEnvironment(LiveEnvironment):
         super().send(destination, message)
 
 
-class CountingNode(Node):
-    """A node that counts the messages of its process by their class."""
+class CountingMaker(ProcessMaker):
+    """Counts the messages of a node's process by their class."""
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self) -> None:
         self.kinds: dict[str, int] = {}
 
-    def new_environment(self, identifier: int) -> LiveEnvironment:
-        return CountingEnvironment(identifier, self.core, self.disk, secrets.randbits(62), self.kinds)
+    def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
+        return CountingEnvironment(identifier, node.core, node.disk, secrets.randbits(62), self.kinds)
 
 
 class TrustingMembers(Members):
@@ -165,32 +164,32 @@ class TrustingMembers(Members):
         self._core.settle()
 
 
-class PlainNode(CountingNode):
-    """A node that runs VCube-PS as if nobody failed: trees, barriers and acknowledgements.
+class PlainMaker(CountingMaker):
+    """Makes VCube-PS as if nobody failed: trees, barriers and acknowledgements.
 
     With ``aggregates`` its forwarders hold back what cannot be delivered yet.
     """
 
-    def __init__(self, settings: Settings, aggregates: bool = False) -> None:
-        super().__init__(settings)
+    def __init__(self, aggregates: bool = False) -> None:
+        super().__init__()
         self._kind = AggregatingVCubePs if aggregates else VCubePs
 
-    def new_members(self, foundation: Foundation) -> Members:
-        return TrustingMembers(foundation, self.address, self, self._publish_on)
+    def new_members(self, node: Foundation, address: str, publish_on: Callable[[str], None]) -> Members:
+        return TrustingMembers(node, address, self, publish_on)
 
-    def new_process(self, environment: Environment, members: list[int]) -> Process:
+    def new_process(self, node: Foundation, environment: Environment, members: list[int]) -> Process:
         everybody = sorted((*members, int(environment.identifier)))
         cube = PartialCube(dimension_for(everybody[-1] + 1), everybody)
-        process = self._kind(environment, cube, cube_options(self.settings))
+        process = self._kind(environment, cube, cube_options(node.settings))
         if members:
             process.begin_as_newcomer()
         return process
 
 
-NODES: Final[dict[str, Callable[[Settings], CountingNode]]] = {
-    "": CountingNode,
-    PLAIN: PlainNode,
-    AGGREGATING: partial(PlainNode, aggregates=True),
+MAKERS: Final[dict[str, Callable[[], CountingMaker]]] = {
+    "": CountingMaker,
+    PLAIN: PlainMaker,
+    AGGREGATING: partial(PlainMaker, aggregates=True),
 }
 
 
@@ -302,12 +301,12 @@ def ask(process: subprocess.Popen[bytes], task: Task) -> str:
 
 async def perform(task: Task) -> None:
     """Join, wait for the word, publish, wait for everything, and say what it took."""
-    async with await NODES[task.process](task.settings.checked()).start() as node:
-        assert isinstance(node, CountingNode), "it was made as one"
+    maker = MAKERS[task.process]()
+    async with await Node(task.settings.checked(), maker).start() as node:
         subscription = await node.subscribe(TOPIC, limit=1 << 20).ready()
         say(node.address)
         await heard("go")
-        before, kinds_before = count(node), dict(node.kinds)
+        before, kinds_before = count(node), dict(maker.kinds)
         cpu_before, begun = time.process_time(), time.monotonic()
         receiving = asyncio.ensure_future(receive(subscription, task.processes * task.messages))
         await publish(node, task)
@@ -315,7 +314,7 @@ async def perform(task: Task) -> None:
         cpu_seconds, elapsed = time.process_time() - cpu_before, time.monotonic() - begun
         after = count(node)
         frames, writes, segments, sent, held = (new - old for new, old in zip(after, before, strict=True))
-        kinds = {kind: number - kinds_before.get(kind, 0) for kind, number in node.kinds.items()}
+        kinds = {kind: number - kinds_before.get(kind, 0) for kind, number in maker.kinds.items()}
         memory = peak_memory_bytes()
         counts = (frames, writes, segments, sent, held)
         found = Counted(task.messages, *counts, thinned(latencies), cpu_seconds, elapsed, memory, kinds)

@@ -21,7 +21,7 @@ import antiphon
 from antiphon.api.batch import Batch, Message
 from antiphon.api.batch_codec import Columns, decode_columns, encode_columns
 from antiphon.api.outbox import BATCH_BYTES, BATCH_MESSAGES
-from antiphon.kernel.message import CAUSAL
+from antiphon.kernel.message import CAUSAL, Publication
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Ordered
 from antiphon.transport.codec import Codec
@@ -73,7 +73,7 @@ def quickest(step: Callable[[], object], messages: int, turns: int = TURNS) -> f
     return best / turns / messages * 1e6
 
 
-def new_encoding(publication: Ordered) -> Callable[[], object]:
+def new_encoding(publication: Publication) -> Callable[[], object]:
     """Encoding by one codec, which must not remember what it encoded last."""
     codec = Codec()
 

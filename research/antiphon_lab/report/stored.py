@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from antiphon.kernel.errors import UsageError
+from antiphon.pipeline.attempts import LOCK
 from antiphon_lab.reproduction.experiment import Report
 from antiphon_lab.reproduction.figures import Figure
 from antiphon_lab.reproduction.job import REPORTS
@@ -115,7 +116,9 @@ def load(places: Sequence[Path]) -> list[Result]:
 def check_finished(directory: Path) -> None:
     """Say so if a directory is that of an ``antiphon reproduce`` which has finished no experiment yet."""
     measurements = directory / MEASUREMENTS
-    if not measurements.is_dir() or any((directory / REPORTS).rglob("[!.]*.json")):
+    # The lock is there before the first measurement is.
+    is_output = (directory / LOCK).exists() or measurements.is_dir()
+    if not is_output or any((directory / REPORTS).rglob("[!.]*.json")):
         return
     count = sum(1 for _ in measurements.rglob("[!.]*.json"))
     raise UsageError(

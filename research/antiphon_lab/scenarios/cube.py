@@ -17,7 +17,7 @@ from antiphon.simulator.scenario.protocols.protocol import Builder, Mistake, Pro
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 from antiphon_lab.protocols.cube.published_delivery import PublishedDelivery
-from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
+from antiphon_lab.protocols.cube.riding_aggregation import RidingOptions
 from antiphon_lab.protocols.cube.srpt import SingleRootPerTopic, SrptOptions, brokers
 from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
@@ -88,12 +88,8 @@ def prepare_aggregation(setting: Setting) -> Builder:
     """Causal aggregation over per-source trees."""
     chosen: AggregationTableOptions = setting.options
     form = PacketFormat(chosen.largest_packet)
-    if chosen.riders == "none":
-        return lambda environment: CausalAggregation(environment, setting.cube, form)
-    always = chosen.riders == "always"
-    return lambda environment: RidingAggregation(
-        environment, setting.cube, form, timer_ticks=chosen.timer, always=always
-    )
+    riding = None if chosen.riders == "none" else RidingOptions(chosen.timer, chosen.riders == "always")
+    return lambda environment: CausalAggregation(environment, setting.cube, form, riding=riding)
 
 
 def mistake_in_aggregation(options: AggregationTableOptions, _nodes: int) -> Mistake | None:

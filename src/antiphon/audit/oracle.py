@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from antiphon.audit.findings import NO_EXCUSES, Excuses, Findings, Loss
 from antiphon.audit.incarnations import ENDS, STARTS, Lives, lanes_of
+from antiphon.audit.number_ranges import NumberRanges
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.trace.contract import TOLD_ALWAYS, TOLD_FAILED
@@ -55,26 +56,28 @@ Identity = tuple[int, int]
 class Past:
     """A set of publications: per source a number up to which it holds all, in a clock, and single ones beyond."""
 
-    def __init__(self, clock: Clock, loose: set[Identity], columns: dict[int, int]) -> None:
+    def __init__(self, clock: Clock, loose: dict[int, NumberRanges], columns: dict[int, int]) -> None:
         self.clock = clock
         self.loose = loose
         self._columns = columns
 
     def copy(self) -> Past:
         """The same set, to be changed independently."""
-        return Past(self.clock.copy(), set(self.loose), self._columns)
+        return Past(self.clock.copy(), {source: found.copy() for source, found in self.loose.items()}, self._columns)
 
     def holds(self, publication: Identity) -> bool:
         """Whether a publication is in the set."""
         source, sequence = publication
-        return sequence <= self.clock[self._columns[source]] or publication in self.loose
+        return sequence <= self.clock[self._columns[source]] or (
+            source in self.loose and sequence in self.loose[source]
+        )
 
     def add(self, publication: Identity) -> None:
         """Add one publication."""
         source, sequence = publication
         column = self._columns[source]
         if sequence > self.clock[column] + 1:
-            self.loose.add(publication)
+            self.loose.setdefault(source, NumberRanges()).add(sequence)
             return
         self.clock[column] = max(sequence, int(self.clock[column]))
         self._tighten(source)
@@ -84,28 +87,28 @@ class Past:
         source, sequence = publication
         column = self._columns[source]
         self.clock[column] = max(sequence, int(self.clock[column]))
-        if self.loose:
-            self.loose = {each for each in self.loose if each[0] != source or each[1] > sequence}
-            self._tighten(source)
+        self._tighten(source)
 
     def add_all(self, other: Past) -> None:
         """Add another set."""
         np.maximum(self.clock, other.clock, out=self.clock)
-        self.loose |= other.loose
-        if self.loose:
-            self.loose = {each for each in self.loose if each[1] > self.clock[self._columns[each[0]]]}
-            for source in {source for source, _ in self.loose}:
-                self._tighten(source)
+        for source, numbers in other.loose.items():
+            self.loose.setdefault(source, NumberRanges()).add_all(numbers)
+        for source in list(self.loose):
+            self._tighten(source)
 
     def _tighten(self, source: int) -> None:
         """Let the clock go on over what follows without a gap."""
-        column = self._columns[source]
-        while (source, int(self.clock[column]) + 1) in self.loose:
-            self.clock[column] += 1
-            self.loose.remove((source, int(self.clock[column])))
+        loose = self.loose.get(source)
+        if loose is not None:
+            column = self._columns[source]
+            self.clock[column] = loose.remove_up_to(int(self.clock[column]))
+            if not loose.ranges:
+                del self.loose[source]
 
     def __str__(self) -> str:
-        return f"{self.clock.tolist()} {sorted(self.loose)}"
+        loose = [(source, numbers.ranges) for source, numbers in sorted(self.loose.items())]
+        return f"{self.clock.tolist()} {loose}"
 
 
 class TopicOracle:
@@ -274,7 +277,7 @@ class TopicOracle:
         return self._default if asked == UNSPECIFIED else asked
 
     def _nothing(self) -> Past:
-        return Past(np.zeros(len(self._columns), np.int64), set(), self._columns)
+        return Past(np.zeros(len(self._columns), np.int64), {}, self._columns)
 
     def _name(self, node: int, publication: Identity) -> str:
         source, sequence = publication

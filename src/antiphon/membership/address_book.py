@@ -162,11 +162,28 @@ class Roster:
         del self._book[given]
         self._identifiers.pop(speaker.instance, None)
         self._appointments.pop(given, None)
-        known = self._book.get(speaker.identifier)
-        if known is not None and known.instance == speaker.instance:
-            # Others have spoken of it before it said so itself.
-            self._identifiers[speaker.instance] = speaker.identifier
+        self._recognise(speaker.instance, speaker.identifier)
         return given
+
+    def _recognise(self, instance: str, identifier: int) -> None:
+        """Know somebody by this identifier, if others have spoken of it before it said so itself."""
+        known = self._book.get(identifier)
+        if known is not None and known.instance == instance:
+            self._identifiers[instance] = identifier
+
+    def disowned_by(self, speaker: Peer, founders: int) -> int | None:
+        """Somebody says who it is: another identifier by which it was known, as others had given it that one too.
+
+        Who says that it is one of the founders may have begun anew, and have been given an identifier since.
+        """
+        given = self.take_back(speaker)
+        known = self._identifiers.get(speaker.instance)
+        said = speaker.identifier
+        if given is not None or said is None or said < founders or known is None or known == said:
+            return given
+        self.forget(known)
+        self._recognise(speaker.instance, said)
+        return known
 
     # Addresses.
 

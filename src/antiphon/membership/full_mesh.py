@@ -219,13 +219,12 @@ class FullMesh(Membership):
         """
         identifier = peer.identifier
         was_unclaimed = self.roster.is_unclaimed(peer.instance)
-        known = self.roster.take_back(peer) if was_unclaimed else self.roster.identifier_of(peer.instance)
-        if identifier is None or known == identifier:
+        disowned = self.roster.disowned_by(peer, self._founders)
+        if identifier is None:
             return
-        if known is not None:
-            link = self.links.pop(known, None)
-            self.roster.forget(known)
-            self._disown(known)
+        if disowned is not None:
+            link = self.links.pop(disowned, None)
+            self._disown(disowned)
             if link is None:
                 # It is met like any other node.
                 return

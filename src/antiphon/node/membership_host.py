@@ -60,7 +60,7 @@ class MembershipHost:
 
     def entered(self) -> None:
         """The membership is in its cluster."""
-        self._core.when_settled = None
+        self._core.when_settled = bool
         if not self._is_in.done():
             self._is_in.set_result(None)
 

@@ -195,7 +195,10 @@ class Shrinker:
             if operation.kind == PART:
                 kept += parted(operation, places)
             elif operation.node in places:
-                kept.append(operation._replace(node=places[operation.node]))
+                heir = places.get(operation.heir, NO_NODE)
+                if operation.heir == NO_NODE or heir != NO_NODE:
+                    # Nobody fails for good who has an heir.
+                    kept.append(operation._replace(node=places[operation.node], heir=heir))
         fewer = msgspec.structs.replace(
             self._with_members(members),
             nodes=len(stay),

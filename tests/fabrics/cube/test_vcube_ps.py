@@ -12,8 +12,8 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Sub
 from antiphon.fabrics.cube.topology import full_or_partial
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, ProtocolError, Publication, UsageError
-from antiphon.kernel.message import SOURCE_MASK
+from antiphon.kernel import Environment, Message, ProtocolError, UsageError
+from antiphon.kernel.message import SOURCE_MASK, Publication
 from antiphon.simulator.engine.actions import Publish, Unsubscribe
 from antiphon.simulator.engine.actions import Subscribe as SubscribeAction
 from antiphon.simulator.engine.engine import Engine
@@ -172,8 +172,8 @@ INCONSISTENT_CUT = (
     "node 0: publish",  # m'', which follows m
     "1->0 Answer",  # node 0 answers only now
     "node 0: publish",  # m', whose barrier names nothing but m''
-    "0->2 Ordered dependencies=[4194305]",
-    "0->2 Ordered dependencies=[]",
+    "0->2 Publication dependencies=[4194305]",
+    "0->2 Publication dependencies=[]",
     "0->2 Answer",
     "1->2 Ordered",  # m comes last
 )
@@ -264,9 +264,7 @@ def test_news_of_an_old_membership_does_not_remove_a_new_one() -> None:
     publication = notebook.sent[0][1]
     process.receive(1, Subscribe(1, 5, 0))
     assert not isinstance(publication, Refusal)
-    from antiphon.orders import Ordered
-
-    assert isinstance(publication, Ordered)
+    assert isinstance(publication, Publication)
     process.receive(1, Refusal(publication, 4, False))
     topic = process.topic(0)
     assert topic is not None

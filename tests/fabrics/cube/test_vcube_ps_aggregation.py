@@ -17,6 +17,7 @@ from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel import FIFO, Environment, Message, Process, publication_key
+from antiphon.orders import Ordered
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.explore.explorer import Operation, explore
@@ -101,7 +102,7 @@ def test_other_orders_do_not_wait() -> None:
     process = AggregatingVCubePs(notebook, full_or_partial(8), Options(mixed=True), PacketFormat())
     process.begin_as_member(0, View(3, range(8)))
     second = publication((0, 2))
-    process.receive(0, type(second)(0, 2, 0, b"", second.dependencies, 0, FIFO))
+    process.receive(0, Ordered(0, 2, 0, b"", second.dependencies, 0, FIFO))
     assert sent(notebook) == [(6, [(0, 2)]), (5, [(0, 2)])]
 
 

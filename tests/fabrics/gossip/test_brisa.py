@@ -176,7 +176,7 @@ def test_children_of_a_node_that_fails_find_other_parents_and_miss_nothing(paren
     assert sum(one.parents_lost for one in repairs) >= 6
     assert sum(one.soft + one.topped_up for one in repairs) > 2 * sum(one.hard for one in repairs)
     for node in alive:
-        assert world.brisa(node).group(0).stream(SOURCE).complete == 60
+        assert world.brisa(node).group(0).stream(SOURCE).received.complete == 60
         assert world.brisa(node).unfinished() == 0
 
 
@@ -186,7 +186,7 @@ def test_what_links_lose_is_recovered() -> None:
     # What newcomers say is lost too: some need a while to get in.
     world = World(NODES, BrisaOptions(order="causal"), network).publish(SOURCE, 3 * START, count=30)
     world.engine.run()
-    assert [world.brisa(node).group(0).stream(SOURCE).complete for node in range(NODES)] == [30] * NODES
+    assert [world.brisa(node).group(0).stream(SOURCE).received.complete for node in range(NODES)] == [30] * NODES
     assert world.engine.deliveries == 30 * NODES
 
 
@@ -248,7 +248,7 @@ def test_a_node_that_comes_back_is_a_new_one() -> None:
     world.engine.at(START + 1000, Crash(5))
     world.engine.at(START + 1100, Restart(5))
     world.engine.run()
-    assert world.brisa(5).group(0).stream(3).complete == 40
+    assert world.brisa(5).group(0).stream(3).received.complete == 40
     assert world.brisa(5).unfinished() == 0
 
 

@@ -79,12 +79,13 @@ class AntiphonTree(Antiphon):
     fabric = "tree"
 
 
-class AntiphonTreeTotal(AntiphonTree):
-    """The same with one order at everybody."""
+class AntiphonTreeTotal(Antiphon):
+    """Brokers with one order at everybody."""
 
     name = "antiphon-tree-total"
     title = "Antiphon, total order, broker tree"
     settings = "one broker in every process, with a quorum, total order, nothing on disk, uvloop"
+    fabric = "tree"
     order = "total"
 
 
@@ -97,12 +98,13 @@ class AntiphonGossip(Antiphon):
     fabric = "gossip"
 
 
-class AntiphonGossipTotal(AntiphonGossip):
-    """The same with one order at everybody, which takes rounds."""
+class AntiphonGossipTotal(Antiphon):
+    """Gossip with one order at everybody, which takes rounds."""
 
     name = "antiphon-gossip-total"
     title = "Antiphon, total order, gossip"
     settings = "one node in every process, gossip, total order, nothing on disk, uvloop"
+    fabric = "gossip"
     order = "total"
 
 

@@ -35,8 +35,8 @@ from antiphon.simulator.network.delays import Delay, LinkDelay, NormalDelay
 from antiphon.simulator.network.network import Network
 from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
-from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
-from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation, TimerBundling
+from antiphon_lab.protocols.cube.riding_aggregation import RidingOptions
+from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 
 MEAN_TICKS = 100
 PAYLOAD_BYTES = 50
@@ -218,10 +218,10 @@ def builder(case: Broadcasts, traffic: Traffic) -> Callable[[Environment], Proce
         if case.protocol == TIMER:
             return TimerBundling(environment, cube, form, traffic, case.timer_ticks)
         if case.protocol == SINGLE_TREE:
-            return SingleTreeAggregation(environment, cube, form, traffic)
+            return CausalAggregation(environment, cube, form, traffic, root=0)
         if case.protocol in (RIDE_ALONG, HYBRID):
-            always = case.protocol == HYBRID
-            return RidingAggregation(environment, cube, form, traffic, None, case.timer_ticks, always)
+            riding = RidingOptions(case.timer_ticks, case.protocol == HYBRID)
+            return CausalAggregation(environment, cube, form, traffic, riding=riding)
         if case.protocol in (TOPIC, TOPIC_AGGREGATION):
             holds = case.protocol == TOPIC_AGGREGATION
             member = AggregatingVCubePs(environment, cube, options, form, traffic, holds)

@@ -27,7 +27,7 @@ from antiphon.kernel.message import Publication
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.orders.barriers import CausalBarriers
-from antiphon.orders.order import Order, Ordered
+from antiphon.orders.order import Order
 from antiphon.orders.vectors import CausalVectors
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Application, Engine
@@ -88,7 +88,7 @@ class Sizes(Application):
 
     def delivered(self, engine: Engine, node: int, publication: Publication) -> None:
         if node == publication.source:
-            assert isinstance(publication, Ordered), "these publications carry what they depend on"
+            assert isinstance(publication, Publication), "these publications carry what they depend on"
             self.of[node, publication.sequence] = len(publication.dependencies)
 
 

@@ -45,21 +45,20 @@ OUR_TIMINGS = Timings(1000, 400, 100)
 
 
 class NotingDiagnosis(Diagnosis):
-    """Notes when it learns of a failure."""
+    """Notes when it learns of a failure; with ``everybody`` it tests all others in every round."""
 
-    def __init__(self, environment: Environment, options: DiagnosisOptions) -> None:
+    def __init__(self, environment: Environment, options: DiagnosisOptions, everybody: bool) -> None:
         super().__init__(environment, options)
         self.learned_at = -1
+        self._everybody = everybody
 
     def changed(self, node: int, is_present: bool) -> None:
         self.learned_at = int(self.environment.now())
 
-
-class EverybodyDiagnosis(NotingDiagnosis):
-    """Tests all others in every round."""
-
     def tested(self, s: int) -> list[int]:
-        return [node for node in range(self.options.node_count) if node != self.me]
+        if self._everybody:
+            return [node for node in range(self.options.node_count) if node != self.me]
+        return super().tested(s)
 
 
 @dataclass(frozen=True)
@@ -96,10 +95,9 @@ def simulate(case: DiagnosisCase, timings: Timings, seed: int) -> Found:
     moment = QUIET_ROUNDS * round_ticks + int(random.below(round_ticks))
     victim = int(random.below(case.nodes))
     options = DiagnosisOptions(case.nodes, round_ticks, timings.patience_ticks, case.system == AT_ONCE)
-    make = EverybodyDiagnosis if case.system == EVERYBODY else NotingDiagnosis
 
     def build(environment: Environment) -> Process:
-        return make(environment, options)
+        return NotingDiagnosis(environment, options, case.system == EVERYBODY)
 
     network = Network(ConstantDelay(timings.delay_ticks), transmission=0, processing=0)
     engine = Engine(case.nodes, network, build, seed, can_fail=True)

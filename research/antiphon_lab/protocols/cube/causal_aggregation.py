@@ -39,10 +39,10 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.protocols.cube.riding_aggregation import Riders, RidingOptions
 
 
 class AggregationOptions:
@@ -60,8 +60,8 @@ class Arrived:
     ``position`` have arrived. It still has to go to the clusters ``1 .. blocked``.
     """
 
-    def __init__(self, publication: Ordered, number: i64) -> None:
-        self.publication: Final[Ordered] = publication
+    def __init__(self, publication: Publication, number: i64) -> None:
+        self.publication: Final[Publication] = publication
         self.number: Final[i64] = number
         self.missing: list[tuple[i64, i64]] = []
         self.position: i64 = 0
@@ -70,7 +70,14 @@ class Arrived:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CausalAggregation(PacketBroadcast):
-    """The published protocol."""
+    """The published protocol.
+
+    With ``riding``, publications may wait for company (:mod:`antiphon_lab.protocols.cube.riding_aggregation`).
+
+    With a ``root``, everything goes to that node first and down its tree (section 4.5.6): all share the same edges
+    there, and whatever is out of order was reordered by a link. The publisher delivers at once. Its own publication
+    comes back down the tree; it is entered like any other, since it has to be handed on, and not delivered again.
+    """
 
     def __init__(
         self,
@@ -79,9 +86,15 @@ class CausalAggregation(PacketBroadcast):
         form: PacketFormat | None = None,
         traffic: Traffic | None = None,
         options: AggregationOptions | None = None,
+        riding: RidingOptions | None = None,
+        root: i64 = NO_NODE,
     ) -> None:
         super().__init__(environment, cube, form, traffic)
         self._options: Final[AggregationOptions] = AggregationOptions() if options is None else options
+        self._root: Final[i64] = root
+        self.riders: Final[Riders | None] = None if riding is None else Riders(self, riding)
+        # What arrived up to this number did so before the packet that is being received.
+        self._arrived_before: i64 = 0
         # Per source, up to which number all of its publications have arrived (the document's vector_max).
         self._received: Final = Counters()
         # Those that came before an earlier one of their source.
@@ -99,12 +112,19 @@ class CausalAggregation(PacketBroadcast):
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         publication = self.stamped(payload, topic, order)
         self.environment.deliver(publication)
+        if self._root == self.me:
+            self.enter([publication])
+            return publication.sequence
+        if self._root != NO_NODE:
+            self.send_all(self._root, [publication])
+            return publication.sequence
         # Whatever it follows was delivered here, so it has arrived here and has been handed on: nothing blocks it.
         self._received.put(self.me, publication.sequence)
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
 
     def receive(self, sender: i64, message: Message) -> None:
+        self._arrived_before = self._arrivals
         publications = self.opened(sender, message)
         if self._options.causal_walk and len(publications) > 1:
             for publication in causes_first(publications):
@@ -114,7 +134,8 @@ class CausalAggregation(PacketBroadcast):
         self.accept(publications)
 
     def unfinished(self) -> i64:
-        return self.order.waiting() + self.held_back()
+        riding: i64 = 0 if self.riders is None else self.riders.count()
+        return self.order.waiting() + self.held_back() + riding
 
     def held_back(self) -> i64:
         """How many publications still have to go to some child."""
@@ -136,13 +157,15 @@ class CausalAggregation(PacketBroadcast):
             key: [(publication_key(one.publication.source, one.publication.sequence), one.blocked) for one in queue]
             for key, queue in sorted(self._waiting_for.items())
         }
-        return f"{self._sequence} {self.order.state()} {self._received.sorted_items()} {sorted(self._early)} {queues}"
+        riders = "" if self.riders is None else self.riders.state()
+        received = f"{self._received.sorted_items()} {sorted(self._early)}"
+        return f"{self._sequence} {self.order.state()} {received} {queues} {riders}"
 
     def height_of(self, source: i64) -> i64:
         """This node has children in its clusters ``1 .. height`` in the tree that a source's publications take."""
-        return self.cube.height_in_tree(self.me, source)
+        return self.cube.height_in_tree(self.me, source if self._root == NO_NODE else self._root)
 
-    def enter(self, publications: list[Ordered]) -> None:
+    def enter(self, publications: list[Publication]) -> None:
         """Take note of publications that came together, then send what they set free to each child in turn."""
         risen: list[Arrived] = []
         for publication in publications:
@@ -162,7 +185,7 @@ class CausalAggregation(PacketBroadcast):
             self._find_missing(arrived, height)
         self._send_free(highest)
 
-    def _count(self, publication: Ordered, risen: list[Arrived]) -> None:
+    def _count(self, publication: Publication, risen: list[Arrived]) -> None:
         """Raise the entry of a source as far as it goes; ``risen`` gets all that it has risen over."""
         source, sequence = publication.source, publication.sequence
         reached = self._received.get(source)
@@ -254,12 +277,49 @@ class CausalAggregation(PacketBroadcast):
                 if child != NO_NODE:
                     if len(free) > 1:
                         free.sort(key=arrival_number)
-                    self.send_free(s, child, free)
+                    self._send_to(s, child, free)
             s += 1
 
-    def send_free(self, s: i64, child: i64, free: list[Arrived]) -> None:
+    def _send_to(self, s: i64, child: i64, free: list[Arrived]) -> None:
         """Send a child what has become free for it, in the order of arrival."""
-        self.send_all(child, [arrived.publication for arrived in free])
+        publications = [arrived.publication for arrived in free]
+        riders = self.riders
+        if riders is None:
+            self.send_all(child, publications)
+        elif free[0].number <= self._arrived_before:
+            # It was held back until now: this is the packet that the riders have waited for.
+            riders.depart(s, child, publications)
+        else:
+            self._offer(riders, s, child, publications)
+
+    # Riders.
+
+    def hand_on(self, publication: Publication, above: i64, height: i64) -> None:
+        riders = self.riders
+        if riders is None:
+            super().hand_on(publication, above, height)
+            return
+        s = above + 1
+        while s <= height:
+            child = self.cube.first(self.me, s)
+            if child != NO_NODE:
+                self._offer(riders, s, child, [publication])
+            s += 1
+
+    def rides(self, s: i64) -> bool:
+        """Whether what is to go to the child in cluster ``s`` waits."""
+        return self.riders is not None and (self.riders.options.always or self.holds_for(s))
+
+    def _offer(self, riders: Riders, s: i64, child: i64, publications: list[Publication]) -> None:
+        """Publications may leave: they do, unless there is something to wait for."""
+        if self.rides(s):
+            riders.add(s, child, publications)
+        else:
+            riders.depart(s, child, publications)
+
+    def expire(self, name: i64) -> None:
+        assert self.riders is not None, "only riders set timers"
+        self.riders.expire(name)
 
 
 def arrival_number(arrived: Arrived) -> int:
@@ -267,12 +327,12 @@ def arrival_number(arrived: Arrived) -> int:
     return int(arrived.number)
 
 
-def causes_first(publications: list[Ordered]) -> list[Ordered]:
+def causes_first(publications: list[Publication]) -> list[Publication]:
     """The publications of one packet in an order in which none stands before one that it names."""
-    sorted_ones: list[Ordered] = []
+    sorted_ones: list[Publication] = []
     rest = publications
     while len(rest) > 0:
-        later: list[Ordered] = []
+        later: list[Publication] = []
         for publication in rest:
             if any(follows(publication, other) for other in rest if other is not publication):
                 later.append(publication)
@@ -282,7 +342,7 @@ def causes_first(publications: list[Ordered]) -> list[Ordered]:
     return sorted_ones
 
 
-def follows(publication: Ordered, other: Ordered) -> bool:
+def follows(publication: Publication, other: Publication) -> bool:
     """Whether a publication names another one, or comes later from the same source."""
     if publication.source == other.source:
         return publication.sequence > other.sequence

@@ -33,9 +33,8 @@ from antiphon.fabrics.gossip.structure import Structure
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 
 
 class PlumtreeOptions(BrisaOptions):
@@ -125,7 +124,7 @@ class EagerTrees(Trees):
 
     # Publications.
 
-    def begin(self, publication: Ordered) -> None:
+    def begin(self, publication: Publication) -> None:
         structure = self.structure(self.key_of(publication.source))
         structure.position = Position(vec[i64](), 0)
         self._push(structure, publication, NO_NODE)
@@ -144,10 +143,10 @@ class EagerTrees(Trees):
         structure.position = Position(vec[i64](), data.position.depth + 1)
         self._push(structure, data.publication, sender)
 
-    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
         self._push(self.structure(self.key_of(publication.source)), publication, sender)
 
-    def _push(self, structure: Structure, publication: Ordered, sender: i64) -> None:
+    def _push(self, structure: Structure, publication: Publication, sender: i64) -> None:
         self._announced.pop(publication_key(publication.source, publication.sequence), None)
         data = Data(publication, structure.key, structure.position, False)
         announce = Announce(publication.source, publication.sequence, self._topic)

@@ -70,9 +70,9 @@ class Pulling:
     def _send(self, peer: i64, batch: i64) -> None:
         frontier = vec[i64]()
         for stream in self._streams.values():
-            frontier = append(frontier, publication_key(stream.source, stream.complete))
+            frontier = append(frontier, publication_key(stream.source, stream.received.complete))
             named: i64 = 0
-            for number in sorted(stream.beyond):
+            for number in stream.received.beyond():
                 if named < MOST_SINGLES:
                     frontier = append(frontier, ~publication_key(stream.source, number))
                     named += 1

@@ -32,9 +32,8 @@ from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 
 FEWEST_ROUNDS: Final = 20
@@ -129,7 +128,7 @@ class Rumours(Trees):
         # Whether something came since somebody looked.
         self.has_news: bool = False
 
-    def begin(self, publication: Ordered) -> None:
+    def begin(self, publication: Publication) -> None:
         self.has_news = True
         data = Data(publication, -1, NOWHERE, False)
         for peer in self._sampling.sample(self._fanout):
@@ -141,7 +140,7 @@ class Rumours(Trees):
             for peer in self._sampling.sample(self._fanout):
                 self._environment.send(peer, data)
 
-    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
         """What came by asking is no rumour."""
         self.has_news = True
 

@@ -27,9 +27,8 @@ from antiphon.fabrics.gossip.structure import Repairs
 from antiphon.fabrics.gossip.topic import Group
 from antiphon.fabrics.gossip.trees import Trees
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.gossip.pulling import Pull, Pulling
 from antiphon_lab.protocols.gossip.simple_tree import check_coordinator
 from antiphon_lab.protocols.gossip.tag_list import TagList
@@ -119,24 +118,24 @@ class PulledTree(Trees):
         # When each child asked last.
         self.asked_at: Final[dict[i64, i64]] = {}
 
-    def begin(self, publication: Ordered) -> None:
+    def begin(self, publication: Publication) -> None:
         self._go_up(publication)
 
     def arrived(self, sender: i64, data: Data, is_new: bool) -> None:
         if is_new:
             self._go_up(data.publication)
 
-    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
         if sender == self._place.parent:
             self._place.note_recovery()
         self._wake_children(publication)
 
-    def _go_up(self, publication: Ordered) -> None:
+    def _go_up(self, publication: Publication) -> None:
         if self._place.parent != NO_NODE:
             self._environment.send(self._place.parent, Data(publication, -1, NOWHERE, True))
         self._wake_children(publication)
 
-    def _wake_children(self, publication: Ordered) -> None:
+    def _wake_children(self, publication: Publication) -> None:
         now = self._environment.now()
         for child in self._place.children:
             if now - self.asked_at.get(child, 0) > self._asleep_ticks:

@@ -8,6 +8,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
+from antiphon.kernel.interval_set import IntervalSet
 from antiphon.kernel.message import TOTAL, Keyed, publication_key
 from antiphon_lab.protocols.tree.ginger_messages import LastNumbers
 
@@ -72,25 +73,6 @@ class Pool:
 
 
 @final
-class Numbers:
-    """Numbers of publications of one publisher: all up to one of them, and some beyond."""
-
-    def __init__(self) -> None:
-        self._all_up_to: i64 = 0
-        self._beyond: set[int] = set()
-
-    def add(self, number: i64) -> bool:
-        """Whether a number is new; it is not any more."""
-        if number <= self._all_up_to or number in self._beyond:
-            return False
-        self._beyond.add(int(number))
-        while self._all_up_to + 1 in self._beyond:
-            self._all_up_to += 1
-            self._beyond.remove(int(self._all_up_to))
-        return True
-
-
-@final
 class PublishedTopic:
     """The variables of one topic at one broker."""
 
@@ -110,7 +92,7 @@ class PublishedTopic:
         self.pool_up: Final[Pool] = Pool()
         self.pool_down: Final[Pool] = Pool()
         self.buffer: deque[Buffered] = deque(maxlen=int(buffer_size))
-        self._received: dict[int, Numbers] = {}
+        self._received: dict[int, IntervalSet] = {}
         # During a repair: what waits for its end, and up to where a new parent resends what was missed.
         self.on_hold: list[Arrival] = []
         self.missed: LastNumbers = {}
@@ -123,7 +105,7 @@ class PublishedTopic:
         """Whether a publication comes for the first time; the next time it does not."""
         source = int(publication.source)
         if source not in self._received:
-            self._received[source] = Numbers()
+            self._received[source] = IntervalSet()
         return self._received[source].add(publication.sequence)
 
     def keep(self, publication: Keyed, is_completed: bool) -> None:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from antiphon.audit.number_ranges import NumberRanges
 from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL
 
 TURN_ROWS = 64
@@ -68,35 +69,10 @@ class Violation(NamedTuple):
     text: str
 
 
-class Numbers(msgspec.Struct, array_like=True):
-    """Which numbers of a publisher have come, as ranges in order, each with its first and its last."""
-
-    ranges: list[list[int]] = []
-
-    def add(self, number: int) -> bool:
-        """A number comes; whether it is new."""
-        ranges = self.ranges
-        place = len(ranges)
-        while place > 0 and ranges[place - 1][0] > number:
-            place -= 1
-        if place > 0 and number <= ranges[place - 1][1]:
-            return False
-        if place > 0 and number == ranges[place - 1][1] + 1:
-            ranges[place - 1][1] = number
-            if place < len(ranges) and ranges[place][0] == number + 1:
-                ranges[place - 1][1] = ranges.pop(place)[1]
-        elif place < len(ranges) and ranges[place][0] == number + 1:
-            ranges[place][0] = number
-        else:
-            ranges.insert(place, [number, number])
-            del ranges[:-GAPS_AT_MOST]
-        return True
-
-
 class Lane(msgspec.Struct):
     """One log: what it has shown so far."""
 
-    numbers: dict[int, Numbers] = {}
+    numbers: dict[int, NumberRanges] = {}
     last: Vector = {}
     """By publisher, the last that had to wait for those before it."""
     knows: Vector = {}
@@ -198,7 +174,7 @@ class OrderWatch(msgspec.Struct):
     def _judge_row(self, lane: Lane, row: Row, found: list[Violation]) -> None:
         self.judged += 1
         publisher, sequence = row.publisher, row.sequence
-        if not lane.numbers.setdefault(publisher, Numbers()).add(sequence):
+        if not lane.numbers.setdefault(publisher, NumberRanges()).add(sequence, GAPS_AT_MOST):
             found.append(violation("duplicates", row, "delivered again"))
             return
         if sequence <= lane.last.get(publisher, 0):

@@ -65,9 +65,8 @@ from antiphon.fabrics.cube.total_order.messages import (
 )
 from antiphon.fabrics.cube.total_order.quorum import EXCLUDING, QuorumLockManager
 from antiphon.fabrics.cube.total_order.repair import RepairedTotalOrder
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 
 @final
@@ -246,7 +245,7 @@ class LastingVCubePs(CubeProcess):
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, (Ordered, Bundle, Acknowledgement)):
+        if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self.dissemination.receive(sender, message)
         elif isinstance(message, (Compare, Filling, Gone)):
             self.anti_entropy.receive(sender, message)

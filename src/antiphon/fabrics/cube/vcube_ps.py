@@ -56,9 +56,8 @@ from antiphon.fabrics.cube.topology import Cube
 from antiphon.fabrics.cube.total_order.lock_manager import LockManager
 from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeeperIs, KeyLock, Standing, ToKeeper
 from antiphon.fabrics.cube.total_order.ordering import WaveTotalOrder
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 __all__ = ["Options", "Topic", "VCubePs"]
 
@@ -123,7 +122,7 @@ class VCubePs(CubeProcess):
     # What arrives.
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, (Ordered, Bundle, Acknowledgement)):
+        if isinstance(message, (Publication, Bundle, Acknowledgement)):
             self.dissemination.receive(sender, message)
         elif isinstance(message, (Question, Answer)):
             self.surveys.receive(sender, message)

@@ -92,47 +92,45 @@ class RecallingDisks(Application):
         return None if log is None else log.get(publication_key(source, sequence))
 
 
-class BrokerDisks(Disks):
-    """The same for brokers that return as themselves: what they have written and synced outlives crashes.
+@final
+class Journals:
+    """What the processes of nodes have written down and synced, which outlives crashes.
 
-    What a broker writes is on its disk ``sync_ticks`` after it has asked for that, with all before; a crash takes away
-    the rest. The log of a topic begins anew with the next subscription.
+    What a node writes is on its disk ``sync_ticks`` after it has asked for that, with all before; a crash takes away
+    the rest.
     """
 
-    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
-        super().__init__(entries_at_most)
+    def __init__(self, sync_ticks: i64) -> None:
         self._sync_ticks: Final[i64] = sync_ticks
         # By node what is on its disk, and what is not: records, or all records anew.
-        self._journals: Final[dict[i64, list[Message]]] = {}
+        self._stored: Final[dict[i64, list[Message]]] = {}
         self._unsynced: Final[dict[i64, list[Message | list[Message]]]] = {}
-        self._members: Final[dict[i64, set[i64]]] = {}
         # How much each node has ever written, and how much of that is on disk.
         self._written: Final[dict[i64, i64]] = {}
         self._synced: Final[dict[i64, i64]] = {}
 
-    def journal(self, node: i64) -> list[Message] | None:
-        return list(self._journals.get(node, []))
+    def of(self, node: i64) -> list[Message]:
+        """What is on the disk of a node."""
+        return list(self._stored.get(node, []))
 
-    def write(self, node: i64, record: Message) -> None:
-        self._unsynced.setdefault(node, []).append(record)
+    def write(self, node: i64, what: Message | list[Message]) -> None:
+        """A node writes a record, or all records anew."""
+        self._unsynced.setdefault(node, []).append(what)
         self._written[node] = self._written.get(node, 0) + 1
 
-    def rewrite(self, node: i64, records: list[Message]) -> None:
-        self._unsynced.setdefault(node, []).append(records)
-        self._written[node] = self._written.get(node, 0) + 1
-
-    def sync_journal(self, engine: Engine, node: i64) -> bool:
+    def sync(self, engine: Engine, node: i64) -> bool:
+        """Whether what a node has written is on disk at once; its process is told later if it is not."""
         written = self._written.get(node, 0)
-        if self._sync_ticks == 0 or node not in self._journals:
+        if self._sync_ticks == 0 or node not in self._stored:
             # Whoever starts for the first time has its identity on disk before it is there.
             self.store(node, written)
             return True
-        engine.at(engine.calendar.now + self._sync_ticks, Stored(node, engine.nodes[node].life, written))
+        engine.at(engine.calendar.now + self._sync_ticks, Stored(self, node, engine.nodes[node].life, written))
         return False
 
     def store(self, node: i64, written: i64) -> None:
         """So much of what a node has ever written is on disk."""
-        journal = self._journals.setdefault(node, [])
+        journal = self._stored.setdefault(node, [])
         unsynced = self._unsynced.get(node, [])
         count = max(0, written - self._synced.get(node, 0))
         for record in unsynced[:count]:
@@ -143,9 +141,39 @@ class BrokerDisks(Disks):
         del unsynced[:count]
         self._synced[node] = max(written, self._synced.get(node, 0))
 
-    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+    def crashes(self, node: i64) -> None:
+        """A node loses what is not on its disk."""
         self._unsynced.pop(node, None)
         self._written[node] = self._synced.get(node, 0)
+
+    def move(self, former: i64, node: i64) -> None:
+        """Another node has the disk of a node from now on."""
+        if former in self._stored:
+            self._stored[node] = self._stored.pop(former)
+
+
+class BrokerDisks(Disks):
+    """The same for brokers that return as themselves; the log of a topic begins anew with the next subscription."""
+
+    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
+        super().__init__(entries_at_most)
+        self._journals: Final[Journals] = Journals(sync_ticks)
+        self._members: Final[dict[i64, set[i64]]] = {}
+
+    def journal(self, node: i64) -> list[Message] | None:
+        return self._journals.of(node)
+
+    def write(self, node: i64, record: Message) -> None:
+        self._journals.write(node, record)
+
+    def rewrite(self, node: i64, records: list[Message]) -> None:
+        self._journals.write(node, records)
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        return self._journals.sync(engine, node)
+
+    def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        self._journals.crashes(node)
         for name in [name for name in self._logs if name[0] == node]:
             del self._logs[name]
 
@@ -161,19 +189,20 @@ class BrokerDisks(Disks):
             process.subscribe(topic)
 
 
+@final
 class Stored(Action):
     """What a life of a node had written when it asked for that is on its disk."""
 
-    def __init__(self, node: i64, life: Life, written: i64) -> None:
+    def __init__(self, journals: Journals, node: i64, life: Life, written: i64) -> None:
+        self._journals: Final[Journals] = journals
         self._node: Final[i64] = node
         self._life: Final[Life] = life
         self._written: Final[i64] = written
 
     def run(self, engine: Engine) -> None:
         node = engine.nodes[self._node]
-        disks = engine.application
-        if node.life is self._life and node.process is not None and isinstance(disks, BrokerDisks):
-            disks.store(self._node, self._written)
+        if node.life is self._life and node.process is not None:
+            self._journals.store(self._node, self._written)
             # A node that stands still hears of it when it goes on.
             node.process.synced()
 
@@ -192,24 +221,27 @@ class LastingDisks(Disks):
 
     A disk in trouble loses what was delivered since, if its node crashes: nobody was shown that, because a node shows
     what is safe. What a node publishes itself is made safe before others hear of it, with all before it: a live node
-    that returns has a new identifier instead, and never uses a number twice.
+    that returns has a new identifier instead, and never uses a number twice. Another node may go on with the disk of
+    one that crashed, as a live one does.
     """
 
-    def __init__(self, entries_at_most: i64) -> None:
+    def __init__(self, entries_at_most: i64, sync_ticks: i64) -> None:
         super().__init__(entries_at_most)
         self._members: Final[dict[tuple[i64, i64], bool]] = {}
         self._past: Final[dict[tuple[i64, i64], list[int]]] = {}
         self._unsafe: Final[dict[i64, Unsafe]] = {}
         # By node and topic all that was ever in the log, which may have lost its beginning.
         self._logged: Final[dict[tuple[i64, i64], set[i64]]] = {}
-        # By node what its process has written down, which is safe at once.
-        self._journals: Final[dict[i64, list[Message]]] = {}
+        self._journals: Final[Journals] = Journals(sync_ticks)
 
     def journal(self, node: i64) -> list[Message] | None:
-        return list(self._journals.get(node, []))
+        return self._journals.of(node)
 
     def rewrite(self, node: i64, records: list[Message]) -> None:
-        self._journals[node] = records
+        self._journals.write(node, records)
+
+    def sync_journal(self, engine: Engine, node: i64) -> bool:
+        return self._journals.sync(engine, node)
 
     def delivered(self, engine: Engine, node: i64, publication: Publication) -> None:
         super().delivered(engine, node, publication)
@@ -265,6 +297,7 @@ class LastingDisks(Disks):
         unsafe.counted = {topic: process.counted(topic) for member, topic in self._members if member == node}
 
     def crashes(self, engine: Engine, node: i64, process: Process) -> None:
+        self._journals.crashes(node)
         unsafe = self._unsafe.pop(node, None)
         for member, topic in self._members:
             if member == node:
@@ -279,6 +312,32 @@ class LastingDisks(Disks):
         for member, topic in list(self._members):
             if member == node:
                 process.subscribe(topic)
+
+    def move(self, former: i64, node: i64) -> None:
+        """A node that comes up has the disk of one that crashed."""
+        self._journals.move(former, node)
+        for topic in [topic for member, topic in self._members if member == former]:
+            del self._members[former, topic]
+            self._past[node, topic] = self._past.pop((former, topic))
+        for member, topic in [name for name in self._logs if name[0] == former]:
+            self._logs[node, topic] = self._logs.pop((member, topic))
+            self._logged[node, topic] = self._logged.pop((member, topic))
+            if (member, topic) in self._cut:
+                self._cut.discard((member, topic))
+                self._cut.add((node, topic))
+
+
+class Continue(Action):
+    """A node comes up with the disk of one that crashed: a later life of it, under another identifier."""
+
+    def __init__(self, node: i64, former: i64) -> None:
+        self._node: Final[i64] = node
+        self._former: Final[i64] = former
+
+    def run(self, engine: Engine) -> None:
+        disks_of(engine).move(self._former, self._node)
+        engine.join(self._node)
+        engine.introduce(self._node)
 
 
 class Trouble(Action):

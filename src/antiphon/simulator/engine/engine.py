@@ -265,6 +265,10 @@ class Engine(NodeHost):
         """Bring up a node that was absent from the start, or that has left."""
         self._bring_up(self._in_state(identifier, JOIN, ABSENT, ABSENT))
 
+    def introduce(self, identifier: i64) -> None:
+        """Let a node that has come up, and all others, hear of each other as soon as they are connected."""
+        self._reachability.introduce(self.nodes[identifier])
+
     def leave(self, identifier: i64) -> None:
         """Let a node go in an orderly way: its process is told, and what it has sent is still transmitted."""
         node = self._in_state(identifier, LEAVE, UP, UP)

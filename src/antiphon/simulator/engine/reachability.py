@@ -117,6 +117,24 @@ class Reachability:
         for cut in self._cuts:
             self._look_around(watch, cut, self._reconnects)
 
+    def introduce(self, node: Node) -> None:
+        """Let a node and all others find each other that do not know each other, when they are connected."""
+        for other in self._nodes:
+            if other is not node:
+                self._find(node, other)
+                self._find(other, node)
+
+    def _find(self, node: Node, peer: Node) -> None:
+        if node.process is None:
+            return
+        watch = self._links.add(node.identifier, peer.identifier, node.life)
+        if watch is None:
+            return
+        watch.is_lost = True
+        self._look_later(watch, False)
+        for cut in self._cuts:
+            self._look_around(watch, cut, False)
+
     def went_up(self, node: Node) -> None:
         """A node has a process again: those who watch it are to find it."""
         for watch in self._links.of(node.identifier):

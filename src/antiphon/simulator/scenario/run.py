@@ -16,7 +16,15 @@ from antiphon.kernel.message import ORDER_NAMES, TOTAL, UNSPECIFIED
 from antiphon.kernel.process import Environment, Process
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.engine import actions
-from antiphon.simulator.engine.disks import BrokerDisks, Disks, LastingDisks, RecallingDisks, Sync, Trouble
+from antiphon.simulator.engine.disks import (
+    BrokerDisks,
+    Continue,
+    Disks,
+    LastingDisks,
+    RecallingDisks,
+    Sync,
+    Trouble,
+)
 from antiphon.simulator.engine.engine import Application, Engine
 from antiphon.simulator.engine.events import NEVER
 from antiphon.simulator.network.delays import ConstantDelay, Delay, LinkDelay, MatrixDelay, NormalDelay, QuantileDelay
@@ -38,7 +46,6 @@ from antiphon.simulator.scenario.scenario import (
     LeaveFault,
     LinkLaw,
     MatrixLaw,
-    NodeFault,
     NormalLaw,
     PartitionFault,
     PauseFault,
@@ -46,6 +53,7 @@ from antiphon.simulator.scenario.scenario import (
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
     expand_nodes,
 )
 from antiphon.simulator.scenario.subscriptions import changes_by_time, first_members
@@ -138,6 +146,7 @@ class Simulation:
             absent,
             scenario.network.loss,
             scenario.seed,
+            scenario.later_lives(),
         )
         self._build = self._protocol.prepare(setting)
         # Every process there ever was; what it counted outlives its node's crash.
@@ -294,7 +303,7 @@ def timed(
 def disks_for(options: object) -> Application | None:
     """The logs of nodes, where they have any."""
     if isinstance(options, LastingOptions):
-        return LastingDisks(options.log) if options.log > 0 else None
+        return LastingDisks(options.log, options.sync) if options.log > 0 else None
     if isinstance(options, BrisaTableOptions):
         return RecallingDisks(options.log, options.log_nodes) if options.log > 0 else None
     if isinstance(options, TreeTableOptions) and options.disk:
@@ -395,9 +404,12 @@ def schedule_detections(engine: Engine, scenario: Scenario, members: PartialCube
                     engine.at(noticed, actions.Expel(node, members))
 
 
-def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: PartialCube | None) -> None:
+def schedule_node_fault(engine: Engine, fault: Targeted, node: int, members: PartialCube | None) -> None:
     """Put what happens to one node into the calendar; who comes up is a member before it does anything."""
     at = fault.at
+    if isinstance(fault, JoinFault) and fault.continues is not None:
+        engine.at(at, Continue(node, fault.continues))
+        return
     if members is not None and isinstance(fault, JoinFault | RestartFault):
         engine.at(at, actions.Admit(node, members))
     engine.at(at, ACTIONS[type(fault)](node))
@@ -405,7 +417,7 @@ def schedule_node_fault(engine: Engine, fault: NodeFault, node: int, members: Pa
         engine.at(at, actions.Expel(node, members))
 
 
-ACTIONS: dict[type[NodeFault], type[actions.NodeAction]] = {
+ACTIONS: dict[type[Targeted], type[actions.NodeAction]] = {
     CrashFault: actions.Crash,
     RestartFault: actions.Restart,
     PauseFault: actions.Pause,

@@ -211,33 +211,31 @@ class PublishTable(Table, frozen=True, kw_only=True):
 # What goes wrong.
 
 
-class NodeFault(Targeted, frozen=True, kw_only=True, tag_field="kind"):
-    """A fault of nodes."""
-
-
-class CrashFault(NodeFault, frozen=True, kw_only=True, tag="crash"):
+class CrashFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="crash"):
     """Nodes stop at once and forget everything; the others' trees know after ``detected_after`` ticks, or never."""
 
     detected_after: Ticks | None = None
 
 
-class RestartFault(NodeFault, frozen=True, kw_only=True, tag="restart"):
+class RestartFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="restart"):
     """Crashed nodes come back, with nothing in memory."""
 
 
-class PauseFault(NodeFault, frozen=True, kw_only=True, tag="pause"):
+class PauseFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="pause"):
     """Nodes stall; what arrives waits."""
 
 
-class ResumeFault(NodeFault, frozen=True, kw_only=True, tag="resume"):
+class ResumeFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="resume"):
     """Stalled nodes go on."""
 
 
-class JoinFault(NodeFault, frozen=True, kw_only=True, tag="join"):
-    """Absent nodes come up and become members."""
+class JoinFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="join"):
+    """Absent nodes come up and become members; or a single one, which ``continues`` a crashed node with its disk."""
+
+    continues: NodeNumber | None = None
 
 
-class LeaveFault(NodeFault, frozen=True, kw_only=True, tag="leave"):
+class LeaveFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="leave"):
     """Nodes go in an orderly way and are members no more."""
 
 
@@ -251,7 +249,7 @@ class PartitionFault(Table, frozen=True, kw_only=True, tag_field="kind", tag="pa
     linked: Literal["apart", "chain", "ring"] = "apart"
 
 
-class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
+class ClockFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="clock"):
     """The clocks of nodes by which they know the time of day jump, ahead or back; their timers go on as they were."""
 
     ticks: Annotated[
@@ -259,7 +257,7 @@ class ClockFault(NodeFault, frozen=True, kw_only=True, tag="clock"):
     ]
 
 
-class DiskFault(NodeFault, frozen=True, kw_only=True, tag="disk"):
+class DiskFault(Targeted, frozen=True, kw_only=True, tag_field="kind", tag="disk"):
     """Something is wrong with the disks of nodes.
 
     ``torn``: what is written from now on is not safe ``until`` then; a crash before loses it. ``full``: the same, and
@@ -381,6 +379,15 @@ class Scenario(Table, frozen=True, kw_only=True):
     def faults_by_time(self) -> list[tuple[int, Fault]]:
         """The faults in the order in which they happen, each with its position in the file, counted from 0."""
         return sorted(enumerate(self.faults), key=lambda numbered: numbered[1].at)
+
+    def later_lives(self) -> set[int]:
+        """The nodes that come up with the disk of one that crashed, of which nobody knows before."""
+        return {
+            node
+            for fault in self.faults
+            if isinstance(fault, JoinFault) and fault.continues is not None
+            for node in fault.targets(self.nodes)
+        }
 
     def absent_at_start(self) -> set[int]:
         """The nodes whose first fault is a join."""

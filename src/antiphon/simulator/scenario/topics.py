@@ -171,10 +171,11 @@ def check_fault_of_tree(scenario: Scenario, document: Document, number: int) -> 
 
 
 def check_disks(scenario: Scenario, document: Document) -> None:
-    """Disks are in trouble only where nodes have any that they come back with."""
+    """Disks are in trouble, or are continued, only where nodes have any that they come back with."""
     has_disks = PROTOCOLS[scenario.protocol].remembers and scenario.protocol_options.get("log", 0)
     for number, fault in enumerate(scenario.faults):
-        if isinstance(fault, DiskFault) and not has_disks:
+        continues = isinstance(fault, JoinFault) and fault.continues is not None
+        if (continues or isinstance(fault, DiskFault)) and not has_disks:
             raise document.error(
                 ("fault", number),
                 "nodes have no disks that they come back with; leave this out, or choose: "

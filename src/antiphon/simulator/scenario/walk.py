@@ -14,17 +14,17 @@ from antiphon.simulator.scenario.scenario import (
     Fault,
     JoinFault,
     LeaveFault,
-    NodeFault,
     PauseFault,
     PublishTable,
     RestartFault,
     ResumeFault,
     Scenario,
+    Targeted,
 )
 from antiphon.simulator.scenario.subscriptions import Change, changes_by_time, first_members
 from antiphon.simulator.scenario.toml_document import Document, Place
 
-TRANSITIONS: dict[type[NodeFault], tuple[str, tuple[str, ...], str]] = {
+TRANSITIONS: dict[type[Targeted], tuple[str, tuple[str, ...], str]] = {
     CrashFault: ("crash", ("up", "paused"), "down"),
     RestartFault: ("restart", ("down",), "up"),
     PauseFault: ("pause", ("up",), "paused"),
@@ -78,7 +78,7 @@ class Walk:
                 for node in what.targets(scenario.nodes):
                     self._fail(number, what, node)
 
-    def _fail(self, number: int, fault: NodeFault, node: int) -> None:
+    def _fail(self, number: int, fault: Targeted, node: int) -> None:
         """A fault meets a node in a state that suits it, and changes it."""
         kind, suitable, following = TRANSITIONS[type(fault)]
         state = self._state_of.get(node, "up")
@@ -92,7 +92,21 @@ class Walk:
             raise self._document.error(
                 ("fault", number), f"the log of node {node} is damaged and is refused; let another node join instead"
             )
+        if isinstance(fault, JoinFault) and fault.continues is not None:
+            self._continue(number, fault, fault.continues)
         self._state_of[node] = following
+
+    def _continue(self, number: int, fault: JoinFault, former: int) -> None:
+        """Who goes on with a disk takes it from a node that has crashed and does not come back itself."""
+        state = "down with a damaged log" if former in self._refused else self._state_of.get(former, "up")
+        if state != "down" or fault.node is None:
+            raise self._document.error(
+                ("fault", number, "continues"),
+                f"node {former} is {state} at time {fault.at}; a single node continues one that has crashed, and that "
+                f"no other node continues; let for example come before it: at = {max(fault.at - 1, 0)}, "
+                f'kind = "crash", node = {former}',
+            )
+        self._state_of[former] = "continued"
 
     def _change(self, change: Change) -> None:
         """Who subscribes is not subscribed, and who unsubscribes is."""

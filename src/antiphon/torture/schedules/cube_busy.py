@@ -33,6 +33,8 @@ from antiphon.torture.schedules.cube import (
 )
 from antiphon.torture.schedules.cube_beyond import BEYOND_STREAM, draw_beyond_schedule
 from antiphon.torture.schedules.cube_beyond import ONE_IN as ONE_IN_BEYOND
+from antiphon.torture.schedules.cube_lives import LIVES_STREAM, draw_lives_schedule
+from antiphon.torture.schedules.cube_lives import ONE_IN as ONE_IN_LIVES
 from antiphon.torture.schedules.operations import (
     CRASH,
     MIXED,
@@ -63,7 +65,10 @@ QUIET_TOPIC = 1
 
 
 def draw_cube_fault_schedule(seed: int, order: str | None = None) -> Scenario:
-    """The scenario of a seed; one of four is busy, and one of twelve beyond buffers, unless all is to be total."""
+    """The scenario of a seed: one of six with later lives, else one of four busy and one of twelve beyond buffers."""
+    lives = RandomStream(seed, LIVES_STREAM)
+    if lives.below(ONE_IN_LIVES) == 0:
+        return draw_lives_schedule(seed, order, lives)
     beyond = RandomStream(seed, BEYOND_STREAM)
     if beyond.below(ONE_IN_BEYOND) == 0 and order != TOTAL_ORDER:
         return with_standstills(draw_beyond_schedule(seed, order, beyond), seed)

@@ -16,6 +16,7 @@ from functools import partial
 import msgspec
 
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
+from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
 from antiphon.simulator.scenario.scenario import MatrixLaw, Scenario
@@ -299,7 +300,7 @@ class Harder:
     def _refuse_log(self) -> None:
         """A node that was to come back is refused by its own log; somebody new comes in its place."""
         self._operations = operations_of(with_operations(self._scenario, self._operations))
-        returning = [one for one in self._operations if one.kind == CRASH and one.until > 0]
+        returning = [one for one in self._operations if one.kind == CRASH and one.until > 0 and one.heir == NO_NODE]
         if not returning:
             return
         crash = pick(self._random, returning)

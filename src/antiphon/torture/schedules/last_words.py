@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
@@ -78,7 +79,8 @@ def speakers(scenario: Scenario, operations: Iterable[Operation]) -> list[list[i
     for one in sorted(operations, key=lambda each: (each.at, each.kind)):
         if one.kind in (CRASH, LEAVE, JOIN):
             # Who publishes in two lives counts from 1 in each, unless it remembers.
-            gone[one.node] = not (remembers and (one.until > 0 or one.kind == JOIN))
+            returns = one.until > 0 and one.heir == NO_NODE
+            gone[one.node] = not (remembers and (returns or one.kind == JOIN))
         elif one.kind == SUBSCRIBE:
             members[one.topic].add(one.node)
         elif one.kind == UNSUBSCRIBE:

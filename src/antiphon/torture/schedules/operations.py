@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 
 from antiphon.fabrics.cube.topic import ORDERS
+from antiphon.kernel.process import NO_NODE
 from antiphon.kernel.randomness import RandomStream
 from antiphon.simulator.scenario.last_words import LONG_AFTER
 from antiphon.simulator.scenario.protocols.registry import PROTOCOLS
@@ -83,7 +84,8 @@ class Operation(NamedTuple):
     """One node is told to do something. A pause ends by itself at ``until``, a crash by a restart, a leave by a join.
 
     There 0 is never. A partition cuts the nodes ``keys`` off from all others, unless it has another ``shape``. A clock
-    jumps by ``ticks``. ``trouble`` is what is wrong with a disk.
+    jumps by ``ticks``. ``trouble`` is what is wrong with a disk. Instead of a node that crashes its ``heir`` may come
+    up, with its disk.
     """
 
     at: int
@@ -96,6 +98,7 @@ class Operation(NamedTuple):
     shape: Shape = Shape()
     ticks: int = 0
     trouble: Trouble = "torn"
+    heir: int = NO_NODE
 
 
 def draw_schedule(seed: int, order: str | None = None) -> Scenario:
@@ -356,6 +359,7 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
     in_order = sorted(operations, key=lambda one: (one.at, one.kind))
     kept = [operation for operation in in_order if operation.kind in (PART, CLOCK, DISK, JOIN)]
     away_until = {operation.node: operation.at for operation in kept if operation.kind == JOIN}
+    away_until |= {operation.heir: operation.until for operation in in_order if operation.heir != NO_NODE}
     # Whoever publishes lives, and whoever crashes is what it was at the start when it comes back. Node 0 is a contact.
     harmless = (PART, CLOCK, DISK, PAUSE, CRASH, LEAVE)
     immortal = set() if nodes else {0} | {one.node for one in in_order if one.kind not in harmless}
@@ -371,7 +375,8 @@ def possible(operations: Iterable[Operation], members: Sequence[Iterable[int]], 
                 continue
             crashed.add(node)
         if kind in (PAUSE, CRASH, LEAVE):
-            away_until[node] = until if until > 0 else LONG_AFTER * LONG_AFTER
+            has_returned = until > 0 and operation.heir == NO_NODE
+            away_until[node] = until if has_returned else LONG_AFTER * LONG_AFTER
         elif (kind == SUBSCRIBE) == ((node, topic) in subscribed):
             continue
         elif kind == SUBSCRIBE:
@@ -403,7 +408,9 @@ def faults_of(operation: Operation) -> Iterator[Fault]:
     for begins, paired, ends in PAIRS:
         if kind == paired:
             yield begins(at=at, node=node)
-            if until > 0:
+            if until > 0 and operation.heir != NO_NODE:
+                yield JoinFault(at=until, node=operation.heir, continues=node)
+            elif until > 0:
                 yield ends(at=until, node=node)
     if kind == JOIN:
         yield JoinFault(at=at, node=node)
@@ -465,18 +472,27 @@ def with_operations(scenario: Scenario, operations: Iterable[Operation]) -> Scen
     )
 
 
-def operations_of(scenario: Scenario) -> list[Operation]:
-    """The operations of a schedule, in the order of time."""
+def paired_operations(scenario: Scenario) -> list[Operation]:
+    """Those that are a fault and what ends it."""
     found = []
+    joins = [fault for fault in scenario.faults if isinstance(fault, JoinFault)]
+    heirs = {join.continues: (join.at, join.node) for join in joins if join.node is not None}
     for begins, kind, ends in PAIRS:
         returns = [fault for fault in scenario.faults if isinstance(fault, ends)]
         for fault in scenario.faults:
             if isinstance(fault, begins) and fault.node is not None:
                 back = [one.at for one in returns if one.node == fault.node and one.at >= fault.at]
-                found.append(Operation(fault.at, kind, fault.node, 0, min(back, default=0)))
+                after, heir = heirs.get(fault.node, (0, NO_NODE)) if kind == CRASH else (0, NO_NODE)
+                found.append(Operation(fault.at, kind, fault.node, 0, after or min(back, default=0), heir=heir))
+    return found
+
+
+def operations_of(scenario: Scenario) -> list[Operation]:
+    """The operations of a schedule, in the order of time."""
+    found = paired_operations(scenario)
     newcomers = scenario.absent_at_start()
     for fault in scenario.faults:
-        if isinstance(fault, JoinFault) and fault.node in newcomers:
+        if isinstance(fault, JoinFault) and fault.node in newcomers and fault.continues is None:
             newcomers.remove(fault.node)
             found.append(Operation(fault.at, JOIN, fault.node))
         elif isinstance(fault, PartitionFault):

@@ -13,7 +13,8 @@ from antiphon.audit.oracle import judge
 from antiphon.fabrics.cube import Cube, Packet, PacketFormat, Traffic, cluster, full_or_partial
 from antiphon.fabrics.cube.broadcast import TreeBroadcast
 from antiphon.kernel import Environment, Message, Process, publication_key
-from antiphon.orders import CausalVectors, Ordered
+from antiphon.kernel.message import Publication
+from antiphon.orders import CausalVectors
 from antiphon.simulator.engine.actions import Publish
 from antiphon.simulator.engine.engine import Engine
 from antiphon.simulator.network.delays import LinkDelay, NormalDelay
@@ -194,7 +195,7 @@ def test_without_aggregation_it_is_the_tree_broadcast() -> None:
 class Forgetful(CausalAggregation):
     """Drops what it would put into a packet with others; for the test that the properties above can fail."""
 
-    def send_all(self, child: int, publications: list[Ordered]) -> None:
+    def send_all(self, child: int, publications: list[Publication]) -> None:
         super().send_all(child, publications[:1])
 
 

@@ -11,7 +11,8 @@ from antiphon.fabrics.cube import Cube, FullCube, PacketFormat, Traffic
 from antiphon.kernel import Environment, UsageError
 from antiphon.simulator.network.delays import ConstantDelay, NormalDelay
 from antiphon.simulator.network.network import Network
-from antiphon_lab.protocols.cube.timer_bundling import SingleTreeAggregation, TimerBundling
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
+from antiphon_lab.protocols.cube.timer_bundling import TimerBundling
 from tests.research.protocols.cube.test_aggregation_properties import (
     Build,
     Run,
@@ -28,8 +29,8 @@ def waiting(ticks: int, largest: int = 1500) -> Build:
     return lambda environment, cube, traffic: TimerBundling(environment, cube, PacketFormat(largest), traffic, ticks)
 
 
-def single(environment: Environment, cube: Cube, traffic: Traffic) -> SingleTreeAggregation:
-    return SingleTreeAggregation(environment, cube, None, traffic, root=1)
+def single(environment: Environment, cube: Cube, traffic: Traffic) -> CausalAggregation:
+    return CausalAggregation(environment, cube, None, traffic, root=1)
 
 
 def test_a_bundle_leaves_when_its_timer_fires_or_the_next_does_not_fit() -> None:

@@ -28,7 +28,7 @@ def gossip_options(fanout: int = 5, **changes: object) -> SimpleGossipOptions:
 def complete(world: World, source: int = SOURCE) -> list[int]:
     """Up to which number each node that is alive has everything of a source."""
     return [
-        int(world.brisa(int(node.identifier)).group(0).stream(source).complete)
+        int(world.brisa(int(node.identifier)).group(0).stream(source).received.complete)
         for node in world.engine.nodes
         if node.process is not None
     ]

@@ -369,15 +369,17 @@ class QuorumLockManager(LockManager):
     def receive_standing(self, message: Standing) -> None:
         if message.sequence != self.epoch or self.keeper != self.me:
             return
+        if self._electorate.lives.is_over(message.source):
+            return
         # Nothing else stands than what somebody says now, who may have been out of reach for a while.
-        source = message.source
-        self._attempts[source] = message.attempt
-        self.early = [each for each in self.early if each.source != source]
-        self.standing = [each for each in self.standing if each.source != source]
-        self._drop_claims(source)
+        self._attempts[message.source] = message.attempt
+        self._drop_claims(message.source)
         super().receive_standing(message)
 
     def _drop_claims(self, claimant: i64) -> None:
+        """Nothing stands of what a claimant has said so far, also of what waits for a majority or for others."""
+        self.early = [each for each in self.early if each.source != claimant]
+        self.standing = [each for each in self.standing if each.source != claimant]
         for name, claims in list(self.claims.items()):
             self.grant(name, claims.drop(claimant))
 
@@ -399,6 +401,9 @@ class QuorumLockManager(LockManager):
             if message.epoch < self.epoch and isinstance(message, Claim) and self.keeper != NO_NODE:
                 # It would wait for ever for one who does not keep any more.
                 self.environment.send(message.source, self.who_keeps())
+            return
+        if self._electorate.lives.is_over(message.source):
+            # What a dead node said on its last connection may be read after its next life has spoken on another one.
             return
         if len(self.awaited) > 0 or not self._electorate.has_majority:
             self.early.append(message)

@@ -67,11 +67,14 @@ def prepare_lasting(setting: Setting) -> Builder:
     faults = FaultOptions(chosen.keep, chosen.compare, chosen.forget, chosen.exclude)
     dimension = dimension_for(setting.nodes)
     views = [View(dimension, [node for node in members if node not in setting.absent]) for members in setting.members]
+    everybody = [node for node in range(setting.nodes) if node not in setting.later_lives]
     built: set[int] = set()
 
     def build(environment: Environment) -> LastingVCubePs:
         node = int(environment.identifier)
-        process = LastingVCubePs(environment, PartialCube(dimension, range(setting.nodes)), options, faults)
+        # As a live node, a later life of a node knows nobody at first, and nobody knows it.
+        known = [node] if node in setting.later_lives else everybody
+        process = LastingVCubePs(environment, PartialCube(dimension, known), options, faults)
         process.begin_counting_at(environment.now())
         if node in built:
             # What it was a member of stands in its log.

@@ -67,6 +67,8 @@ class LastingOptions(WindowOptions, frozen=True, kw_only=True, forbid_unknown_fi
     """Ticks after which total order goes on without a node that cannot be reached, where there is a majority."""
     log: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of publications", examples=[1000])] = 0
     """How many publications of a topic the log of each node holds, which outlives crashes; 0: no log."""
+    sync: Annotated[int, Meta(ge=0, le=1 << 31, description="a number of ticks", examples=[50])] = 0
+    """Ticks until the disk of a node has what its process has written down for its next life."""
 
 
 Positive = Annotated[int, Meta(ge=1, le=1 << 31, description="a number, 1 or more", examples=[4])]

@@ -51,6 +51,8 @@ class Setting:
     loss: float = 0.0
     """The probability that a message is lost."""
     seed: int = 1
+    later_lives: Collection[int] = ()
+    """Who joins with the disk of a node that crashed."""
 
 
 Builder = Callable[[Environment], Process]

@@ -1,0 +1,142 @@
+"""Schedules for the cube in which nodes crash and return as live nodes do: with their disks, under new identifiers.
+
+One in six of the schedules with faults is of these. Everybody publishes all the time, in all orders, total order among
+them, also who has returned. One node, some, most or all crash at about the same time, once or several times: also the
+keeper, who has not written down everything yet, and those who are back for a moment only. Nobody fails for good, so in
+the end total order goes on, and everybody has the last word of everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from antiphon.fabrics.cube.topic import ORDERS
+from antiphon.kernel.randomness import RandomStream
+from antiphon.simulator.scenario.scenario import LimitsTable, Scenario, TopicsTable
+from antiphon.torture.schedules.cube import EVENT_LIMIT, EXCLUDE, FORGET, LOG_ENTRIES
+from antiphon.torture.schedules.operations import (
+    CRASH,
+    MIXED,
+    PART,
+    PAUSE,
+    PUBLISH,
+    SUBSCRIBE,
+    TOTAL_ORDER,
+    Operation,
+    draw_connections,
+    draw_order,
+    draw_totals,
+    pick,
+    with_operations,
+)
+
+LIVES_STREAM: Final = 43
+"""Names the stream of random numbers, apart from others, so that other schedules are what they were without these."""
+
+ONE_IN: Final = 6
+
+
+def draw_lives_schedule(seed: int, order: str | None, random: RandomStream) -> Scenario:
+    """The scenario of a seed."""
+    course = Course(int(random.between(2, 8)), pick(random, (1, 1, 2)), random)
+    operations = course.draw()
+    if order in (None, MIXED) and random.below(4) > 0:
+        operations = [draw_order(operation, random) for operation in operations]
+    if order == TOTAL_ORDER or (order in (None, MIXED) and random.below(4) > 0):
+        operations = draw_totals(operations, random)
+    network = draw_connections(random)
+    scenario = Scenario(
+        name=f"cube torture {seed} in several lives",
+        seed=seed,
+        protocol="vcube-ps-lasting",
+        order=pick(random, ORDERS) if order in (None, MIXED) else order,
+        nodes=course.nodes,
+        protocol_options=draw_options_of_lives(random),
+        network=network,
+        topics=TopicsTable(count=course.topics, members=[list(range(course.founders)) for _ in range(course.topics)]),
+        limits=LimitsTable(events=EVENT_LIMIT),
+    )
+    return with_operations(scenario, operations)
+
+
+def draw_options_of_lives(random: RandomStream) -> dict[str, Any]:
+    """Windows, what is kept beside the log, and disks that are slow or are not."""
+    window, bundle = pick(random, (1, 2, 8, 64)), pick(random, (1, 3))
+    return {
+        "window": window,
+        "bundle": bundle,
+        "keep": window + bundle + pick(random, (0, 5, 200)),
+        "compare": pick(random, (100, 500, 2000)),
+        "forget": FORGET,
+        "exclude": EXCLUDE,
+        "log": LOG_ENTRIES,
+        "sync": pick(random, (0, 3, 40, 600)),
+    }
+
+
+@final
+class Course:
+    """The nodes that are there, and what happens to them, one time after the other."""
+
+    def __init__(self, founders: int, topics: int, random: RandomStream) -> None:
+        self.founders: Final = founders
+        self.topics: Final = topics
+        self.nodes: int = founders
+        self._random: Final = random
+        self._now: int = 0
+        # By voter the node that is its latest life, and when that can publish.
+        self._latest: Final[list[int]] = list(range(founders))
+        self._ready: Final[list[int]] = [0] * founders
+        self._operations: list[Operation] = []
+
+    def draw(self) -> list[Operation]:
+        """Everybody publishes; some crash and return, up to four times."""
+        self._talk()
+        for _ in range(pick(self._random, (1, 1, 2, 3, 4))):
+            if self._random.below(4) == 0:
+                self._disturb()
+            self._crash_some()
+            self._talk()
+        return self._operations
+
+    def _talk(self) -> None:
+        """Publications of those who are there, or about to be."""
+        gap = pick(self._random, (2, 10, 40, 150))
+        for _ in range(pick(self._random, (5, 15, 40))):
+            self._now += int(self._random.below(2 * gap)) + 1
+            voter = int(self._random.below(self.founders))
+            if self._ready[voter] <= self._now:
+                topic = int(self._random.below(self.topics))
+                self._operations.append(Operation(self._now, PUBLISH, self._latest[voter], topic))
+
+    def _disturb(self) -> None:
+        """Somebody stands still, or the network falls apart, before others crash."""
+        at = self._now + int(self._random.below(500))
+        voter = int(self._random.below(self.founders))
+        node, lasts = self._latest[voter], pick(self._random, (50, 1000, 6000))
+        if self._random.below(2) == 0 and self._ready[voter] <= at:
+            self._operations.append(Operation(at, PAUSE, node, 0, at + lasts))
+            self._ready[voter] = at + lasts
+        else:
+            group = tuple(sorted({node, self._latest[int(self._random.below(self.founders))]}))
+            self._operations.append(Operation(at, PART, 0, 0, at + lasts, None, group))
+
+    def _crash_some(self) -> None:
+        """One, some, most or all crash at about the same time, while all publish, and return."""
+        order = sorted((int(self._random.below(1 << 16)), voter) for voter in range(self.founders))
+        count = pick(self._random, (1, 1, (self.founders + 1) // 2, self.founders - 1, self.founders))
+        apart, down = pick(self._random, (0, 0, 20, 300)), pick(self._random, (1, 60, 700, 3000, 10_000))
+        spread = pick(self._random, (1, 50, 1000))
+        moment = self._now + int(self._random.below(300))
+        for _, voter in order[: max(1, count)]:
+            at = max(moment, self._ready[voter]) + int(self._random.below(apart + 1))
+            self._return(voter, at, at + down + int(self._random.below(spread)))
+
+    def _return(self, voter: int, at: int, back: int) -> None:
+        """A node crashes, and comes back as another one."""
+        former, node = self._latest[voter], self.nodes
+        self.nodes += 1
+        self._latest[voter] = node
+        self._ready[voter] = back + pick(self._random, (0, 200, 2500))
+        self._operations.append(Operation(at, CRASH, former, 0, back, heir=node))
+        self._operations.extend(Operation(self._ready[voter], SUBSCRIBE, node, topic) for topic in range(self.topics))

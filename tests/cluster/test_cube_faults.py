@@ -16,13 +16,15 @@ from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_names import client_number
 from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
-from antiphon.membership import newcomers
+from antiphon.membership import joining
 from antiphon.membership.address_book import BLOCKS_FIRST
 from antiphon.membership.cube_members import Companions
+from antiphon.membership.full_mesh import RETRY
+from antiphon.membership.host import Timer
+from antiphon.membership.messages import PlaceResponse
 from antiphon.node.settings import Settings
 from antiphon.storage.checkpoint import BATCHES_PER_NOTE
 from antiphon.storage.log_formats import Entry
-from antiphon.transport.peer_messages import PlaceResponse
 from tests.cluster.proxy import behind_proxies
 from tests.cluster.returning import total_works
 from tests.node.support import Child, child, cluster, exact_values, pieces_of, running, subscribed, take_values, until
@@ -73,7 +75,7 @@ def test_nodes_that_are_given_several_places_are_known_by_the_one_that_they_took
 ) -> None:
     """A newcomer asks the next node when an answer is late. If others took it for a node that it is not, they would
     wait for the answers of that one: total order would stand still, and locks of the dead would never be given up."""
-    monkeypatch.setattr(newcomers, "ASK_SECONDS", 0.001)
+    monkeypatch.setattr(joining, "ASK_US", 1000)
 
     async def test() -> None:
         async with cluster(3) as nodes, AsyncExitStack() as stack:
@@ -211,7 +213,7 @@ def test_what_only_a_dead_node_had_on_its_disk_comes_back_with_it(tmp_path: Path
             for subscription in subscriptions:
                 assert await take_values(subscription, 1) == [b"heard"]
             # Nothing of what it says now leaves its machine.
-            for link in lonely.cluster.links.values():
+            for link in lonely.host.links.values():
                 link.abort()
             await lonely.publish("room", b"on disk only")
             await lonely._shut()
@@ -276,8 +278,8 @@ def test_who_was_cut_off_is_told_of_those_who_joined_meanwhile(monkeypatch: pyte
                 # It does not look for the one that is cut off by itself.
                 assert isinstance(newcomer.cluster, Companions)
                 monkeypatch.setattr(newcomer.cluster, "_retry_later", lambda *_: None)
-                for timer in newcomer.cluster._retries.values():
-                    timer.cancel()
+                for peer in tuple(newcomer.cluster._retry_us):
+                    newcomer.host.cancel_timer(Timer(RETRY, peer))
                 proxies[2].mend()
                 await until(lambda: newcomer.identifier in present(nodes[2]))
 

@@ -15,10 +15,10 @@ import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
 from antiphon.fabrics.gossip import Brisa
 from antiphon.membership.address_book import BLOCKS_FIRST
-from antiphon.membership.gossip_settings import EVERYBODY
-from antiphon.membership.partial_view import RETRY_SECONDS, Acquaintances
+from antiphon.membership.host import SECOND_US
+from antiphon.membership.messages import PlaceResponse
+from antiphon.membership.partial_view import EVERYBODY, RETRY, RETRY_US, Acquaintances
 from antiphon.runtime.errors import JoinError
-from antiphon.transport.peer_messages import PlaceResponse
 from tests.node.support import Child, child, cluster, exact_values, outcome, running, subscribed, take_values, until
 
 
@@ -119,9 +119,9 @@ def test_links_are_kept_to_neighbours_only() -> None:
                 held = contacts - {node.identifier} if node.identifier in contacts else set()
                 return neighbours(node, EVERYBODY) | neighbours(node, number) | held
 
-            await until(lambda: all(set(node.cluster.links) == wanted(node) for node in nodes))
+            await until(lambda: all(set(node.host.links) == wanted(node) for node in nodes))
             # Two views, and for contacts the other contacts.
-            assert max(len(node.cluster.links) for node in nodes) <= 6 + 6 + 2 < len(nodes) - 1
+            assert max(len(node.host.links) for node in nodes) <= 6 + 6 + 2 < len(nodes) - 1
 
     running(test)
 
@@ -320,15 +320,15 @@ def test_contacts_are_replaced_when_they_go() -> None:
 
 def test_contacts_that_lost_each_other_meet_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection breaks between two contacts that both live: each tries again, and the other counts again."""
-    monkeypatch.setattr("antiphon.membership.partial_view.RETRY_SECONDS", (0.1, 0.2))
+    monkeypatch.setattr("antiphon.membership.partial_view.RETRY_US", (100_000, 200_000))
 
     async def test() -> None:
         async with gossip(4) as nodes:
             await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
-            lost = nodes[1].cluster.links[0]
+            lost = nodes[1].host.links[0]
             assert lost._transport is not None
             lost._transport.abort()
-            await until(lambda: acquaintances(nodes[1]).roster.contacts()[:1] == [1])
+            await until(lambda: 0 in acquaintances(nodes[1]).lost_nodes)
             await until(lambda: acquaintances(nodes[1]).roster.contacts()[:2] == [0, 1])
 
     running(test)
@@ -341,12 +341,13 @@ def test_a_contact_that_is_lost_after_a_long_calm_is_tried_again_soon() -> None:
         async with gossip(4) as nodes:
             await until(lambda: all(acquaintances(node).roster.contacts() == [0, 1, 2] for node in nodes))
             calm = acquaintances(nodes[1])
-            calm._later("retry", RETRY_SECONDS[1], calm._retry)
-            lost = calm.links[0]
+            calm._retry_us = RETRY_US[1]
+            calm._set_retry()
+            lost = nodes[1].host.links[0]
             assert lost._transport is not None
             lost._transport.abort()
             await until(lambda: 0 in calm.lost_nodes)
-            assert calm._timers["retry"].when() <= nodes[1].loop.time() + RETRY_SECONDS[0]
+            assert nodes[1].host._timers[RETRY].when() <= nodes[1].loop.time() + RETRY_US[0] / SECOND_US
 
     running(test)
 

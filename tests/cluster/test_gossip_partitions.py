@@ -11,14 +11,14 @@ import antiphon
 from antiphon import Node
 from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.topic import Group
-from antiphon.membership.gossip_settings import GossipTable
+from antiphon.node.gossip_settings import GossipTable
 from tests.cluster.proxy import behind_proxies
 from tests.node.support import exact_values, running, subscribed, until
 
 
 def links_of(node: Node) -> int:
     """How many others a node is connected with."""
-    return sum(1 for link in node.cluster.links.values() if link.is_connected)
+    return sum(1 for link in node.host.links.values() if link.is_connected)
 
 
 @pytest.mark.parametrize("parted", [(4,), (0,), (0, 1, 2, 3, 4)], ids=["one", "who all came through", "everybody"])

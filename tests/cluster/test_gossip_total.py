@@ -21,7 +21,7 @@ from antiphon.fabrics.gossip import Brisa
 from antiphon.fabrics.gossip.epto.messages import Stamped
 from antiphon.fabrics.gossip.epto.topic import TopicTotals
 from antiphon.fabrics.gossip.messages import Resent
-from antiphon.membership.gossip_settings import GossipTable
+from antiphon.node.gossip_settings import GossipTable
 from antiphon.runtime.clocks import wall_clock_us
 from tests.cluster.test_gossip import gossip
 from tests.node.support import Child, child, exact_values, running, subscribed, until

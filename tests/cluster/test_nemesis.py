@@ -17,10 +17,10 @@ import pytest
 import antiphon
 from antiphon.audit.auditor import audit_files
 from antiphon.fabrics.registry import FABRICS
+from antiphon.membership.messages import PROTOCOL_VERSION
 from antiphon.torture.live.campaign import CampaignPlan, LiveCampaign, LiveFigures
 from antiphon.torture.live.overload import Flood, OverloadPlan
 from antiphon.torture.live.power import compiler
-from antiphon.transport.peer_messages import PROTOCOL_VERSION
 from tests.node.support import cluster, running, take_values
 
 SEED = 3

@@ -11,13 +11,13 @@ import pytest
 
 import antiphon
 from antiphon import Node, PeerError, Subscription, UsageError
-from antiphon.membership.newcomers import Introductions
+from antiphon.membership.introductions import Introductions
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.membership.tree_members import Brokers
 from antiphon.node.settings import Settings
 from antiphon.runtime.errors import JoinError
 from antiphon.torture.live.campaign import SETTLE_SECONDS
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from tests.node.strangers import Attacker, attacking, frames
 from tests.node.support import (
     child,
@@ -167,7 +167,7 @@ def test_a_broker_that_is_closed_has_sent_what_it_published(order: str) -> None:
 def test_without_a_quorum_who_counts_as_failed_is_told_and_stops() -> None:
     async def test() -> None:
         async with tree(3, table={"quorum": False}) as (root, left, right):
-            transport = root.cluster.links[1]._transport
+            transport = root.host.links[1]._transport
             assert transport is not None
             transport.abort()
             failure = await outcome(left.until_stopped())

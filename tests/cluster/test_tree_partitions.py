@@ -64,7 +64,7 @@ def test_a_connection_that_breaks_is_mended() -> None:
     async def test() -> None:
         async with tree(3, table=QUICK) as nodes:
             subscriptions = await subscribed(nodes)
-            transport = nodes[0].cluster.links[1]._transport
+            transport = nodes[0].host.links[1]._transport
             assert transport is not None
             transport.abort()
             for number in range(50):

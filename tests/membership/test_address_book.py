@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import BLOCK, BLOCKS_AT_MOST, BLOCKS_FIRST, PART, Roster
-from antiphon.transport.peer_messages import MAXIMUM_IDENTIFIER, Peer, PlaceResponse
+from antiphon.membership.messages import MAXIMUM_IDENTIFIER, Peer, PlaceResponse
 
 
 def newcomer(number: int) -> Peer:

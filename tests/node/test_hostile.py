@@ -17,6 +17,7 @@ from antiphon import Node, PeerError
 from antiphon.api import subscription
 from antiphon.api.batch_codec import Author, Columns, check_payload, encode_columns
 from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node import client_session
 from antiphon.node.client_relay import Ahead
 from antiphon.node.loop import NodeLoop
@@ -27,7 +28,7 @@ from antiphon.transport import client_messages, incoming, listener
 from antiphon.transport.client_messages import MessagesConsumed, PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.links import BUFFER_BYTES, FIRST_BUFFER_BYTES, split_address
 from antiphon.transport.listener import STRANGERS_AT_MOST
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, ReplayResponse
+from antiphon.transport.peer_messages import ReplayResponse
 from tests.node.secure import ours
 from tests.node.strangers import attacking, frames
 from tests.node.support import cluster, outcome, running, take_values, until
@@ -44,7 +45,7 @@ async def attacked(**settings: Any) -> AsyncIterator[Node]:
         yield node
         await honest.publish("honest", b"after")
         assert await take_values(messages, 2) == [b"before", b"after"]
-        await until(lambda: len(node.clients) == 1 and len(node.cluster.incoming()) == 1)
+        await until(lambda: len(node.clients) == 1 and len(node.host.incoming()) == 1)
         assert node.failure is None
 
 
@@ -146,10 +147,10 @@ def test_a_flood_of_connections_does_not_keep_honest_clients_out(caplog: pytest.
             opened = [await asyncio.open_connection(*place) for _ in range(STRANGERS_AT_MOST + 150)]
             async with antiphon.connect(node.address) as client:
                 await client.publish("room", b"in the middle of it")
-            assert len(node.cluster.incoming()) <= STRANGERS_AT_MOST + 2
+            assert len(node.host.incoming()) <= STRANGERS_AT_MOST + 2
             # The oldest were cut off to make room.
             assert (await opened[0][0].read())[4:].startswith(b"\x93\x65")
-            held = [each for each in node.cluster.incoming() if not each.instance]
+            held = [each for each in node.host.incoming() if not each.instance]
             assert sum(len(each._view) for each in held) <= len(held) * FIRST_BUFFER_BYTES
             for _, writer in opened:
                 writer.transport.abort()
@@ -200,11 +201,11 @@ def test_long_frames_take_no_more_memory_than_has_come_and_together_no_more_than
             for attacker in (first, second):
                 attacker.send(head)
             await until(lambda: len(node.clients) == 3)
-            assert all(len(each._view) <= 256 << 10 for each in node.cluster.incoming())
+            assert all(len(each._view) <= 256 << 10 for each in node.host.incoming())
             for attacker in (first, second):
                 attacker.send(bytes(3 << 20))
             await until(lambda: node.refused_connections >= 1)
-            assert sum(len(each._view) for each in node.cluster.incoming()) <= (4 << 20) + 3 * (256 << 10)
+            assert sum(len(each._view) for each in node.host.incoming()) <= (4 << 20) + 3 * (256 << 10)
 
     running(test)
 

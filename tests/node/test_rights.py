@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import antiphon
 from antiphon import Client, DeniedError, Node, UsageError
 from antiphon.api.topic_names import matches
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.node.acl import (
     ClientTable,
     Holder,
@@ -28,7 +29,6 @@ from antiphon.node.acl import (
     token_hash,
 )
 from antiphon.runtime.logging import JsonFormatter, LineFormatter
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello
 from antiphon.transport.tls import CLIENT, Identity
 from tests.node.secure import ours
 from tests.node.support import outcome, running, take_values, until

@@ -408,7 +408,7 @@ def test_on_a_cube_nobody_answers_for_what_it_has_not_delivered_itself() -> None
                 own = await client.subscribe("room").ready()
                 await publisher.publish("room", b"first")
                 assert await take_values(own, 1) == [b"first"]
-                held = [publisher.cluster.links[node.identifier] for node in (former, asked)]
+                held = [publisher.host.links[node.identifier] for node in (former, asked)]
                 for link in held:
                     link.flush = lambda: None  # type: ignore[method-assign]
                 await publisher.publish("room", b"second")
@@ -516,8 +516,8 @@ def crash(node: Node) -> None:
     """Cut a node of this process off from everybody, as if its process had been killed."""
     assert node._server is not None
     node._server.close()
-    ends = [*(link._transport for link in node.cluster.links.values())]
-    ends += [connection.transport for connection in node.cluster._incoming]
+    ends = [*(link._transport for link in node.host.links.values())]
+    ends += [connection.transport for connection in node.host.incoming()]
     for transport in ends:
         if transport is not None:
             transport.abort()
@@ -533,7 +533,7 @@ def test_what_only_an_orphan_has_comes_before_what_its_reader_publishes_elsewher
         ):
             heard = [await nodes[place].subscribe("room").ready() for place in (0, 2, 3)]
             own = await client.subscribe("room").ready()
-            upwards = nodes[1].cluster.links[0]
+            upwards = nodes[1].host.links[0]
             upwards.flush = lambda: None  # type: ignore[method-assign]
             await nodes[3].publish("room", b"question")
             assert await take_values(own, 1) == [b"question"]

@@ -29,6 +29,7 @@ from antiphon.fabrics.tree import messages as tree
 from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.message import Keyed
+from antiphon.membership import messages as membership
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 from antiphon.transport import client_messages as client
 from antiphon.transport import peer_messages as peer
@@ -111,19 +112,19 @@ FURTHER: tuple[Any, ...] = (
 )  # fmt: skip
 """What looks different on the wire with other values in it."""
 
-a_peer = peer.Peer("instance", "host:1", 7)
-newcomer = peer.Peer("other", "host:2")
-appointment = peer.Appointment(8, a_peer)
+a_peer = membership.Peer("instance", "host:1", 7)
+newcomer = membership.Peer("other", "host:2")
+appointment = membership.Appointment(8, a_peer)
 standing = peer.LaneState("room", 9, 10, 11)
 lane = client.LaneOf("writer", 12, 13, 14)
 
-HOSTS: tuple[peer.Control, ...] = (
-    peer.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
-    peer.Refused("reason", True),
+HOSTS: tuple[membership.Control, ...] = (
+    membership.Hello(8, "cluster", "instance", "host:1", "target", "token", 15, 16),
+    membership.Refused("reason", True),
     peer.TopicAnnouncement(["room", "hall"], True),
     peer.TopicAnnouncementAck("room"),
     peer.CreditRequest(17),
-    peer.Expelled("reason"),
+    membership.Expelled("reason"),
     peer.DedupRequest(18, "room", 19),
     peer.DedupResponse(20, [21, 22]),
     peer.ReplayRequest(23, "room", 24, [25, -26], 27, -28, {29: [30, 31]}, True),
@@ -133,14 +134,14 @@ HOSTS: tuple[peer.Control, ...] = (
     peer.PeerProducerRequest(45, 46, 47, ["room"]),
     peer.PeerProducerRequest(45, 46, None, []),
     peer.PeerProducerResponse(48, [standing], ["room"], True),
-    peer.PlaceRequest(newcomer, 49, "cube"),
-    peer.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
-    peer.PeerAddresses([a_peer, newcomer]),
-    peer.KeepAlive(),
-    peer.LeaveNotice(),
-    peer.BlockRequest(54, 55),
-    peer.BlockResponse(56, True),
-    peer.ContactList([appointment]),
+    membership.PlaceRequest(newcomer, 49, "cube"),
+    membership.PlaceResponse(50, 51, 52, [appointment], "founding", 53),
+    membership.PeerAddresses([a_peer, newcomer]),
+    membership.KeepAlive(),
+    membership.LeaveNotice(),
+    membership.BlockRequest(54, 55),
+    membership.BlockResponse(56, True),
+    membership.ContactList([appointment]),
     client.PublishRequest(57, "room", "total", b"payload", (58, 59), 60, lane),
     client.PublishRequest(57, "room", "fifo", b"payload"),
     client.PublishResponse(61, "error", True, True, "kind"),

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from antiphon import Node, UsageError
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.transport.client_messages import PublishRequest, StatusRequest, SubscribeRequest
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import BUFFER_BYTES, FrameReader, FrameWriter, split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, TopicAnnouncement
+from antiphon.transport.peer_messages import TopicAnnouncement
 from antiphon.transport.schema import FRAME_BYTES_AT_MOST
 from tests.node.support import cluster, running, take_values
 
@@ -258,7 +259,7 @@ def test_connections_that_end_in_the_middle_of_a_frame_leave_nothing_behind() ->
             for sent in (b"", b"\x05", control(HELLO)[:-1], control(CLIENT), control(CLIENT) + b"\xff\x00\x00\x00"):
                 assert await answers_to(node, sent, end=True) == []
             assert not node.clients
-            assert not node.cluster._incoming
+            assert not node.host.incoming()
 
     running(test)
 

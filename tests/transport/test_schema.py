@@ -23,10 +23,11 @@ from antiphon.fabrics.tree.quorum import Council
 from antiphon.fabrics.tree.topology import Overlay
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import Keyed, Message
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.orders.order import KeyedOrdered, Ordered, Placed
 from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
-from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Hello, TopicAnnouncement
+from antiphon.transport.peer_messages import PEER_CONTROLS, TopicAnnouncement
 from antiphon.transport.schema import CUBE_KINDS, ENCLOSED, FIELDS, GOSSIP_KINDS, KINDS, NESTED, TREE_KINDS, parameters
 
 CONTROLS = (*PEER_CONTROLS, *CLIENT_CONTROLS)

@@ -16,9 +16,9 @@ import antiphon
 from antiphon import DeniedError, JoinError, Node, PeerError, Tls, UsageError
 from antiphon.kernel.errors import ProtocolError
 from antiphon.membership.address_book import Roster
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.node.settings import Settings, settings_from
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses
 from antiphon.transport.tls import CLIENT, NODE, Identity, check_meant, check_node, identity_in, is_loopback
 from tests.cluster.proxy import Proxy
 from tests.node.secure import ours, theirs

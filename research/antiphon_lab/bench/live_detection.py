@@ -199,7 +199,7 @@ class DetectionNode:
 
     def counted(self) -> Traffic:
         """The traffic of this node so far."""
-        links = self.node.cluster.links.values()
+        links = self.node.host.links.values()
         frames, size = sum(link.frames_sent for link in links), sum(link.bytes_sent for link in links)
         environment = self._maker.environment
         assert environment is not None, "a node that has sent something has joined"

@@ -325,7 +325,7 @@ async def perform(task: PacketTask) -> None:
 
 def count(node: antiphon.Node) -> tuple[int, int, int, int, int]:
     """Frames, writes, segments and bytes so far, over all links of a node, and packets that it has delayed."""
-    links = node.cluster.links.values()
+    links = node.host.links.values()
     process = node.process
     return (
         sum(link.frames_sent for link in links),

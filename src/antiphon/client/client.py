@@ -26,6 +26,7 @@ from antiphon.client.publishing import HandingIn, set_exception
 from antiphon.client.requests import Requests
 from antiphon.client.server_pool import Pauses, Whereabouts
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
+from antiphon.membership.messages import PROTOCOL_VERSION, Control, Hello, Refused
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.errors import ClosedError, DeniedError, error_from
 from antiphon.runtime.logging import logger
@@ -52,7 +53,7 @@ from antiphon.transport.client_messages import (
 )
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import CONNECT_SECONDS, split_address
-from antiphon.transport.peer_messages import PEER_CONTROLS, PROTOCOL_VERSION, Control, Hello, Refused
+from antiphon.transport.peer_messages import PEER_CONTROLS
 from antiphon.transport.tls import Tls, check_meant, identity_of, is_loopback, reason_of, tls_from
 
 RECONNECT_SECONDS: Final = 10.0

@@ -16,6 +16,7 @@ from antiphon.api.outbox import set_if_waiting
 from antiphon.api.subscription import Callback, Start, Subscription, WhenMissed
 from antiphon.api.topic_names import checked_pattern
 from antiphon.api.topic_state import LiveTopic
+from antiphon.membership.messages import Control
 from antiphon.runtime.clocks import monotonic_us
 from antiphon.runtime.dedup import SeenOfAll
 from antiphon.runtime.errors import error_from
@@ -33,7 +34,6 @@ from antiphon.transport.client_messages import (
     TopicStarted,
     UnsubscribeRequest,
 )
-from antiphon.transport.peer_messages import Control
 
 
 class NodeConnection(Protocol):

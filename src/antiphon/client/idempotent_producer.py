@@ -20,6 +20,7 @@ import msgspec
 from antiphon.api.batch_codec import Columns, encode_columns
 from antiphon.client.remote_log import AskingClient
 from antiphon.kernel.errors import PeerError, UsageError
+from antiphon.membership.messages import Control
 from antiphon.sessions.writers import DIGEST_BITS, number_of, place_of, series_of
 from antiphon.transport.client_messages import (
     LaneOf,
@@ -28,7 +29,7 @@ from antiphon.transport.client_messages import (
     ProducerResponse,
     PublishRequest,
 )
-from antiphon.transport.peer_messages import Control, LaneState
+from antiphon.transport.peer_messages import LaneState
 
 UNDER_WAY_AT_MOST: Final = 16
 """Batches that a lane has handed in and that are not accepted, before it waits."""

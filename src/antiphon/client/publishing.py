@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from antiphon.api.batch_codec import encode_columns
 from antiphon.api.outbox import Segment
+from antiphon.membership.messages import Control
 from antiphon.runtime.errors import error_from
 from antiphon.runtime.logging import logger
 from antiphon.sessions.unacked import Kept, KeptBatches
 from antiphon.transport.client_messages import FollowRequest, FollowResponse, PublishRequest, PublishResponse
-from antiphon.transport.peer_messages import Control
 
 log = logger("client")
 

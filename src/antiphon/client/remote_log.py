@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from antiphon.membership.messages import Control
 from antiphon.runtime.errors import error_from
 from antiphon.transport.client_messages import (
     LogsRequest,
@@ -15,7 +16,6 @@ from antiphon.transport.client_messages import (
     RangeRequest,
     RangeResponse,
 )
-from antiphon.transport.peer_messages import Control
 
 Times = tuple[int, int | None]
 """In microseconds since 1970, from the first to below the second, if there is one."""

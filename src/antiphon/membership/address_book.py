@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.kernel.errors import ProtocolError
-from antiphon.transport.peer_messages import MAXIMUM_IDENTIFIER, Appointment, Peer, PlaceResponse
+from antiphon.membership.messages import MAXIMUM_IDENTIFIER, Appointment, Peer, PlaceResponse
 
 PART: Final = 256
 """A newcomer gets so small a part of the identifiers that are left."""
@@ -143,6 +143,10 @@ class Roster:
         """Whether a newcomer whose question was long on its way has been given a place by somebody else."""
         return newcomer in self._identifiers and newcomer not in self._given
 
+    def is_unclaimed(self, instance: str) -> bool:
+        """Whether a newcomer has not said yet whether it has taken the place that it was given here."""
+        return instance in self._unclaimed
+
     def take_back(self, speaker: Peer) -> int | None:
         """Somebody says who it is: the identifier that it was given here, if it has got another one elsewhere.
 
@@ -250,6 +254,14 @@ class Roster:
                 self._appointments[contact] = appointment.number
                 is_new = is_new or contact not in self._unreachable
         return is_new
+
+    def appointed_ever(self) -> set[int]:
+        """All that were ever contacts, as far as this node knows."""
+        return set(self._appointments)
+
+    def wants_contacts(self) -> bool:
+        """Whether there are fewer contacts within reach than there should be."""
+        return len(self.contacts()) < self._contacts_wanted
 
     def appoint(self, candidates: Iterable[int]) -> bool:
         """Make candidates contacts while there are too few; true if any was."""

@@ -2,107 +2,153 @@
 
 Connections are those of a full mesh (:mod:`antiphon.membership.full_mesh`): two nodes are together while both
 directions are open, and nothing of an earlier time of being together comes later. A node whose process stands still is
-lost too, until it goes on (:mod:`antiphon.membership.heartbeats`). The process is told of everybody with whom this node
-is together, newcomers too, and of everybody with whom it is not any more; it does the rest
+lost too, until it goes on (:mod:`antiphon.membership.heartbeats`). The process is told of every node with which this
+one is together, newcomers too, and of every node with which it is not any more; it does the rest
 (:mod:`antiphon.fabrics.cube.fault_tolerant`).
 
-Every life of a node has an identifier of its own, which some node gives it that is there; who founds a cluster takes
-the first that it has not heard of. A node with a data directory remembers where the others were, and which *founding*
-they belong to. When it starts again it looks for them before it founds anything; what its log says of an earlier life
-counts only among those of the same founding, where identifiers mean the same.
+Every life of a node has an identifier of its own, which a node gives it that is there; a node that founds a cluster
+takes the first that it has not heard of. A node with a data directory remembers where the others were, and which
+*founding* they belong to. When it starts again it looks for them before it founds anything; what its log says of an
+earlier life counts only among nodes of the same founding, where identifiers mean the same.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from antiphon.fabrics.cube.fault_tolerant import LastingVCubePs
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST
-from antiphon.membership.full_mesh import RETRY_SECONDS, FullMesh
-from antiphon.membership.membership import Place
-from antiphon.runtime.logging import logger
-from antiphon.transport.incoming import IncomingConnection
-from antiphon.transport.peer_messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
+from antiphon.membership.full_mesh import FullMesh
+from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
+from antiphon.membership.messages import Control, LeaveNotice, Peer, PeerAddresses, PlaceRequest, PlaceResponse
 
-LOOK_SECONDS: Final = 0.005
-"""How often a newcomer looks whether it is together with all of whom it knows."""
+MEET_US: Final = SECOND_US
+"""How long a newcomer waits for nodes that are known and do not answer: they may have failed."""
 
-MEET_SECONDS: Final = 1.0
-"""How long it waits for those who are known and do not answer: they may have failed."""
-
-SEARCH_SECONDS: Final = 2.0
+SEARCH_US: Final = 2 * SECOND_US
 """How long a node that is to found a cluster looks for those of its earlier life."""
 
 ADDRESSES_AT_MOST: Final = 64
-"""So many of the others are remembered."""
+"""How many of the others are remembered."""
 
 ADDRESSES: Final = "other nodes"
 FOUNDING: Final = "founding"
 
-log = logger("companions")
+GIVE: Final = "give"
+MEET: Final = Timer("meet")
+SEARCH: Final = Timer("search")
 
 
 class Companions(FullMesh):
     """All nodes of a cube."""
 
-    def __init__(self, place: Place, highest: int) -> None:
+    def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self._highest = highest
-        self._remembered: list[str] = json.loads(place.disk.fact(ADDRESSES, "[]"))
+        self._highest = self._kept_highest()
+        self._facts = place.host.facts
         # Those with whom this node has ever tried to be together.
         self._known: set[int] = set()
-        # The connections on which nodes have said who they are.
-        self._named_on: set[IncomingConnection] = set()
-        self._lost_since: dict[int, float] = {}
+        self._lost_since_us: dict[int, int] = {}
+        # Places that newcomers are given as soon as this node remembers them.
+        self._to_give: dict[int, tuple[PlaceResponse, Peer]] = {}
         # With its log a node is the voter that it was, unless it comes into another cluster.
-        self.is_returning = place.disk.journal is not None
+        self.is_returning = self._facts.has_journal
 
     # Beginning.
 
-    async def join(self, contacts: Sequence[str]) -> None:
-        """Ask for a place, or found a cluster if there is nobody; done when this node is together with the others."""
-        if not contacts and self._remembered:
-            await self._look_for_earlier()
-        await super().join(self._contacts)
-        until = self._loop.time() + min(MEET_SECONDS, self._settings.lost_seconds)
-        while self._lost - self._over and self._loop.time() < until:
-            await asyncio.sleep(LOOK_SECONDS)
-        self._remember()
-
-    async def _look_for_earlier(self) -> None:
-        """Look for those of an earlier life; if nobody is there, they are to find this node."""
-        self._contacts = [address for address in self._remembered if address != self._address]
-        if not self._contacts:
+    def start(self) -> None:
+        """Ask for a place, or found a cluster if there is nobody."""
+        remembered: list[str] = msgspec.json.decode(self._facts.read(ADDRESSES) or b"[]")
+        earlier = [address for address in remembered if address != self._address]
+        if self._contacts or not earlier:
+            super().start()
             return
-        self._search.ask(self._contacts)
-        until = self._loop.time() + SEARCH_SECONDS
-        while not self.roster.is_placed and self._loop.time() < until:
-            await asyncio.sleep(LOOK_SECONDS)
+        # Look for those of an earlier life; if none of them is there, they are to find this node.
+        self._contacts = earlier
+        self._joining.ask(earlier)
+        self._host.set_timer(SEARCH, SEARCH_US)
+
+    def _search_ends(self) -> None:
         if not self.roster.is_placed:
-            log.info("nobody is left of an earlier life", asked=len(self._contacts))
+            self._log.info("no node of an earlier life was found", asked=len(self._contacts))
             self._contacts = []
-            self._search.stop()
+            self._joining.stop()
+            super().start()
 
     def _begin_as_founder(self) -> None:
         identifier = self._highest + 1
-        founding = self._disk.fact(FOUNDING, "") or self._instance
+        founding = self._kept_founding(self._instance)
         self.roster.take(PlaceResponse(identifier, identifier + 1, max(identifier + 1, BLOCKS_FIRST), [], founding))
-        self._events.placed(identifier, [])
-        self._is_in.set_result(None)
+        self._take_place(identifier, [])
+        self._is_in = True
+        self._came_in()
 
-    def _place_given(self, place: PlaceResponse, giver: str) -> None:
-        if not self.roster.is_placed and place.founding != self._disk.fact(FOUNDING, place.founding):
-            log.warning("this cluster is not that of an earlier life; its log is not continued")
+    def _kept_founding(self, default: str) -> str:
+        return (self._facts.read(FOUNDING) or b"").decode() or default
+
+    def got(self, place: PlaceResponse, giver: str) -> None:
+        if place.founding != self._kept_founding(place.founding):
+            self._log.warning("this cluster is not that of an earlier life; its log is not continued")
             self._events.past_is_void()
             self.is_returning = False
-        super()._place_given(place, giver)
+        super().got(place, giver)
 
-    # Those who count.
+    def _came_in(self) -> None:
+        """Wait a little for the others: a node is used when it is together with those that it knows."""
+        if self._lost - self._over:
+            self._host.set_timer(MEET, min(MEET_US, microseconds(self._settings.lost_seconds)))
+        else:
+            self._enter()
+
+    def _enter(self) -> None:
+        self._host.cancel_timer(MEET)
+        if not self._has_entered:
+            self._remember()
+        super()._enter()
+
+    def _look_who_is_there(self) -> None:
+        if self._is_in and not self._has_entered and not self._lost - self._over:
+            self._enter()
+
+    # Giving places.
+
+    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+        """Write down first that this identifier has an owner, and where.
+
+        A founder that forgot it would found its cluster anew, and give the identifier to another node.
+        """
+        if not self._facts.is_kept or place.identifier in self._answered_on:
+            super().gave(place, newcomer)
+        elif place.identifier not in self._to_give:
+            self._to_give[place.identifier] = (place, newcomer)
+            self._remember([newcomer.address])
+            self._host.when_safe(Timer(GIVE, place.identifier))
+
+    def expired(self, timer: Timer) -> None:
+        if timer.kind == GIVE:
+            place, newcomer = self._to_give.pop(timer.peer)
+            if self.roster.is_unclaimed(newcomer.instance):
+                super().gave(place, newcomer)
+        elif timer == MEET:
+            self._enter()
+        elif timer == SEARCH:
+            self._search_ends()
+        else:
+            super().expired(timer)
+
+    def why_not_in(self) -> str:
+        seconds = self._settings.join_seconds
+        return (
+            f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
+            f"cluster is up, and of fabric cube{self._joining.refusals()}"
+        )
+
+    # The nodes that count.
 
     def figures(self) -> dict[str, Any]:
         process = self._events.process
@@ -121,27 +167,19 @@ class Companions(FullMesh):
         present = [node for node in brokers if node not in process.missing_voters()]
         if present:
             return f"node {present[0]} is there, or does not count; only nodes that are gone for good can be dismissed"
-        log.warning("an operator says that nodes are gone for good", nodes=", ".join(map(str, brokers)))
+        self._log.warning("an operator says that nodes are gone for good", nodes=", ".join(map(str, brokers)))
         process.dismiss([int(node) for node in brokers])
         return ""
 
     # Leaving.
 
-    async def leave(self) -> None:
-        """Tell all that this node goes, so that nobody looks for it."""
+    def leave(self) -> None:
+        """Tell all that this node goes, so that no node looks for it."""
         self.spread(LeaveNotice())
-        await super().leave()
 
-    def why_not_in(self) -> str:
-        seconds = self._settings.join_seconds
-        return (
-            f"no node at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; check that the "
-            f"cluster is up, and of fabric cube{self._search.what_others_said()}"
-        )
-
-    def control_received(self, connection: IncomingConnection, message: Control) -> None:
+    def control_received(self, connection: Connection, message: Control) -> None:
         if isinstance(message, LeaveNotice):
-            sender = self.roster.identifier_of(connection.instance)
+            sender = self._sender_of(connection)
             if sender is not None:
                 self.departing.add(sender)
             return
@@ -156,68 +194,52 @@ class Companions(FullMesh):
         if count >= self._settings.maximum_nodes:
             raise ProtocolError(f"the cluster has {count} nodes, its maximum; raise maximum_nodes to have more")
 
-    def _check_names(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+    def _check_names(self, connection: Connection, peers: Sequence[Peer]) -> None:
         """Refuse a speaker that takes the identifier of another."""
         for peer in peers:
             holder = None if peer.identifier is None else self.roster.peer(peer.identifier)
             if peer.instance == connection.instance and holder is not None and holder.instance != peer.instance:
                 raise ProtocolError(f"{peer.instance!r} claims the identifier {peer.identifier}, which is not its own")
 
-    def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
-        now = self._loop.time()
-        if now - self._lost_since.setdefault(identifier, now) > self._settings.forget_seconds:
+    def _retry(self, identifier: int) -> None:
+        now = self._host.now()
+        lost_for_us = now - self._lost_since_us.setdefault(identifier, now)
+        if lost_for_us > microseconds(self._settings.forget_seconds):
             self._never_again(identifier)
             return
-        super()._retry(identifier, following)
+        super()._retry(identifier)
 
-    def _remember(self) -> None:
+    def _never_again(self, identifier: int) -> None:
+        super()._never_again(identifier)
+        self._look_who_is_there()
+
+    def _remember(self, newcomers: Sequence[str] = ()) -> None:
         """Keep where others are for the next life."""
-        store = self._disk.store
-        if store is None or self._is_closed:
+        if not self._facts.is_kept:
             return
-        addresses = [peer.address for peer in self.peers()][:ADDRESSES_AT_MOST]
+        addresses = list(dict.fromkeys((*newcomers, *self.addresses())))[:ADDRESSES_AT_MOST]
         if addresses:
-            store.put(ADDRESSES, json.dumps(addresses).encode())
-        store.put(FOUNDING, self.roster.founding.encode())
-        self._events.keep_highest()
+            self._facts.put(ADDRESSES, msgspec.json.encode(addresses))
+        self._facts.put(FOUNDING, self.roster.founding.encode())
+        self._keep_highest()
 
     def highest_identifier(self) -> int:
         return max(self._highest, self.roster.highest())
 
     # Being together.
 
-    def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
-        is_named = any(peer.instance == connection.instance for peer in peers)
-        if is_named:
-            self._named_on.add(connection)
-        super()._introduced(connection, peers)
-        speaker = self.roster.identifier_of(connection.instance)
-        if is_named and speaker is not None and self._heard_on.get(speaker) is not connection:
-            self._hears(speaker, connection)
-
-    def _hears(self, identifier: int, connection: IncomingConnection) -> None:
-        """A node speaks on a new connection, if it has said there who it is.
-
-        Until then it may ask for a place, or be known by an identifier that it has not taken: if this node were
-        together with that one, its process would wait for answers that nobody gives.
-        """
-        if connection in self._named_on:
-            super()._hears(identifier, connection)
-
-    def connection_ended(self, connection: IncomingConnection) -> None:
-        self._named_on.discard(connection)
-        super().connection_ended(connection)
-
-    def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
+    def _keep_link(self, identifier: int, link: Link) -> None:
         if identifier not in self._known:
             # The process has not heard of it: it is found when both directions are open.
             self._known.add(identifier)
             self._lost.add(identifier)
             self._watched.add(identifier)
-        super()._connect(identifier, address, instance, connect_seconds)
+            self._told_lost.add(identifier)
+        super()._keep_link(identifier, link)
 
     def came_together(self, identifier: int) -> None:
-        self._lost_since.pop(identifier, None)
+        self._lost_since_us.pop(identifier, None)
         super().came_together(identifier)
         self._events.peers_changed()
         self._remember()
+        self._look_who_is_there()

@@ -5,49 +5,31 @@ breaks, whatever was on it may be lost; so both ends close both, the process is 
 tries to open them again. When both are open the process is told that the other is found. What comes over a connection
 belongs to one time of being together: nothing of an earlier one comes later.
 
-A newcomer asks some node for a place, and gets an identifier that nobody has had
-(:mod:`antiphon.membership.address_book`). Everybody tells everybody who newcomers are, and a newcomer who others are,
-also those who are out of reach: these are told of newcomers when they are back, by everybody, and look for each other
-even if whoever took a newcomer in is gone by then.
+A newcomer asks some node for a place (:mod:`antiphon.membership.joining`). Every node tells every other who newcomers
+are, and tells a newcomer who the others are, also those that are out of reach. These are told of newcomers when they
+are back, by every node, and nodes look for each other even if the node that took a newcomer in is gone by then.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from antiphon.kernel.errors import PeerError
 from antiphon.membership.address_book import Roster
-from antiphon.membership.id_allocation import BlockClaims
-from antiphon.membership.membership import Membership, Place
-from antiphon.membership.newcomers import Introductions, PlaceSearch
-from antiphon.runtime.errors import JoinError
-from antiphon.runtime.logging import logger
-from antiphon.transport.incoming import NOT_HERE, IncomingConnection
-from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import (
-    BlockRequest,
-    BlockResponse,
-    Control,
-    Hello,
-    Peer,
-    PeerAddresses,
-    PlaceRequest,
-    PlaceResponse,
-)
+from antiphon.membership.host import NOT_HERE, SECOND_US, Connection, Link, Place, Timer
+from antiphon.membership.introductions import Introductions
+from antiphon.membership.joining import Joining
+from antiphon.membership.membership import Membership
+from antiphon.membership.messages import Control, Hello, Peer, PeerAddresses, PlaceResponse
 
-LOOK_SECONDS: Final = 0.005
-"""How often a newcomer looks whether it can be used."""
-
-LAST_WORDS_SECONDS: Final = 1.0
+LAST_WORDS_US: Final = SECOND_US
 """How long a node is still listened to when nothing can be sent to it any more."""
 
 HOPS: Final = 8
-"""So often its question is handed on by those who have none to give."""
+"""How often a newcomer's question is handed on by nodes that have no identifier to give."""
 
-RETRY_SECONDS: Final = (0.2, 5.0)
+RETRY_US: Final = (SECOND_US // 5, 5 * SECOND_US)
 """The shortest and the longest wait before a connection that broke is tried again."""
 
 COUNTED_OUT: Final = (
@@ -55,7 +37,9 @@ COUNTED_OUT: Final = (
     "without a quorum: start the tree again with all its brokers"
 )
 
-log = logger("brokers")
+RETRY: Final = "retry"
+LAST_WORDS: Final = "last words"
+TELL_LOST: Final = "tell lost"
 
 
 class FullMesh(Membership):
@@ -63,189 +47,155 @@ class FullMesh(Membership):
 
     def __init__(self, place: Place, founders: int = 0, has_quorum: bool = True) -> None:
         super().__init__(place)
-        # How many nodes had their identifiers from the start, and whether those come back who are lost.
+        # How many nodes had their identifiers from the start, and whether lost nodes come back.
         self._founders = founders
         self._has_quorum = has_quorum
         self._contacts = list(place.settings.join)
         self.roster = Roster(self._instance, self._address, 0)
         self._watched: set[int] = set()
-        # Who is not together with this node, and whose life is known to be over.
+        # The watched nodes of which the process has been told that they are lost.
+        self._told_lost: set[int] = set()
+        # The nodes that are not together with this one, and those whose life is known to be over.
         self._lost: set[int] = set()
         self._over: set[int] = set()
-        # Who has said that it is about to go.
+        # The nodes that have said that they are about to go.
         self.departing: set[int] = set()
         # The connection on which each other node speaks at present.
-        self._heard_on: dict[int, IncomingConnection] = {}
-        self._retries: dict[int, asyncio.TimerHandle] = {}
-        self._search = PlaceSearch(self._ask_at, lambda: self.roster.is_placed or self._is_closed)
+        self._heard_on: dict[int, Connection] = {}
+        # How long to wait for the next attempt to reach a lost node.
+        self._retry_us: dict[int, int] = {}
+        self._joining = Joining(place.host, self, self._settings.fabric, HOPS)
         self._introductions = Introductions()
+        # The links over which newcomers were given the places that they asked for.
+        self._answered_on: dict[int, Link] = {}
+        # Links over which nothing more is said, but a reason may yet be heard.
+        self._muted: list[Link] = []
         # Where those are of whom nothing but an earlier life is known.
         self._addresses: dict[int, str] = {}
-        self._is_in: asyncio.Future[None] = self._loop.create_future()
-        # Most of those who are not known to be gone have to agree.
-        self._claims = BlockClaims(
-            self,
-            place.sender.settle,
-            place.tasks,
-            lambda: self.roster,
-            lambda: (len(set(self.links) - self._over) + 1) // 2,
-        )
+        # Whether this node has its place for good.
+        self._is_in = False
 
-    async def join(self, contacts: Sequence[str]) -> None:
-        """Begin as a founder, or ask for a place; done when this node is in the cluster."""
-        self._begin(contacts)
-        try:
-            async with asyncio.timeout(self._settings.join_seconds):
-                await self._is_in
-                while self._is_searching():
-                    await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError as error:
-            raise JoinError(self.why_not_in()) from error
-
-    # What trees and cubes do differently.
-
-    def _begin(self, contacts: Sequence[str]) -> None:
-        """Take the first steps towards a place."""
-        if contacts:
-            self._search.ask(self._contacts)
+    def start(self) -> None:
+        """Begin as a founder, or ask for a place."""
+        self._begin_joining()
+        if self._contacts:
+            self._joining.ask(self._contacts)
         else:
             self._begin_as_founder()
 
+    # What trees and cubes do differently.
+
     def _begin_as_founder(self) -> None:
-        """Take a place without asking anybody."""
+        """Take a place without asking any node."""
         raise NotImplementedError
 
-    def _is_searching(self) -> bool:
-        """Whether a node that has its identifier cannot be used yet."""
-        return False
-
-    def why_not_in(self) -> str:
-        """What to say to whoever waited for a place in vain."""
+    def _came_in(self) -> None:
+        """This node has its place for good."""
         raise NotImplementedError
 
-    def _recognised(self, connection: IncomingConnection, hello: Hello) -> int | None:
-        """Who somebody is whose life is not known here, if its greeting says so."""
+    def _recognised(self, connection: Connection, hello: Hello) -> int | None:
+        """Which node a peer is whose life is not known here, if its greeting says so."""
         return None
 
     def _name_of(self, identifier: int) -> str:
         """The name that the certificate of a node must have; empty if any will do."""
         return ""
 
-    def _excluded(self, link: OutgoingLink, reason: str) -> None:
+    def _excluded(self, link: Link, reason: str) -> None:
         """Another node has said that it will not hear from this one again."""
-        error = PeerError(f"the broker at {link.address} has excluded this one: {reason}")
-        if self._is_in.done():
-            self._events.fail(error)
+        text = f"the broker at {link.address} has excluded this one: {reason}"
+        if self._is_in:
+            self._events.fail(PeerError(text))
         else:
-            self._is_in.set_exception(JoinError(str(error)))
+            self._refuse(text)
 
     def _keep_identity(self) -> None:
         """Write down who this node is and where the others are, if it is to come back as who it is."""
 
     def _look_who_is_there(self) -> None:
-        """Somebody has been heard of, or lost."""
+        """A node has been heard of, or lost."""
 
     # Newcomers.
 
-    def _ask_at(self, address: str) -> OutgoingLink:
-        """Ask whoever lives there for a place."""
-        link = self.new_link(address, "", lambda _: None, self._link_refused)
-        wanted = PlaceRequest(self.roster.me, HOPS, self._settings.fabric)
-        self._sender.write(link, self._sender.codec.encode_control(wanted))
-        self._sender.settle()
-        return link
+    def may_give(self) -> bool:
+        # A node that begins as a founder and has not heard from the others may not be one any more.
+        return self._is_in and self._has_quorum
 
-    def _place_wanted(self, message: PlaceRequest) -> None:
-        if not self._is_in.done() or not self._has_quorum:
-            # Who begins as a founder and has not heard from the others may not be one any more.
+    def givers(self) -> list[int]:
+        return sorted(set(self.links) - self._lost)
+
+    def consent_needed(self) -> int:
+        # Most of the nodes that are not known to be gone.
+        return (len(set(self.links) - self._over) + 1) // 2
+
+    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+        link = self.links.get(place.identifier)
+        if link is not None and self._answered_on.get(place.identifier) is link:
+            # It asks again because the answer takes long. A second connection would end the first one there.
             return
-        if self.roster.has_place_elsewhere(message.newcomer.instance):
-            return
-        place = self.roster.give(message.newcomer)
-        if place is None:
-            others = sorted(set(self.links) - self._lost)
-            if others and message.hops > 0:
-                self.tell(
-                    others[message.hops % len(others)], PlaceRequest(message.newcomer, message.hops - 1, message.fabric)
-                )
-            else:
-                self._claims.claim()
-            return
-        newcomer = Peer(message.newcomer.instance, message.newcomer.address, place.identifier)
-        # Whoever it is, it has to know the others before its process looks for them.
-        self._connect(place.identifier, newcomer.address, newcomer.instance)
+        if link is None:
+            self._connect(place.identifier, newcomer.address, newcomer.instance)
+        self._answered_on[place.identifier] = self.links[place.identifier]
+        # A newcomer has to know the others before its process looks for them.
         self.tell(place.identifier, PeerAddresses(self._named(self.links)))
         self.tell(place.identifier, place)
         away = self._named(self._lost - self._over - set(self.links))
-        self.tell(place.identifier, PeerAddresses([peer for peer in away if peer.address != newcomer.address]))
-        self._introductions.missed(self._lost - self._over, newcomer)
+        self.tell(place.identifier, PeerAddresses([one for one in away if one.address != newcomer.address]))
 
     def _named(self, others: Iterable[int]) -> list[Peer]:
-        return [peer for peer in (self.roster.peer(other) for other in sorted(others)) if peer is not None]
+        """Who these are, without newcomers that have not said which of the places that they were given is theirs."""
+        peers = (self.roster.peer(other) for other in sorted(others))
+        return [peer for peer in peers if peer is not None and not self.roster.is_unclaimed(peer.instance)]
 
-    def _place_given(self, place: PlaceResponse, giver: str) -> None:
-        if self.roster.is_placed:
-            return
+    def got(self, place: PlaceResponse, giver: str) -> None:
         self.roster.take(place)
-        self._search.stop()
+        self._joining.stop()
         known = self._introductions.trusted(giver, self._founders)
-        contacts = [peer.identifier for peer in known if peer.identifier is not None]
+        members = [peer.identifier for peer in known if peer.identifier is not None]
         for peer in known:
             self._meet(peer)
-        for connection in tuple(self._incoming):
-            speaker = self.roster.identifier_of(connection.instance)
+        for connection in tuple(self._connections):
+            speaker = self._sender_of(connection)
             if speaker is not None:
                 self._hears(speaker, connection)
             elif self._introductions.has_spoken(connection.instance):
                 # It comes again, and by then knows better who it is.
                 connection.close()
         self._introductions.known_before.clear()
-        self._events.placed(place.identifier, contacts)
-        self._is_in.set_result(None)
+        self._take_place(place.identifier, members)
+        self._is_in = True
+        self._came_in()
         self._keep_identity()
 
-    # Who is who.
+    # Which node is which.
 
     def peers(self) -> list[Peer]:
         return self._named(set(self.links) - self._lost)
 
-    def links_in_use(self) -> list[OutgoingLink]:
+    def links_in_use(self) -> list[Link]:
         return [link for other, link in self.links.items() if other not in self._lost]
 
     def highest_identifier(self) -> int:
         return max(self.roster.highest(), self._founders - 1)
 
-    def identifier_of(self, instance: str) -> int | None:
-        return self.roster.identifier_of(instance)
-
-    def control_received(self, connection: IncomingConnection, message: Control) -> None:
-        if isinstance(message, PlaceRequest):
-            self.check_fabric(message)
-            self._place_wanted(message)
-        elif isinstance(message, PlaceResponse):
-            self._place_given(message, connection.instance)
-        elif isinstance(message, PeerAddresses):
+    def control_received(self, connection: Connection, message: Control) -> None:
+        if self._joining.on_message(connection, message):
+            return
+        if isinstance(message, PeerAddresses):
             self._introduced(connection, message.peers)
-        elif isinstance(message, (BlockRequest, BlockResponse)):
-            self._on_block_message(connection, message)
         else:
             super().control_received(connection, message)
 
-    def _on_block_message(self, connection: IncomingConnection, message: BlockRequest | BlockResponse) -> None:
-        sender = self.roster.identifier_of(connection.instance)
-        if sender is not None:
-            self._claims.on_message(sender, message)
-
-    def _introduced(self, connection: IncomingConnection, peers: Sequence[Peer]) -> None:
+    def _introduced(self, connection: Connection, peers: Sequence[Peer]) -> None:
         if not self.roster.is_placed:
             self._introductions.introduced(connection.instance, peers)
             return
         for peer in peers:
             if peer.instance == connection.instance:
-                self._take_back(peer)
-                self._let_go_of_former(peer)
+                self._claim(peer)
+            self._let_go_of_former(peer)
             self._meet(peer)
-        sender = self.roster.identifier_of(connection.instance)
+        sender = self._sender_of(connection)
         if sender is not None and self._heard_on.get(sender) is None:
             self._hears(sender, connection)
 
@@ -261,26 +211,51 @@ class FullMesh(Membership):
                 self._lose(other)
                 self._never_again(other)
 
-    def _take_back(self, speaker: Peer) -> None:
-        """Of two identifiers that a newcomer was given, here or elsewhere, the one counts that it says it has."""
-        disowned = self.roster.disowned_by(speaker, self._founders)
+    def _claim(self, peer: Peer) -> None:
+        """A node says itself who it is, and that counts, whatever others have said of it.
+
+        A newcomer may have been given a place here and have taken another one. The link to it stays what it is: a
+        second one would end the first.
+        """
+        identifier = peer.identifier
+        was_unclaimed = self.roster.is_unclaimed(peer.instance)
+        disowned = self.roster.disowned_by(peer, self._founders)
+        if identifier is None:
+            return
         if disowned is not None:
+            link = self.links.pop(disowned, None)
             self._disown(disowned)
+            if link is None:
+                # It is met like any other node.
+                return
+            self.roster.learn([peer])
+            if identifier in self.links:
+                link.close()
+            else:
+                link.peer = identifier
+                self._keep_link(identifier, link)
+        if was_unclaimed:
+            self.spread(PeerAddresses([peer]), identifier)
+            self._introductions.missed(self._lost - self._over, peer)
+            self._keep_identity()
 
     def _disown(self, identifier: int) -> None:
-        """Nobody has this identifier, after all."""
+        """No node has this identifier, after all."""
         link = self.links.pop(identifier, None)
         if link is not None:
             link.close()
-        self._heard_on.pop(identifier, None)
+        was_there = self._heard_on.pop(identifier, None) is not None and identifier not in self._lost
+        if was_there:
+            self._events.peer_lost(identifier)
+            self._tell_lost(identifier)
         self._lost.discard(identifier)
         self._never_again(identifier)
 
     def _is_outdated(self, peer: Peer) -> bool:
-        """Whether somebody is known by a better identifier than the one under which it is introduced.
+        """Whether a node is known by a better identifier than the one under which it is introduced.
 
-        Who comes back while others do begins as a founder, says so to those, and is given an identifier then: that one
-        counts. Of two that it was given, the one counts by which it is known, until it says otherwise itself.
+        A node that comes back while others do begins as a founder, says so to those, and is given an identifier then:
+        that one counts. Of two that it was given, the one counts by which it is known, until it says otherwise itself.
         """
         known = self.roster.identifier_of(peer.instance)
         if known is None or known == peer.identifier:
@@ -292,11 +267,11 @@ class FullMesh(Membership):
         return False
 
     def _meet(self, peer: Peer) -> None:
-        """Keep a connection to somebody that was not known, and tell the others."""
+        """Keep a connection to a node that was not known, and tell the others."""
         if peer.identifier is None or peer.instance == self._instance or self.roster.peer(peer.identifier) is not None:
             return
         if self._is_outdated(peer) or peer.identifier in self._addresses:
-            # Those whom a broker that returns knew say themselves who they are now.
+            # The nodes that a broker that returns knew say themselves who they are now.
             return
         self.roster.learn([peer])
         self._connect(peer.identifier, peer.address, peer.instance)
@@ -304,8 +279,12 @@ class FullMesh(Membership):
         self._introductions.missed(self._lost - self._over, peer)
         self._keep_identity()
 
-    def greeted(self, connection: IncomingConnection, hello: Hello) -> None:
+    def greeted(self, connection: Connection, hello: Hello) -> None:
+        super().greeted(connection, hello)
         identifier = self.roster.identifier_of(hello.instance)
+        if identifier is not None and self.roster.is_unclaimed(hello.instance):
+            # It says next which of the places that it was given is its own.
+            return
         if identifier is None:
             identifier = self._recognised(connection, hello)
         if identifier is None:
@@ -319,98 +298,92 @@ class FullMesh(Membership):
 
     # Connections.
 
-    def _connect(self, identifier: int, address: str, instance: str, connect_seconds: float = 0.0) -> None:
-        link = self.new_link(
-            address,
-            instance,
-            partial(self._link_lost, identifier),
-            self._link_refused,
-            connect_seconds,
-            self._settings.lost_seconds,
-            partial(self._link_opened, identifier),
-            expected_name=self._name_of(identifier),
-        )
-        self.links[identifier] = link
-        # Founders know each other by their addresses. Who begins as one says no more before it knows that it is: it may
-        # come back to a tree that runs, and whoever believed it would never give it another identifier.
-        if self.roster.is_placed and (self._contacts or self._is_in.done()):
-            self._sender.write(link, self._sender.codec.encode_control(PeerAddresses([self.roster.me])))
-        link.open()
-        self._sender.settle()
+    def _connect(self, identifier: int, address: str, instance: str, patience_us: int = 0) -> None:
+        link = self._host.open(address, self.hello(instance), identifier, patience_us, self._name_of(identifier))
+        self._keep_link(identifier, link)
+        # Founders know each other by their addresses. A node that begins as one says no more before it knows that it
+        # is: it may come back to a tree that runs, and a node that believed it would never give it another identifier.
+        if self.roster.is_placed and (self._contacts or self._is_in):
+            self._host.send(link, PeerAddresses([self.roster.me]))
 
-    def _hears(self, identifier: int, connection: IncomingConnection) -> None:
-        """Somebody speaks on a new connection."""
+    def _keep_link(self, identifier: int, link: Link) -> None:
+        self.links[identifier] = link
+
+    def _hears(self, identifier: int, connection: Connection) -> None:
+        """A node speaks on a new connection."""
         if self._heard_on.get(identifier) not in (None, connection):
-            # It has noticed earlier than this broker that they were separated.
+            # It has noticed earlier than this node that they were separated.
             self._lose(identifier)
         self._heard_on[identifier] = connection
         if identifier in self._lost and identifier not in self.links:
             self._retry(identifier)
         self._look_if_together(identifier)
 
-    def _link_opened(self, identifier: int, link: OutgoingLink) -> None:
-        if self.links.get(identifier) is link:
-            self._look_if_together(identifier)
+    def link_opened(self, link: Link) -> None:
+        if self.links.get(link.peer) is link:
+            self._look_if_together(link.peer)
 
     def _look_if_together(self, identifier: int) -> None:
         link = self.links.get(identifier)
         if identifier in self._lost and identifier in self._heard_on and link is not None and link.is_connected:
-            log.info("found", node=identifier, address=link.address)
+            self._log.info("found", node=identifier, address=link.address)
             self._lost.discard(identifier)
+            self._retry_us.pop(identifier, None)
+            self._host.cancel_timer(Timer(RETRY, identifier))
             self.came_together(identifier)
 
     def came_together(self, identifier: int) -> None:
-        """Both directions are open with somebody with whom they were not."""
+        """Both directions are open with a node with which they were not."""
         self._events.peer_found(identifier)
         missed = self._introductions.missed_by(identifier, self._over)
         if missed:
             self.tell(identifier, PeerAddresses(missed))
-        if identifier in self._watched:
+        if identifier in self._told_lost:
+            self._told_lost.discard(identifier)
             self._events.link_found(identifier)
 
-    def connection_ended(self, connection: IncomingConnection) -> None:
+    def connection_ended(self, connection: Connection) -> None:
         super().connection_ended(connection)
-        identifier = self.roster.identifier_of(connection.instance)
+        identifier = self._sender_of(connection)
         if identifier is not None and self._heard_on.get(identifier) is connection:
             del self._heard_on[identifier]
             self._lose(identifier)
 
-    def _link_lost(self, identifier: int, link: OutgoingLink) -> None:
-        if self.links.get(identifier) is not link or self._is_closed:
+    def link_lost(self, link: Link) -> None:
+        identifier = link.peer
+        if self._joining.link_lost(link) or self.links.get(identifier) is not link:
             return
         if identifier in self._lost:
             del self.links[identifier]
             self._retry_later(identifier)
         elif identifier in self._heard_on:
             # What the other end had sent before it went is still to be read; its own connection ends behind that.
-            self._loop.call_later(LAST_WORDS_SECONDS, self._lose_link, identifier, link)
+            self._host.set_timer(Timer(LAST_WORDS, identifier), LAST_WORDS_US)
         else:
             self._lose(identifier)
 
-    def _lose_link(self, identifier: int, link: OutgoingLink) -> None:
-        if self.links.get(identifier) is link:
-            self._lose(identifier)
-
-    def _link_refused(self, link: OutgoingLink, reason: str, is_final: bool) -> None:
-        self._search.refusals[link.address] = reason
+    def link_refused(self, link: Link, reason: str, is_final: bool) -> None:
+        self._joining.refused(link, reason)
         former = self.roster.identifier_of(link.instance)
         if reason == NOT_HERE and former is not None:
             self._lose(former)
             self._never_again(former)
-        if is_final and not self._is_closed:
+        if is_final:
             self._excluded(link, reason)
 
     def _lose(self, identifier: int) -> None:
-        """The connections with another broker have ended; nothing more comes over them."""
-        if identifier in self._lost or self._is_closed:
+        """The connections with another node have ended; nothing more comes over them."""
+        if identifier in self._lost:
             return
-        address = link.address if (link := self.links.get(identifier)) is not None else ""
+        link = self.links.pop(identifier, None)
+        address = "" if link is None else link.address
         self._lost.add(identifier)
+        self._host.cancel_timer(Timer(LAST_WORDS, identifier))
         if identifier in self.departing:
-            log.info("left", node=identifier, address=address)
+            self._log.info("left", node=identifier, address=address)
             self._never_again(identifier)
         else:
-            log.warning("lost", node=identifier, address=address)
+            self._log.warning("lost", node=identifier, address=address)
             self.lost_nodes.append(identifier)
         connection = self._heard_on.pop(identifier, None)
         if connection is not None:
@@ -419,25 +392,15 @@ class FullMesh(Membership):
             else:
                 connection.expel(COUNTED_OUT)
         if self._has_quorum and link is not None:
-            del self.links[identifier]
             link.close()
             self._retry_later(identifier)
         elif link is not None:
             # Nothing more is said over it, but the other end may have to say that it counts this one as failed.
-            self._search.strangers.append(self.links.pop(identifier))
+            self._muted.append(link)
         self._events.peer_lost(identifier)
-        if identifier in self._watched:
-            self._events.link_lost(identifier)
+        self._joining.peer_gone()
+        self._tell_lost(identifier)
         self._look_who_is_there()
-
-    def close(self) -> None:
-        self._is_in.cancel()
-        for timer in self._retries.values():
-            timer.cancel()
-        for link in self.links.values():
-            link.close()
-        self._search.stop()
-        super().close()
 
     # Signs of life.
 
@@ -461,41 +424,59 @@ class FullMesh(Membership):
         self._watched.add(identifier)
         if identifier in self._lost or (identifier not in self.links and identifier != self.roster.me.identifier):
             # Not at once: the process is in the middle of a step, and a newcomer may yet be introduced.
-            seconds = 0.0 if identifier in self._lost else LAST_WORDS_SECONDS
-            self._loop.call_later(seconds, self._tell_again, identifier)
+            self._host.set_timer(Timer(TELL_LOST, identifier), 0 if identifier in self._lost else LAST_WORDS_US)
 
     def unwatch(self, identifier: int) -> None:
         self._watched.discard(identifier)
+        self._told_lost.discard(identifier)
 
-    def _tell_again(self, identifier: int) -> None:
-        is_gone = identifier in self._lost or identifier not in self.links
-        if identifier in self._watched and is_gone and not self._is_closed:
-            self._lost.add(identifier)
+    def expired(self, timer: Timer) -> None:
+        if self._joining.expired(timer):
+            return
+        if timer.kind == RETRY:
+            self._retry(timer.peer)
+        elif timer.kind == LAST_WORDS:
+            link = self.links.get(timer.peer)
+            if link is not None and not link.is_connected:
+                self._lose(timer.peer)
+        elif timer.kind == TELL_LOST:
+            if timer.peer in self._watched and timer.peer not in self.links:
+                self._lost.add(timer.peer)
+            if timer.peer in self._lost:
+                self._tell_lost(timer.peer)
+        else:
+            super().expired(timer)
+
+    def _tell_lost(self, identifier: int) -> None:
+        """Tell the process once that a node is lost which it watches."""
+        if identifier in self._watched and identifier not in self._told_lost:
+            self._told_lost.add(identifier)
             self._events.link_lost(identifier)
 
     # Finding each other again.
 
-    def _retry_later(self, identifier: int, seconds: float = RETRY_SECONDS[0]) -> None:
-        if not self._is_closed and identifier not in self._retries and identifier not in self._over:
-            again = partial(self._retry, identifier, min(2 * seconds, RETRY_SECONDS[1]))
-            self._retries[identifier] = self._loop.call_later(seconds, again)
+    def _retry_later(self, identifier: int) -> None:
+        """Try again to reach a node after a while, each time after a longer one."""
+        if identifier not in self._over:
+            wait = self._retry_us.get(identifier, RETRY_US[0])
+            self._retry_us[identifier] = min(2 * wait, RETRY_US[1])
+            self._host.set_timer(Timer(RETRY, identifier), wait)
 
-    def _retry(self, identifier: int, following: float = RETRY_SECONDS[0]) -> None:
-        timer = self._retries.pop(identifier, None)
-        if timer is not None:
-            timer.cancel()
+    def _retry(self, identifier: int) -> None:
         peer = self.roster.peer(identifier)
-        if identifier not in self._lost or (peer is None and identifier not in self._addresses) or self._is_closed:
-            return
-        if identifier not in self.links:
-            address, instance = (peer.address, peer.instance) if peer else (self._addresses[identifier], "")
-            self._connect(identifier, address, instance)
-        self._retry_later(identifier, following)
+        if identifier in self._lost and identifier not in self.links:
+            if peer is not None:
+                self._connect(identifier, peer.address, peer.instance)
+            elif address := self._last_address(identifier):
+                self._connect(identifier, address, "")
+
+    def _last_address(self, identifier: int) -> str:
+        """Where a node was in an earlier life, if nothing more is known of it."""
+        return self._addresses.get(identifier, "")
 
     def _never_again(self, identifier: int) -> None:
-        """A life of a broker that is over does not come back."""
+        """A life of a node that is over does not come back."""
         self._over.add(identifier)
         self._introductions.forget(identifier)
-        timer = self._retries.pop(identifier, None)
-        if timer is not None:
-            timer.cancel()
+        self._retry_us.pop(identifier, None)
+        self._host.cancel_timer(Timer(RETRY, identifier))

@@ -1,68 +1,102 @@
-"""Taking identifiers to give to newcomers, where all are gone who had many (:mod:`antiphon.membership.address_book`).
+"""Takes blocks of identifiers to give to newcomers, used when every node that held many of them has left.
 
-Who has nothing left asks all others within reach whether a block is free. Whoever knows of somebody in it refuses; the
-others note it as taken, whatever becomes of the asker. A newcomer asks again until it has its place.
+A node that has no identifier left asks all others within reach whether a block is free. A node that knows of another
+one in it refuses; the others note it as taken, whatever becomes of the asker. A question or its answer may be lost with
+a connection, so those that have not answered are asked again as long as they are there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from antiphon.membership.address_book import Roster
-from antiphon.runtime.logging import logger
-from antiphon.runtime.scatter_gather import Others, Questions
-from antiphon.runtime.tasks import Tasks
-from antiphon.transport.peer_messages import BlockRequest, BlockResponse, Control
+from antiphon.membership.host import SECOND_US, Host, Timer
+from antiphon.membership.messages import BlockRequest, BlockResponse
 
-log = logger("blocks")
+AGAIN_US: Final = SECOND_US
+"""After how long those that have not answered are asked again."""
+
+
+class Others(Protocol):
+    """The other nodes, as a part of membership sees them that has something to ask them."""
+
+    def identifiers(self) -> set[int]:
+        """The nodes that are there."""
+
+    def tell(self, identifier: int, control: Any) -> None:
+        """Send a message to one of them."""
 
 
 class BlockClaims:
-    """How one node takes blocks, and answers others who do.
+    """How one node takes blocks, and answers others that do.
 
-    ``roster`` is that of the node at the time; ``needed`` says how many others have to agree, beside that none refuses.
+    ``roster`` is that of the node at the time; ``needed`` says how many others have to agree, besides that none
+    refuses. ``timer`` is the name under which it waits for answers.
     """
 
     def __init__(
-        self,
-        others: Others,
-        settle: Callable[[], None],
-        tasks: Tasks,
-        roster: Callable[[], Roster],
-        needed: Callable[[], int],
+        self, host: Host, others: Others, roster: Callable[[], Roster], needed: Callable[[], int], timer: Timer
     ) -> None:
+        self._host = host
         self._others = others
-        self._settle = settle
-        self._tasks = tasks
         self._roster = roster
         self._needed = needed
-        self._questions: Questions[Control] = Questions(others, settle)
-        self._is_claiming = False
+        self._timer = timer
+        # The block that this node tries to take, under which number it asks, and who has not answered.
+        self._block: int | None = None
+        self._number = 0
+        self._waiting: set[int] = set()
+        self._answers: dict[int, bool] = {}
 
     def claim(self) -> None:
         """Try to take a block, unless that goes on already."""
-        if not self._is_claiming:
-            self._is_claiming = True
-            self._tasks.spawn(self._claim())
+        if self._block is not None:
+            return
+        self._block = self._roster().next_block()
+        if self._block is None:
+            self._host.log.warning("no identifiers are left: found the cluster anew")
+            return
+        self._number += 1
+        self._answers = {}
+        self._waiting = self._others.identifiers()
+        self._ask()
 
-    async def _claim(self) -> None:
-        try:
-            block = self._roster().next_block()
-            if block is None:
-                log.error("there are no identifiers left: found the cluster anew")
-                return
-            answers = await self._questions.ask(lambda number: BlockRequest(number, block))
-            agree = sum(isinstance(answer, BlockResponse) and answer.is_free for answer in answers)
-            if agree == len(answers) and agree >= self._needed():
-                self._roster().take_block(block)
-                log.info("took identifiers to give", block=block)
-        finally:
-            self._is_claiming = False
+    def _ask(self) -> None:
+        assert self._block is not None, "a node asks for a block"
+        if not self._waiting:
+            self._conclude()
+            return
+        for identifier in sorted(self._waiting):
+            self._others.tell(identifier, BlockRequest(self._number, self._block))
+        self._host.set_timer(self._timer, AGAIN_US)
+
+    def ask_again(self) -> None:
+        """Some have not answered for a while."""
+        if self._block is not None:
+            self._waiting &= self._others.identifiers()
+            self._ask()
+
+    def peer_gone(self) -> None:
+        """Others may not be there any more: do not wait for them."""
+        if self._block is not None and not self._waiting <= (there := self._others.identifiers()):
+            self._waiting &= there
+            if not self._waiting:
+                self._conclude()
 
     def on_message(self, sender: int, message: BlockRequest | BlockResponse) -> None:
         """Another node asks or answers."""
-        if isinstance(message, BlockResponse):
-            self._questions.answered(sender, message.number, message)
-        else:
+        if isinstance(message, BlockRequest):
             self._others.tell(sender, BlockResponse(message.number, self._roster().is_free(message.block)))
-            self._settle()
+        elif self._block is not None and message.number == self._number and sender in self._waiting:
+            self._waiting.discard(sender)
+            self._answers[sender] = message.is_free
+            if not self._waiting:
+                self._conclude()
+
+    def _conclude(self) -> None:
+        block, self._block = self._block, None
+        self._host.cancel_timer(self._timer)
+        if block is not None and all(self._answers.values()) and len(self._answers) >= self._needed():
+            self._roster().take_block(block)
+            self._host.log.info("took identifiers to give", block=block)

@@ -16,8 +16,8 @@ import msgspec
 
 from antiphon.fabrics.tree.messages import Standing
 from antiphon.membership.address_book import BLOCK, BLOCKS_FIRST
-from antiphon.storage.disk import Disk
-from antiphon.transport.peer_messages import PlaceResponse
+from antiphon.membership.host import Facts
+from antiphon.membership.messages import PlaceResponse
 
 FACT: Final = "broker"
 """Under this name the identity is kept."""
@@ -30,24 +30,22 @@ class Identity(msgspec.Struct, frozen=True, array_like=True):
     addresses: dict[int, str]
 
 
-def kept_identity(disk: Disk) -> Identity | None:
+def kept_identity(facts: Facts) -> Identity | None:
     """Who this broker was, if it has its log; the identity and the process's own records belong together."""
-    kept = None if disk.store is None or disk.journal is None else disk.store.get(FACT)
-    if not kept or disk.journal is None:
-        return None
-    if not any(isinstance(record, Standing) for record in disk.journal.records()):
+    kept = facts.read(FACT) if facts.has_journal else None
+    if not kept or not any(isinstance(record, Standing) for record in facts.journal_records()):
         return None
     return msgspec.msgpack.decode(kept, type=Identity)
 
 
-def keep_identity(disk: Disk, identity: Identity) -> None:
+def keep_identity(facts: Facts, identity: Identity) -> None:
     """Write down who this broker is, if it can return."""
-    if disk.store is None or disk.journal is None or disk.commit is None:
+    if not facts.has_journal:
         return
     encoded = msgspec.msgpack.encode(identity)
-    if disk.store.get(FACT) != encoded:
-        disk.store.put(FACT, encoded)
-        disk.commit.soon()
+    if facts.read(FACT) != encoded:
+        facts.put(FACT, encoded)
+        facts.commit_soon()
 
 
 def place_of(identity: Identity, highest: int) -> PlaceResponse:

@@ -2,96 +2,133 @@
 
 Connections are those of a full mesh (:mod:`antiphon.membership.full_mesh`). Founders know each other from a table, and
 a founder may be used when it has heard from all others. A broker that returns with its log is who it was
-(:mod:`antiphon.membership.identities`): it takes the place of its earlier life. Who comes later, because it asks to
-join or because it was a founder and has lost its log, is a newcomer: some broker gives it an identifier, and its
-process looks for a place in the tree.
+(:mod:`antiphon.membership.identities`): it takes the place of its earlier life. A broker that comes later, because it
+asks to join or because it was a founder and has lost its log, is a newcomer: some broker gives it an identifier, and
+its process looks for a place in the tree.
 
-In a tree without a quorum failures are taken at their word: who is lost stays lost, and is told so.
+In a tree without a quorum failures are taken at their word: a lost broker stays lost, and is told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from antiphon.fabrics.tree.broker import TreeBroker
-from antiphon.kernel.errors import ProtocolError
+from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import TOTAL
 from antiphon.membership.address_book import BLOCKS_FIRST, Roster
-from antiphon.membership.full_mesh import COUNTED_OUT, FullMesh
+from antiphon.membership.full_mesh import COUNTED_OUT, RETRY, FullMesh
+from antiphon.membership.host import SECOND_US, Connection, Link, Place, Timer, microseconds
 from antiphon.membership.identities import Identity, keep_identity, kept_identity, place_of
-from antiphon.membership.membership import Place
-from antiphon.membership.tree_settings import TreeTable
-from antiphon.runtime.logging import logger
-from antiphon.transport.incoming import IncomingConnection
-from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello, Peer, PeerAddresses, PlaceResponse
+from antiphon.membership.messages import Hello, Peer, PeerAddresses, PlaceResponse
 
-RETURN_SECONDS: Final = 1.0
+RETURN_US: Final = SECOND_US
 """How long a broker that returns tries to reach another one before that one counts as lost."""
+
+START_AGAIN: Final = Timer("start again")
 
 ANOTHER_LIFE: Final = "an earlier life of this broker is known here; this one is new, and is to ask for a place"
 
-log = logger("brokers")
+
+class Founders(NamedTuple):
+    """The brokers that a tree begins with; their places are their identifiers."""
+
+    addresses: list[str]
+    names: list[str]
+    """The names that their certificates must have; none if any will do."""
+
+    def place_of(self, address: str) -> int:
+        """The identifier of the founder at an address."""
+        if not self.addresses:
+            return 0
+        if address not in self.addresses:
+            raise UsageError(
+                f"this broker is at {address}, which is not among the brokers of the tree "
+                f"({', '.join(self.addresses[:8])}); listen at or advertise one of these"
+            )
+        return self.addresses.index(address)
+
+    def name_of(self, place: int) -> str:
+        """The name in the certificate of a founder; empty if any will do."""
+        return self.names[place] if place < len(self.names) else ""
 
 
 class Brokers(FullMesh):
     """All brokers of a tree."""
 
-    def __init__(self, place: Place, table: TreeTable) -> None:
-        super().__init__(place, len(table.brokers), table.quorum)
+    def __init__(self, place: Place, table: Founders, has_quorum: bool) -> None:
+        super().__init__(place, len(table.addresses), has_quorum)
         self._table = table
+        self._facts = place.host.facts
         self._sent_away: set[str] = set()
         # The latest incarnation of each other broker that anybody has heard of.
         self._incarnations: dict[int, int] = {}
 
     # Beginning.
 
-    def _begin(self, contacts: Sequence[str]) -> None:
+    def start(self) -> None:
         """Go on as who this broker was, begin as a founder and wait for the others, or ask for a place."""
-        identity = kept_identity(self._disk)
+        identity = kept_identity(self._facts)
         if identity is not None:
+            self._begin_joining()
             self._return(identity)
         else:
-            super()._begin(contacts)
+            super().start()
 
     def _begin_as_founder(self) -> None:
         place = self._table.place_of(self._address)
-        count = max(1, len(self._table.brokers))
+        count = max(1, len(self._table.addresses))
         share = (BLOCKS_FIRST - count) // count
         first = count + place * share
         self.roster.take(PlaceResponse(place, first, first + share, []))
         others = [other for other in range(count) if other != place]
         for other in others:
-            self._connect(other, self._table.brokers[other], "", self._settings.join_seconds)
+            self._connect(other, self._table.addresses[other], "", microseconds(self._settings.join_seconds))
         # Others may be further and speak to the process before this broker has heard from all.
-        self._events.placed(place, others)
+        self._take_place(place, others)
         self._look_who_is_there()
 
     def _is_missing(self, place: int) -> bool:
-        return place != self.roster.me.identifier and self.roster.peer(place) is None and place not in self._lost
+        """Whether a founder has not been heard from. Without a quorum one that fails meanwhile is not waited for."""
+        is_unheard = place != self.roster.me.identifier and self.roster.peer(place) is None
+        return is_unheard and (self._has_quorum or place not in self._lost)
+
+    def _last_address(self, identifier: int) -> str:
+        founders = self._table.addresses
+        is_founding = not self._is_in and not self._contacts and identifier < len(founders)
+        return founders[identifier] if is_founding else super()._last_address(identifier)
 
     def _look_who_is_there(self) -> None:
         founders = range(self._founders)
         is_founder = self.roster.is_placed and not self._contacts
-        if is_founder and not self._is_in.done() and not any(self._is_missing(place) for place in founders):
-            self._is_in.set_result(None)
+        if is_founder and not self._is_in and not any(self._is_missing(place) for place in founders):
+            self._is_in = True
             self._keep_identity()
+            self._came_in()
 
-    def _is_searching(self) -> bool:
+    def _came_in(self) -> None:
+        """A broker is used when its process has its place in the tree."""
         process = self._events.process
-        return isinstance(process, TreeBroker) and not process.view.has_place
+        if not isinstance(process, TreeBroker) or process.view.has_place:
+            self._enter()
+
+    def process_stepped(self) -> None:
+        if self._is_in:
+            self._came_in()
 
     def why_not_in(self) -> str:
         """What to say to whoever waited for a place in vain."""
         seconds = self._settings.join_seconds
-        said = self._search.what_others_said()
+        said = self._joining.refusals()
         if self._contacts:
             return (
                 f"no broker at {', '.join(self._contacts)} has taken this one in after {seconds:g} seconds; start one "
                 f"of these with fabric tree, or name another{said}"
             )
-        missing = [address for place, address in enumerate(self._table.brokers) if self._is_missing(place)]
+        missing = [address for place, address in enumerate(self._table.addresses) if self._is_missing(place)]
         return (
             f"the brokers at {', '.join(missing)} are not there after {seconds:g} seconds; start all brokers of the "
             f"tree{said}"
@@ -99,9 +136,9 @@ class Brokers(FullMesh):
 
     # Those who greet this broker.
 
-    def _recognised(self, connection: IncomingConnection, hello: Hello) -> int | None:
+    def _recognised(self, connection: Connection, hello: Hello) -> int | None:
         identifier = self._claimed(connection, hello) if hello.identifier >= 0 else None
-        if identifier is None and hello.address in self._table.brokers:
+        if identifier is None and hello.address in self._table.addresses:
             if not self._contacts:
                 identifier = self._founder_greeted(connection, hello)
             elif self.roster.is_placed:
@@ -109,15 +146,15 @@ class Brokers(FullMesh):
                 self._send_away(connection, hello)
         return identifier
 
-    def _founder_greeted(self, connection: IncomingConnection, hello: Hello) -> int | None:
+    def _founder_greeted(self, connection: Connection, hello: Hello) -> int | None:
         if hello.address == self._address:
             raise ProtocolError(f"a broker at {hello.address} has the address of this one; give each its own")
-        place = self._table.brokers.index(hello.address)
+        place = self._table.addresses.index(hello.address)
         named = self._table.name_of(place)
-        if named and connection.identity is not None and connection.identity.name != named:
+        if named and connection.certified_name not in ("", named):
             raise ProtocolError(f"the place of the broker at {hello.address} is that of {named!r}")
         known = self.roster.peer(place)
-        if known is None and not (self._has_quorum and self._is_in.done()):
+        if known is None and not (self._has_quorum and self._is_in):
             self.roster.learn([Peer(hello.instance, hello.address, place)])
             return place
         if known is not None:
@@ -130,34 +167,41 @@ class Brokers(FullMesh):
             self._send_away(connection, hello)
         return None
 
-    def _send_away(self, connection: IncomingConnection, hello: Hello) -> None:
+    def _send_away(self, connection: Connection, hello: Hello) -> None:
         """Let somebody who begins as a founder know that it is a newcomer; when it comes again it is one."""
         if hello.instance not in self._sent_away:
             self._sent_away.add(hello.instance)
             connection.expel(ANOTHER_LIFE)
 
-    def _excluded(self, link: OutgoingLink, reason: str) -> None:
+    def _excluded(self, link: Link, reason: str) -> None:
         if reason == ANOTHER_LIFE and self._has_quorum:
             self._become_newcomer()
         else:
             super()._excluded(link, reason)
 
     def _become_newcomer(self) -> None:
-        if not self._is_in.done() and not self._contacts:
-            self._contacts = [address for address in self._table.brokers if address != self._address]
-            self._loop.call_soon(self._start_again)
+        if not self._is_in and not self._contacts:
+            self._contacts = [address for address in self._table.addresses if address != self._address]
+            self._host.set_timer(START_AGAIN, 0)
 
     def _start_again(self) -> None:
         """An earlier life of this broker was a founder: begin as a newcomer."""
-        log.info("an earlier life of this broker is known to the others; joining as a new one")
+        self._log.info("an earlier life of this broker is known to the others; joining as a new one")
         for link in self.links.values():
             link.close()
         self.links.clear()
         self._lost.clear()
         self._watched.clear()
+        self._told_lost.clear()
         self._events.displaced()
         self.roster = Roster(self._instance, self._address, 0)
-        self._search.ask(self._contacts)
+        self._joining.ask(self._contacts)
+
+    def expired(self, timer: Timer) -> None:
+        if timer == START_AGAIN:
+            self._start_again()
+        else:
+            super().expired(timer)
 
     def _name_of(self, identifier: int) -> str:
         return self._table.name_of(identifier)
@@ -166,48 +210,47 @@ class Brokers(FullMesh):
 
     def _return(self, identity: Identity) -> None:
         """Go on as who this broker was in an earlier life, with whoever of the others is there."""
-        log.info("returning with the log of an earlier life", node=identity.identifier)
+        self._log.info("returning with the log of an earlier life", node=identity.identifier)
         self.is_returning = True
-        self.roster.take(place_of(identity, int(self._disk.fact("highest identifier", "-1"))))
-        founders = dict(enumerate(self._table.brokers))
+        self.roster.take(place_of(identity, self._kept_highest()))
+        founders = dict(enumerate(self._table.addresses))
         self._addresses = {**founders, **identity.addresses}
         self._addresses.pop(identity.identifier, None)
-        self._is_in.set_result(None)
-        self._events.placed(identity.identifier, sorted(self._addresses))
+        self._is_in = True
+        self._take_place(identity.identifier, sorted(self._addresses))
         for other, address in self._addresses.items():
-            self._connect(other, address, "", RETURN_SECONDS)
+            self._connect(other, address, "", RETURN_US)
+        self._came_in()
 
     def _keep_identity(self) -> None:
         """Write down who this broker is and where the others are, once it has its place for good."""
         me = self.roster.me.identifier
-        if me is None or not self._is_in.done():
+        if me is None or not self._is_in:
             return
         others = self._named(set(self.links) | (self._lost - self._over) - {me})
         known = {peer.identifier: peer.address for peer in others if peer.identifier is not None}
         unheard = {other: at for other, at in self._addresses.items() if self.roster.peer(other) is None}
-        keep_identity(self._disk, Identity(me, {**unheard, **known}))
+        keep_identity(self._facts, Identity(me, {**unheard, **known}))
 
     @property
     def incarnation(self) -> int:
         process = self._events.process
         return int(process.durable.incarnation) if isinstance(process, TreeBroker) else 0
 
-    def hello(self, target: str = "") -> bytes:
+    def hello(self, target: str = "") -> Hello:
         me = self.roster.me.identifier
-        settings = self._settings
+        hello = super().hello(target)
         is_broker = isinstance(self._events.process, TreeBroker)
-        if me is None or not self._is_in.done() or not is_broker or not self._has_quorum:
-            return super().hello(target)
-        lives = self.incarnation
-        hello = Hello(PROTOCOL_VERSION, settings.cluster, self._instance, self._address, target, "", me, lives)
-        return self._sender.codec.encode_control(hello)
+        if me is None or not self._is_in or not is_broker or not self._has_quorum:
+            return hello
+        return msgspec.structs.replace(hello, identifier=me, incarnation=self.incarnation)
 
-    def _claimed(self, connection: IncomingConnection, hello: Hello) -> int | None:
+    def _claimed(self, connection: Connection, hello: Hello) -> int | None:
         """Somebody says that it has a permanent identifier; the answer is who it is, if it is believed."""
         identifier = hello.identifier
         if not self.roster.is_placed or not self._has_quorum:
             return None
-        if not self._is_in.done():
+        if not self._is_in:
             if hello.incarnation > 0 and not self._contacts:
                 # The tree is older than this broker, which has lost its log if it ever was in it.
                 self._become_newcomer()
@@ -223,12 +266,10 @@ class Brokers(FullMesh):
         self._take_in(Peer(hello.instance, hello.address, identifier))
         return identifier
 
-    def _check_name(self, connection: IncomingConnection, identifier: int, known: Peer | None) -> None:
+    def _check_name(self, connection: Connection, identifier: int, known: Peer | None) -> None:
         """With certificates, nobody returns as somebody else."""
-        if connection.identity is None:
-            return
         named = self._table.name_of(identifier) or (known.instance.partition("/")[0] if known is not None else "")
-        if named and connection.identity.name != named:
+        if named and connection.certified_name not in ("", named):
             raise ProtocolError(f"the identifier {identifier} is that of {named!r}")
 
     def _take_in(self, peer: Peer) -> None:
@@ -241,9 +282,7 @@ class Brokers(FullMesh):
             self._lost.add(identifier)
         self._over.discard(identifier)
         self._let_go_of_former(peer)
-        timer = self._retries.pop(identifier, None)
-        if timer is not None:
-            timer.cancel()
+        self._host.cancel_timer(Timer(RETRY, identifier))
         link = self.links.get(identifier)
         if link is not None and (link.instance or link.address != peer.address):
             del self.links[identifier]
@@ -276,6 +315,6 @@ class Brokers(FullMesh):
         present = [broker for broker in brokers if broker in process.view.current.parents]
         if present:
             return f"broker {present[0]} is there; only brokers that are gone for good can be dismissed"
-        log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
+        self._log.warning("an operator says that brokers are gone for good", brokers=", ".join(map(str, brokers)))
         process.dismiss([int(broker) for broker in brokers])
         return ""

@@ -9,6 +9,7 @@ from typing import Protocol
 from antiphon.api.batch import Batch
 from antiphon.api.subscription import Subscription
 from antiphon.kernel.errors import AntiphonError
+from antiphon.membership.messages import Control
 from antiphon.sessions.backlog import Backlog
 from antiphon.transport.client_messages import (
     AHEAD,
@@ -19,7 +20,6 @@ from antiphon.transport.client_messages import (
     SubscriptionReady,
     TopicStarted,
 )
-from antiphon.transport.peer_messages import Control
 
 
 class RemoteClient(Protocol):

@@ -21,9 +21,11 @@ from antiphon.api.subscription import Start
 from antiphon.api.topic_names import checked_name, checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import AntiphonError, PeerError, ProtocolError, UsageError
-from antiphon.membership.membership import Membership, Sender
+from antiphon.membership.membership import Membership
+from antiphon.membership.messages import Control
 from antiphon.node.acl import Holder, Rights
 from antiphon.node.client_relay import RemoteSubscription
+from antiphon.node.loop import NodeLoop
 from antiphon.node.status import NodeStatus
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.clocks import monotonic_us
@@ -59,7 +61,6 @@ from antiphon.transport.client_messages import (
 )
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.peer_messages import Control
 from antiphon.transport.schema import BATCH_BYTES_AT_MOST
 
 QUESTIONS_AT_MOST: Final = 64
@@ -100,7 +101,7 @@ class GatewayLimits(Protocol):
 class ClientServices:
     """The parts of a node that work for its clients."""
 
-    sender: Sender
+    sender: NodeLoop
     topics: dict[str, LiveTopic]
     writers: Writers
     publishing: ClientPublishing

@@ -12,12 +12,13 @@ from antiphon.fabrics.tree.broker import TreeBroker
 from antiphon.fabrics.tree.topology import overlay_of_newcomer
 from antiphon.kernel.process import Environment, Process
 from antiphon.membership.cube_members import Companions
-from antiphon.membership.gossip_settings import EVERYBODY, GossipTable
-from antiphon.membership.membership import Membership, Place
-from antiphon.membership.partial_view import Acquaintances
-from antiphon.membership.tree_members import Brokers
-from antiphon.membership.tree_settings import TreeTable
+from antiphon.membership.host import Place
+from antiphon.membership.membership import Membership
+from antiphon.membership.partial_view import EVERYBODY, Acquaintances
+from antiphon.membership.tree_members import Brokers, Founders
+from antiphon.node.gossip_settings import GossipTable
 from antiphon.node.settings import Settings
+from antiphon.node.tree_settings import TreeTable
 
 KEPT_BESIDE: Final = 64
 """So many batches of each publisher are kept in memory beyond those that may be under way."""
@@ -29,13 +30,13 @@ EXCLUDE_TICKS: Final = 2_000_000
 """How long total order on a cube waits for a node that cannot be reached, in microseconds: until all have noticed."""
 
 
-def new_membership(settings: Settings, place: Place, highest: int) -> Membership:
-    """How a node finds the others; ``highest`` is the highest identifier that an earlier life of it has heard of."""
+def new_membership(settings: Settings, place: Place) -> Membership:
+    """How a node finds the others."""
     if isinstance(settings.tree, TreeTable):
-        return Brokers(place, settings.tree)
+        return Brokers(place, Founders(settings.tree.brokers, settings.tree.names), settings.tree.quorum)
     if isinstance(settings.gossip, GossipTable):
-        return Acquaintances(place, settings.gossip, highest)
-    return Companions(place, highest)
+        return Acquaintances(place, settings.gossip.contacts)
+    return Companions(place)
 
 
 def new_process(settings: Settings, environment: Environment, members: list[int]) -> Process:

@@ -7,10 +7,10 @@ from typing import Final
 
 from antiphon.api.topic_names import client_number
 from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.messages import Hello
 from antiphon.node.client_session import ClientServices, ClientSession
 from antiphon.transport.incoming import FrameClient, IncomingConnection
 from antiphon.transport.links import FrameWriter
-from antiphon.transport.peer_messages import Hello
 from antiphon.transport.tls import Identity, instance_of
 
 RIGHTS_SECONDS: Final = 1.0

@@ -26,8 +26,8 @@ from antiphon.kernel.message import ORDER_NAMES, Publication
 from antiphon.kernel.message import Message as ProtocolMessage
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Membership
-from antiphon.membership.tree_settings import TreeTable
 from antiphon.node.settings import Settings
+from antiphon.node.tree_settings import TreeTable
 from antiphon.node.write_scheduler import CREDIT_FRAMES, Flusher
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.logging import logger
@@ -40,7 +40,7 @@ from antiphon.storage.log import DurableLog
 from antiphon.storage.process_log import ProcessLog
 from antiphon.transport.client_messages import CLIENT_CONTROLS
 from antiphon.transport.codec import Codec
-from antiphon.transport.links import FrameWriter
+from antiphon.transport.links import FrameWriter, OutgoingLink
 from antiphon.transport.peer_messages import PEER_CONTROLS, CreditRequest
 from antiphon.transport.schema import FABRIC_KINDS
 
@@ -109,6 +109,8 @@ class NodeLoop:
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
         self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
         self._is_settling = False
+        # Called whenever the node has settled, while it joins; otherwise nothing that costs time.
+        self.when_settled: Callable[[], object] = bool
 
     def open(self, disk: Disk) -> None:
         """The node has a log."""
@@ -269,7 +271,8 @@ class NodeLoop:
 
     def _send(self, destination: int, message: ProtocolMessage) -> None:
         link = self.cluster.link_for(destination, message)
-        if link is None:
+        if not isinstance(link, OutgoingLink):
+            # There is nobody any more.
             return
         topic = self._by_number.get(message.topic)
         is_hurried = topic is not None and topic.hurried_until > 0 and topic.hurried_until > self._loop.time()
@@ -450,6 +453,7 @@ class NodeLoop:
             flusher.write_dirty()
         if flusher.unhurried and not flusher.is_unhurried_scheduled:
             flusher.schedule_unhurried()
+        self.when_settled()
 
     def _show(self) -> None:
         """Let subscribers see what was delivered."""

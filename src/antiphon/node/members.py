@@ -10,7 +10,6 @@ import secrets
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
@@ -19,10 +18,12 @@ from antiphon.api.topic_names import checked_name
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
-from antiphon.membership.membership import Place
+from antiphon.membership.host import Place
+from antiphon.membership.messages import Control
 from antiphon.node.environment import LiveEnvironment
 from antiphon.node.fabrics import new_membership, new_process
 from antiphon.node.loop import NodeLoop
+from antiphon.node.membership_host import MembershipHost
 from antiphon.node.settings import Settings
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.runtime.tasks import Tasks
@@ -43,9 +44,6 @@ from antiphon.transport.peer_messages import (
     TopicAnnouncement,
     TopicAnnouncementAck,
 )
-
-HIGHEST: Final = "highest identifier"
-"""Under this name the highest identifier is kept that any node ever had."""
 
 
 def check_foreign_name(name: str, sender: int) -> None:
@@ -98,8 +96,9 @@ class Members:
         self._disk = disk
         self._maker = maker
         self._environment: LiveEnvironment | None = None
-        place = Place(node.instance, address, settings, node.context, core, self, disk, tasks)
-        self.cluster = core.cluster = new_membership(settings, place, int(disk.fact(HIGHEST, "-1")))
+        self.host = MembershipHost(core, disk, node.context, settings.lost_seconds)
+        place = Place(node.instance, address, settings, self.host, self)
+        self.cluster = core.cluster = self.host.membership = new_membership(settings, place)
         fabric = FABRICS[settings.fabric]
         counts_past = self.counts_past and not fabric.has_barriers
         traits = FabricTraits(fabric.has_barriers, counts_past, fabric.may_pass_over)
@@ -128,6 +127,11 @@ class Members:
         """The topics that this node has heard of."""
         return self._catalogue.names
 
+    def news(self) -> list[Control]:
+        """What every node is to know to which this one opens a link: the topics that it has heard of."""
+        names = sorted(self._catalogue.names)
+        return [TopicAnnouncement(names, False)] if names else []
+
     def fail(self, error: BaseException) -> None:
         """Something is wrong that no later step can make good."""
         self._core.fail(error)
@@ -143,7 +147,14 @@ class Members:
         self._environment = self._maker.new_environment(self._node, identifier)
         process = self._core.process = self._maker.new_process(self._node, self._environment, members)
         process.start()
-        self.keep_highest()
+
+    def entered(self) -> None:
+        """This node is in its cluster."""
+        self.host.entered()
+
+    def refused(self, reason: str) -> None:
+        """This node cannot join."""
+        self.host.refused(reason)
 
     def displaced(self) -> None:
         """This node has no place any more: nothing is to be done that its process wanted."""
@@ -154,11 +165,6 @@ class Members:
         """What an earlier life of this node delivered means nothing in this cluster."""
         if self._core.pasts is not None:
             self._core.pasts.void()
-
-    def keep_highest(self) -> None:
-        """Remember which identifiers there were."""
-        self._disk.put(HIGHEST, str(self.cluster.highest_identifier()))
-        self._disk.commit_soon()
 
     # Those who come and go.
 

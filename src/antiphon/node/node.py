@@ -25,7 +25,7 @@ from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
 from antiphon.kernel.process import Process
-from antiphon.membership.tree_settings import TreeTable
+from antiphon.membership.messages import Hello
 from antiphon.node.acl import Rights
 from antiphon.node.client_session import ClientServices
 from antiphon.node.gateway import Gateway
@@ -35,6 +35,7 @@ from antiphon.node.settings import Settings, settings_from
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.subscriptions import Subscriptions
 from antiphon.node.tentative import Early, early_of
+from antiphon.node.tree_settings import TreeTable
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.runtime.errors import ClosedError, NoMajorityError
 from antiphon.runtime.logging import logger
@@ -49,9 +50,6 @@ from antiphon.storage.log_topics import Retention
 from antiphon.transport.incoming import FrameClient, Greeting, IncomingConnection
 from antiphon.transport.links import FrameWriter, split_address
 from antiphon.transport.listener import Listener
-from antiphon.transport.peer_messages import (
-    Hello,
-)
 from antiphon.transport.tls import Identity, instance_of, own_node_name
 
 FAREWELL_SECONDS: Final = 1.0
@@ -114,8 +112,7 @@ class Node(PubSub):
 
                 self.core.trace = LiveTrace(settings.trace, settings.fabric)
             self._compose(listener)
-            await self.cluster.join(settings.join)
-            self.cluster.look_out()
+            await self.host.join()
             for pattern in settings.keep:
                 await self._subscriptions.keep(pattern)
             if settings.rights is not None:
@@ -150,17 +147,17 @@ class Node(PubSub):
         return self._server
 
     def _incoming(self, listener: Listener | None, where_from: str) -> IncomingConnection:
-        return IncomingConnection(self.core, self, self.cluster, listener, where_from)
+        return IncomingConnection(self.core, self, self.host, listener, where_from)
 
     def _connections(self) -> tuple[IncomingConnection, ...]:
-        return self.cluster.incoming()
+        return self.host.incoming()
 
     def _compose(self, listener: Listener) -> None:
         """Make the parts of the node that know the others, now that the node can say where it listens."""
         settings, core, disk, lifecycle = self.settings, self.core, self.disk, self._lifecycle
         foundation = Foundation(settings, self.instance, self._outgoing_context, core, disk, self._tasks, lifecycle)
         members = self._members = self._maker.new_members(foundation, self.address, self._publish_on)
-        self.cluster, self.sessions = members.cluster, members.sessions
+        self.host, self.cluster, self.sessions = members.host, members.cluster, members.sessions
         self._subscriptions = members.subscriptions
         self.catalogue = members.subscriptions.catalogue
         self.log_desk = LogDesk(core.codec, members)
@@ -232,7 +229,7 @@ class Node(PubSub):
         await self._subscriptions.end_all()
         await self._finished(process)
         process.leave()
-        await self.cluster.leave()
+        await self.host.leave()
         await self._finished(process)
 
     async def _finished(self, process: Process) -> None:
@@ -251,9 +248,9 @@ class Node(PubSub):
             self._server.close()
         if self._is_composed:
             self._members.displaced()
-            self.cluster.close()
+            self.host.close()
             if self.tls is not None:
-                await self.cluster.until_closed(FAREWELL_SECONDS)
+                await self.host.until_closed(FAREWELL_SECONDS)
         if self.core.trace is not None:
             self.core.trace.close(self.failure is not None)
         if self._is_composed:

@@ -12,8 +12,8 @@ from antiphon.api.publisher import check_order
 from antiphon.api.topic_names import checked_pattern
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import UsageError
-from antiphon.membership.gossip_settings import GossipTable
-from antiphon.membership.tree_settings import TreeTable, read_tree
+from antiphon.node.gossip_settings import GossipTable
+from antiphon.node.tree_settings import TreeTable, read_tree
 from antiphon.runtime.toml_config import nearest_names, read_table
 from antiphon.transport.links import split_address
 from antiphon.transport.tls import HOW_TO_MAKE, Tls, is_loopback

@@ -62,6 +62,7 @@ class NodeStatus:
         self._address = address
         self._core = core
         self._cluster = members.cluster
+        self._host = members.host
         self._sessions = members.sessions
         self._rights = rights
         self._listener = listener
@@ -72,7 +73,7 @@ class NodeStatus:
     def figures(self) -> dict[str, Any]:
         """All figures of the node, as numbers and strings."""
         core, cluster = self._core, self._cluster
-        links = cluster.links.values()
+        links = self._host.links.values()
         return {
             **self.whereabouts(),
             "uptime_seconds": time.monotonic() - self._lifecycle.started_at,

@@ -45,6 +45,7 @@ from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
 from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
+from antiphon.membership.messages import Control
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
 from antiphon.runtime.dedup import SeenOfAll, numbers_from
 from antiphon.runtime.errors import NoMajorityError
@@ -54,7 +55,6 @@ from antiphon.sessions.resume import KNOWN_SECONDS, LOOK_SECONDS, Crossing, Node
 from antiphon.storage.disk import Disk
 from antiphon.transport.client_messages import FollowRequest, NodeAddresses, SafeUpTo
 from antiphon.transport.peer_messages import (
-    Control,
     DedupRequest,
     DedupResponse,
     FrontierRequest,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from antiphon.api.topic_state import LiveTopic
+from antiphon.membership.messages import Control
 from antiphon.runtime.scatter_gather import Others, Questions
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.writers import Writers
 from antiphon.storage.disk import Disk
 from antiphon.transport.client_messages import NodeProducerState
-from antiphon.transport.peer_messages import Control, LaneState, PeerProducerRequest, PeerProducerResponse
+from antiphon.transport.peer_messages import LaneState, PeerProducerRequest, PeerProducerResponse
 
 
 class Standings:

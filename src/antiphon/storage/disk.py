@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from antiphon.kernel.message import Message
 from antiphon.runtime.clocks import wall_clock_us
 from antiphon.storage.group_commit import GroupCommit
 from antiphon.storage.journals import LiveJournal
@@ -31,15 +32,28 @@ class Disk:
         self.commit = commit
         self.first = commit if is_first else None
 
-    def fact(self, name: str, default: str) -> str:
-        """Something that an earlier life of this node has kept."""
-        kept = None if self.store is None else self.store.get(name)
-        return default if kept is None else kept.decode()
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a disk."""
+        return self.store is not None
 
-    def put(self, name: str, value: str) -> None:
+    @property
+    def has_journal(self) -> bool:
+        """Whether the process can write something down for its next life."""
+        return self.journal is not None
+
+    def journal_records(self) -> list[Message]:
+        """What earlier lives of the process have written down."""
+        return [] if self.journal is None else self.journal.records()
+
+    def read(self, name: str) -> bytes | None:
+        """A fact that an earlier life of this node has kept."""
+        return None if self.store is None else self.store.get(name)
+
+    def put(self, name: str, value: bytes) -> None:
         """Keep a fact for the next life; it is on disk with the next commit."""
         if self.store is not None:
-            self.store.put(name, value.encode())
+            self.store.put(name, value)
 
     def commit_soon(self) -> None:
         """Bring to the disk what has been put there."""

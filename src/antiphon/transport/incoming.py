@@ -13,6 +13,16 @@ import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.message import Message
+from antiphon.membership.host import NOT_HERE
+from antiphon.membership.messages import (
+    MEMBERSHIP_CONTROLS,
+    PROTOCOL_VERSION,
+    Control,
+    Expelled,
+    Hello,
+    KeepAlive,
+    Refused,
+)
 from antiphon.runtime.errors import DeniedError
 from antiphon.transport.codec import Codec
 from antiphon.transport.links import (
@@ -24,15 +34,6 @@ from antiphon.transport.links import (
     has_closed,
     split_address,
 )
-from antiphon.transport.peer_messages import (
-    MEMBERSHIP_CONTROLS,
-    PROTOCOL_VERSION,
-    Control,
-    Expelled,
-    Hello,
-    KeepAlive,
-    Refused,
-)
 from antiphon.transport.schema import CLIENT_FRAME_BYTES_AT_MOST, FRAME_BYTES_AT_MOST
 from antiphon.transport.tls import Identity, check_node, identity_of
 
@@ -40,7 +41,6 @@ UNWRITTEN_BYTES_AT_MOST: Final = 4 << 20
 """So much waits for a client that does not read before nothing more is sent to it, or read from it."""
 
 UNREAD: Final = "what was sent is not read"
-NOT_HERE: Final = "the node that is meant does not live here any more"
 
 
 class Greeting(NamedTuple):
@@ -166,13 +166,18 @@ class IncomingConnection(FrameReader):
         self._sender: int | None = None
         self._client: FrameClient | None = None
         self.is_refused = False
-        self._is_expelled = False
+        self._is_closed = False
         self._held: set[str] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.identity = identity_of(transport)
         self._cluster.connection_opened(self)
+
+    @property
+    def certified_name(self) -> str:
+        """The name in the certificate of the other end; empty if it has shown none."""
+        return "" if self.identity is None else self.identity.name
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._listener is not None:
@@ -188,8 +193,8 @@ class IncomingConnection(FrameReader):
         if self._client is not None:
             self._client.frame_received(frame)
             return
-        if self._is_expelled:
-            # It has come together with what the other end was expelled for.
+        if self._is_closed:
+            # It has come together with what the connection was closed for, and must not count.
             return
         codec = self._receiver.codec
         message = codec.decode(frame)
@@ -307,7 +312,6 @@ class IncomingConnection(FrameReader):
 
     def expel(self, reason: str) -> None:
         """Tell the other end that it counts as failed, and do not listen to it any more."""
-        self._is_expelled = True
         self._say(Expelled(reason))
         self.close()
 
@@ -320,11 +324,13 @@ class IncomingConnection(FrameReader):
 
     def close(self) -> None:
         """The node goes, or the other end counts as gone."""
+        self._is_closed = True
         if self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:
         """End without taking leave."""
+        self._is_closed = True
         if self.transport is not None:
             self.transport.abort()
 

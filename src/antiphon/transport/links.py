@@ -22,9 +22,10 @@ from typing import Final, cast
 import msgspec
 
 from antiphon.kernel.errors import ProtocolError, UsageError
+from antiphon.membership.messages import EXPELLED_TAG, KEEP_ALIVE_TAG
 from antiphon.runtime.errors import DeniedError
 from antiphon.runtime.logging import logger
-from antiphon.transport.schema import EXPELLED_TAG, FRAME_BYTES_AT_MOST, KEEP_ALIVE_TAG, LENGTH_BYTES
+from antiphon.transport.schema import FRAME_BYTES_AT_MOST, LENGTH_BYTES
 from antiphon.transport.tls import check_meant, identity_of, reason_of
 from antiphon.transport.unreachable import UNREACHABLE
 
@@ -267,9 +268,12 @@ class OutgoingLink(FrameWriter):
         when_opened: Callable[[OutgoingLink], None] | None = None,
         context: ssl.SSLContext | None = None,
         expected_name: str = "",
+        peer: int = -1,
     ) -> None:
         super().__init__()
         self.address = address
+        # Who it is for, as its owner says.
+        self.peer = peer
         self.instance = instance
         # The name in the certificate of whoever listens there.
         self.peer_name = ""
@@ -288,11 +292,6 @@ class OutgoingLink(FrameWriter):
         if self._transport is None:
             self.open()
         super().send(frame)
-
-    def leads_to(self, instance: str) -> bool:
-        """Whether a life of a node can be at the other end, as far as is known."""
-        is_its_name = not self.peer_name or instance.partition("/")[0] == self.peer_name
-        return self.instance in ("", instance) and is_its_name
 
     def open(self) -> None:
         """Connect, if that has not begun."""

@@ -37,10 +37,6 @@ BATCH_BYTES_AT_MOST: Final = FRAME_BYTES_AT_MOST // 2
 CLIENT_FRAME_BYTES_AT_MOST: Final = BATCH_BYTES_AT_MOST + (64 << 10)
 """The longest frame of a client: such a batch, and what is said about it."""
 
-FIRST_CONTROL: Final = 100
-EXPELLED_TAG: Final = FIRST_CONTROL + 6
-KEEP_ALIVE_TAG: Final = FIRST_CONTROL + 22
-
 # A number stands for a class for ever: new classes are added at the end, numbers of deleted ones are not used again.
 CUBE_KINDS: Final[tuple[type[Any], ...]] = (
     Ordered,

@@ -20,10 +20,10 @@ from typing import Any, Final
 import msgspec
 
 import antiphon
+from antiphon.membership.messages import PROTOCOL_VERSION, Hello
 from antiphon.transport.certificates import Authority
 from antiphon.transport.client_messages import FollowRequest
 from antiphon.transport.links import split_address
-from antiphon.transport.peer_messages import PROTOCOL_VERSION, Hello
 from antiphon.transport.schema import LENGTH_BYTES
 from antiphon.transport.tls import CLIENT, NODE
 

@@ -90,21 +90,6 @@ class TreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         self.options("causal", 1)
         return self
 
-    def place_of(self, address: str) -> int:
-        """The identifier of the founder at an address."""
-        if not self.brokers:
-            return 0
-        if address not in self.brokers:
-            raise UsageError(
-                f"this broker is at {address}, which is not among the brokers of the tree "
-                f"({', '.join(self.brokers[:8])}); listen at or advertise one of these"
-            )
-        return self.brokers.index(address)
-
-    def name_of(self, place: int) -> str:
-        """The name in the certificate of a founder; empty if any will do."""
-        return self.names[place] if place < len(self.names) else ""
-
     def overlay(self) -> Overlay:
         """The tree in its first epoch."""
         parents = self.parents or regular_parents(max(1, len(self.brokers)), self.fan_out)

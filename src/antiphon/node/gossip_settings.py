@@ -11,9 +11,6 @@ from antiphon.fabrics.gossip.epto.topic import TotalOptions
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.hyparview import HyParViewOptions
 
-EVERYBODY: Final = 1 << 62
-"""The overlay of all nodes; no topic has this number (:func:`antiphon.api.topic_names.topic_number`)."""
-
 ASSUMED_LOSS: Final = 0.1
 """Connections lose nothing, but what is sent to nodes that have gone is lost."""
 

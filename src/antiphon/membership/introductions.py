@@ -1,55 +1,14 @@
-"""Newcomers of a full mesh: how one asks for its place, and what is remembered of them until all have met.
+"""What is remembered of newcomers of a full mesh until all nodes have met.
 
-A newcomer hears of others before it has an identifier of its own, and those who are out of reach do not hear of
+A newcomer hears of others before it has an identifier of its own, and nodes that are out of reach do not hear of
 newcomers before they are back.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
-from antiphon.transport.links import OutgoingLink
-from antiphon.transport.peer_messages import Peer
-
-ASK_SECONDS: Final = 0.3
-"""How long a newcomer waits before it asks the next node for an identifier."""
-
-
-class PlaceSearch:
-    """Asks one node after the other for a place, until one has given it.
-
-    ``ask`` sends the question to an address, over a link of its own; ``is_over`` says that nobody need be asked.
-    """
-
-    def __init__(self, ask: Callable[[str], OutgoingLink], is_over: Callable[[], bool]) -> None:
-        self._ask_at = ask
-        self._is_over = is_over
-        self._asking: asyncio.TimerHandle | None = None
-        # Links over which nothing more is said, but something may yet be heard.
-        self.strangers: list[OutgoingLink] = []
-        # Why those who were asked closed the connection, by address.
-        self.refusals: dict[str, str] = {}
-
-    def ask(self, contacts: Sequence[str], attempt: int = 0) -> None:
-        """Ask the next of these nodes, and the one after it if there is no answer for a while."""
-        if self._is_over():
-            return
-        self.strangers.append(self._ask_at(contacts[attempt % len(contacts)]))
-        self._asking = asyncio.get_running_loop().call_later(ASK_SECONDS, self.ask, contacts, attempt + 1)
-
-    def stop(self) -> None:
-        """Nobody is asked for a place any more."""
-        for link in self.strangers:
-            link.close()
-        self.strangers.clear()
-        if self._asking is not None:
-            self._asking.cancel()
-
-    def what_others_said(self) -> str:
-        """Why those who were asked closed the connection, as the end of a sentence."""
-        return "".join(f"; {address} said: {reason}" for address, reason in self.refusals.items())
+from antiphon.membership.messages import Peer
 
 
 class Introductions:

@@ -1,0 +1,170 @@
+"""Joining: how a newcomer gets its identifier, and how nodes give identifiers to newcomers. The same on every fabric.
+
+A newcomer asks one node after the other. A node that has identifiers to give answers with one of them and a part of
+those that it has left. A node that has none hands the question on to another one, a bounded number of times. The last
+node that is asked takes a new block of identifiers with the consent of others
+(:mod:`antiphon.membership.id_allocation`), and the newcomer, which asks again, gets one of them.
+
+Two nodes may give a place to one newcomer, when an answer is late. The newcomer takes the first, and says so on every
+connection; the other node takes its own back.
+
+What differs between the two kinds of membership is a :class:`JoinPolicy`: when a node may give, on whom it can call,
+and what a node does that has a place or has given one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from antiphon.kernel.errors import ProtocolError
+from antiphon.membership.address_book import Roster
+from antiphon.membership.host import SECOND_US, Connection, Host, Link, Timer
+from antiphon.membership.id_allocation import BlockClaims, Others
+from antiphon.membership.messages import BlockRequest, BlockResponse, Control, Hello, Peer, PlaceRequest, PlaceResponse
+
+ASK_US: Final = 3 * SECOND_US // 10
+"""How long a newcomer waits before it asks the next node for an identifier."""
+
+ASK: Final = Timer("ask")
+CLAIM: Final = Timer("claim")
+
+
+class JoinPolicy(Others, Protocol):
+    """What a kind of membership decides about joining."""
+
+    @property
+    def roster(self) -> Roster:
+        """Who is who."""
+
+    def hello(self, target: str = "") -> Hello:
+        """The first frame of a link."""
+
+    def may_give(self) -> bool:
+        """Whether this node may give places."""
+
+    def givers(self) -> list[int]:
+        """The others on whom it can call if it has none to give."""
+
+    def consent_needed(self) -> int:
+        """How many others have to agree that a block of identifiers is free, besides that none refuses."""
+
+    def gave(self, place: PlaceResponse, newcomer: Peer) -> None:
+        """This node has given a place; the newcomer is to hear of it, and perhaps others."""
+
+    def got(self, place: PlaceResponse, giver: str) -> None:
+        """A node has given this one a place."""
+
+
+class Joining:
+    """Asks for a place, and answers newcomers that do."""
+
+    def __init__(self, host: Host, policy: JoinPolicy, fabric: str, hops: int) -> None:
+        self._host = host
+        self._policy = policy
+        self._fabric = fabric
+        self._hops = hops
+        self._contacts: list[str] = []
+        self._attempt = 0
+        self._claims = BlockClaims(host, policy, lambda: policy.roster, policy.consent_needed, CLAIM)
+        # Links to whatever node lives at an address.
+        self._strangers: dict[str, Link] = {}
+        # Why the nodes that were asked closed the connection, by address.
+        self._refusals: dict[str, str] = {}
+
+    # The newcomer.
+
+    def ask(self, contacts: Sequence[str]) -> None:
+        """Ask these nodes for a place, in turn, until one has given it."""
+        self._contacts = list(contacts)
+        self._attempt = 0
+        self._ask_next()
+
+    def _ask_next(self) -> None:
+        if self._policy.roster.is_placed:
+            return
+        link = self.link_to(self._contacts[self._attempt % len(self._contacts)])
+        self._attempt += 1
+        self._host.send(link, PlaceRequest(self._policy.roster.me, self._hops, self._fabric))
+        self._host.set_timer(ASK, ASK_US)
+
+    def link_to(self, address: str) -> Link:
+        """A link to whatever node lives at an address."""
+        link = self._strangers.get(address)
+        if link is None:
+            link = self._strangers[address] = self._host.open(address, self._policy.hello(), -1)
+        return link
+
+    def stop(self) -> None:
+        """Ask no node any more."""
+        self._host.cancel_timer(ASK)
+        for link in self._strangers.values():
+            link.close()
+        self._strangers.clear()
+
+    def link_lost(self, link: Link) -> bool:
+        """Whether a link that has ended led to an address."""
+        if self._strangers.get(link.address) is not link:
+            return False
+        del self._strangers[link.address]
+        return True
+
+    def refused(self, link: Link, reason: str) -> None:
+        """A node that was asked, or greeted, closed the connection."""
+        self._refusals[link.address] = reason
+
+    def refusals(self) -> str:
+        """Why the nodes that were asked closed the connection, as the end of a sentence."""
+        return "".join(f"; {address} said: {reason}" for address, reason in self._refusals.items())
+
+    # Both ends.
+
+    def expired(self, timer: Timer) -> bool:
+        """A timer has run out; whether it is one of joining."""
+        if timer == ASK:
+            self._ask_next()
+        elif timer == CLAIM:
+            self._claims.ask_again()
+        else:
+            return False
+        return True
+
+    def on_message(self, connection: Connection, message: Control) -> bool:
+        """A message of a peer; whether it is one of joining."""
+        if isinstance(message, PlaceRequest):
+            self._place_wanted(message)
+        elif isinstance(message, PlaceResponse):
+            if not self._policy.roster.is_placed:
+                self._policy.got(message, connection.instance)
+        elif isinstance(message, (BlockRequest, BlockResponse)):
+            sender = self._policy.roster.identifier_of(connection.instance)
+            if sender is not None:
+                self._claims.on_message(sender, message)
+        else:
+            return False
+        return True
+
+    def peer_gone(self) -> None:
+        """Another node is not there any more: do not wait for its consent."""
+        self._claims.peer_gone()
+
+    # The giver.
+
+    def _place_wanted(self, message: PlaceRequest) -> None:
+        if message.fabric != self._fabric:
+            raise ProtocolError(
+                f"a place in the fabric {message.fabric!r} has no meaning in the fabric {self._fabric!r} of this node"
+            )
+        policy, newcomer = self._policy, message.newcomer
+        if not policy.may_give() or policy.roster.has_place_elsewhere(newcomer.instance):
+            # It asks again, or asks another node; or it was given a place before this question came.
+            return
+        place = policy.roster.give(newcomer)
+        if place is not None:
+            policy.gave(place, newcomer)
+            return
+        givers = policy.givers()
+        if givers and message.hops > 0:
+            policy.tell(givers[message.hops % len(givers)], PlaceRequest(newcomer, message.hops - 1, message.fabric))
+        else:
+            self._claims.claim()

@@ -64,14 +64,17 @@ RULES = {
         inside("kernel", "trace"), only=PURE | {"contextlib", "json", "numpy", "os", "pathlib", "pyarrow", "types"}
     ),
     "trace.recorder": Rule(inside("kernel", "trace"), only=PURE),
-    "audit": Rule(inside("kernel", "trace", "audit"), only=PURE | {"msgspec", "numpy", "pathlib", "pyarrow"}),
+    # Of a fabric a judge needs its description alone.
+    "audit": Rule(
+        inside("kernel", "fabrics", "trace", "audit"), only=PURE | {"msgspec", "numpy", "pathlib", "pyarrow"}
+    ),
     # Spark is imported where it is asked for; here its session has a type.
     "audit.auditor": Rule(
         inside("kernel", "trace", "audit"), only=PURE | {"contextlib", "pathlib", "pyarrow", "pyspark", "time"}
     ),
     "audit.spark": Rule(inside("kernel", "trace", "audit")),
     "audit.streaming": Rule(inside("kernel", "audit", "spark")),
-    "audit.streaming.order_watch": Rule(inside("kernel"), only=PURE | {"msgspec"}),
+    "audit.streaming.order_watch": Rule(inside("kernel", "audit"), only=PURE | {"msgspec"}),
     "plugins": Rule(inside(), only=frozenset({"__future__", "functools", "importlib", "typing"})),
     "simulator": Rule(inside(*PROTOCOLS, "trace", "audit", "plugins", "simulator"), never=WORLDLY),
     "simulator.engine": Rule(inside(*PROTOCOLS, "trace", "simulator"), only=PURE | {"gc"}),

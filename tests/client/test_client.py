@@ -57,6 +57,23 @@ def test_messages_of_a_client_follow_what_it_has_seen() -> None:
     running(test)
 
 
+def test_a_client_that_starts_ahead_of_the_log_says_nothing_wrong_of_what_it_skips(tmp_path: Path) -> None:
+    """It gets batches from before its start, and takes no message of them."""
+
+    async def test() -> None:
+        async with cluster(1, data=str(tmp_path / "data")) as (node,), antiphon.connect(node.address) as client:
+            subscription = await client.subscribe("room", 5).ready()
+            taking = asyncio.create_task(take_values(subscription, 1))
+            for number in range(6):
+                await node.publish("room", b"%d" % number)
+                await until(lambda: not node.topics["room"].is_behind)
+            assert await taking == [b"5"]
+            await client.status()
+            assert (client.reconnects, node.refused_connections) == (0, 0)
+
+    running(test)
+
+
 def test_a_publication_is_accepted_when_the_node_has_it_on_disk(tmp_path: Path) -> None:
     async def test() -> None:
         async with cluster(1, data=str(tmp_path / "data")) as (node,), antiphon.connect(node.address) as client:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication
 from antiphon.orders import Order, Ordered
 from tests.support import lists_up_to
 
@@ -23,7 +23,7 @@ Identity = tuple[int, int]
 class Sent:
     """A publication with what only the test knows: its whole vector and all that happened before it."""
 
-    publication: Ordered
+    publication: Publication
     vector: dict[int, int]
     past: frozenset[Identity]
 
@@ -32,11 +32,11 @@ class Sent:
         return identity_of(self.publication)
 
 
-def identity_of(publication: Ordered) -> Identity:
+def identity_of(publication: Publication) -> Identity:
     return int(publication.source), int(publication.sequence)
 
 
-def dependencies_of(publication: Ordered) -> list[Identity]:
+def dependencies_of(publication: Publication) -> list[Identity]:
     return [(int(key & SOURCE_MASK), int(key >> SOURCE_BITS)) for key in publication.dependencies]
 
 

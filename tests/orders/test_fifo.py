@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.kernel.message import Publication
 from antiphon.orders import Fifo, Order, Ordered, Unordered
 from tests.orders.model import FifoModel, Model, Step, World, identity_of, schedules
 
@@ -50,11 +51,11 @@ def test_fifo_holds_nothing_for_the_sake_of_another_source(schedule: list[Step])
             assert (source, sequence - 1) not in delivered
 
 
-def of(source: int, sequence: int) -> Ordered:
+def of(source: int, sequence: int) -> Publication:
     return Ordered(source, sequence, 0, b"", Fifo(source).stamp(sequence))
 
 
-def identities(publications: list[Ordered]) -> list[tuple[int, int]]:
+def identities(publications: list[Publication]) -> list[tuple[int, int]]:
     return [identity_of(publication) for publication in publications]
 
 

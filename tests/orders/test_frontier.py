@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Publication, publication_key
 from antiphon.orders import CausalBarriers, CausalVectors, Fifo, Order, Ordered, Unordered
 from tests.orders.model import identity_of
 
@@ -18,12 +18,12 @@ ORDERS: list[Callable[[int], Order]] = [CausalBarriers, CausalVectors, Fifo, Uno
 everywhere = pytest.mark.parametrize("order", ORDERS)
 
 
-def of(source: int, sequence: int, *dependencies: tuple[int, int]) -> Ordered:
+def of(source: int, sequence: int, *dependencies: tuple[int, int]) -> Publication:
     keys = vec[i64]([publication_key(*identity) for identity in dependencies])
     return Ordered(source, sequence, 0, b"", keys)
 
 
-def feed(order: Order, *publications: Ordered) -> list[tuple[int, int]]:
+def feed(order: Order, *publications: Publication) -> list[tuple[int, int]]:
     return [identity_of(released) for publication in publications for released in order.arrived(publication)]
 
 

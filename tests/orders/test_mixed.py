@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, Publication, publication_key
 from antiphon.orders import MixedOrder, Ordered
 from antiphon.orders.order import merged_frontiers
 from tests.orders.model import Identity, Model, Sent, Step, World, identity_of, schedules
@@ -74,11 +74,11 @@ def test_what_counts_as_past_is_what_was_delivered(schedule: list[Step], drawn: 
         assert newcomer.waiting() == 0
 
 
-def of(source: int, sequence: int, order: int, *keys: int) -> Ordered:
+def of(source: int, sequence: int, order: int, *keys: int) -> Publication:
     return Ordered(source, sequence, 0, b"", vec[i64](list(keys)), 0, order)
 
 
-def feed(order: MixedOrder, *publications: Ordered) -> list[Identity]:
+def feed(order: MixedOrder, *publications: Publication) -> list[Identity]:
     return [identity_of(released) for publication in publications for released in order.arrived(publication)]
 
 

@@ -7,8 +7,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel import CAUSAL
+from antiphon.kernel.message import Publication
 from antiphon.orders import Order, Ordered
-from antiphon.simulator.engine.actions import Publish
+from antiphon.simulator.engine.actions import PublishAction
 from tests.support import Broadcast, text
 
 
@@ -28,12 +29,12 @@ class InPairs(Order):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[Ordered] = []
+        self.kept: list[Publication] = []
 
     def stamp(self, sequence: int, order: int = CAUSAL) -> vec[i64]:
         return vec[i64]()
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         self.kept.append(publication)
         if len(self.kept) < 2:
             self.count_held()
@@ -48,7 +49,7 @@ class InPairs(Order):
 def test_an_order_of_ones_own_stands_above_a_fabric() -> None:
     run = Broadcast(2, order=lambda _: InPairs())
     for time in (0, 10, 20):
-        run.engine.at(time, Publish(0))
+        run.engine.at(time, PublishAction(0))
     run.engine.run()
     assert run.lines("deliver") == text(
         """

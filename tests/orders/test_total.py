@@ -5,7 +5,7 @@ from __future__ import annotations
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, publication_key
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, TOTAL, Publication, publication_key
 from antiphon.orders import KeyedOrdered, Ordered, TotalOrder
 
 ANNA, BEN = 7, 8
@@ -23,7 +23,7 @@ def about(
     return KeyedOrdered(source, sequence, 0, b"", named, 0, order, keys)
 
 
-def feed(order: TotalOrder, *publications: Ordered) -> list[Identity]:
+def feed(order: TotalOrder, *publications: Publication) -> list[Identity]:
     return [(one.source, one.sequence) for each in publications for one in order.arrived(each)]
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import Author, Columns, author_of, count_messages, decode_columns, encode_columns
+from antiphon.api.batch_codec import Author, Columns, decode_columns, encode_columns, read_header
 from antiphon.api.replay_buffer import BATCHES_AT_MOST, BYTES_AT_MOST, Budget, Recent
 from antiphon.client.server_pool import LONGEST_PAUSE_SECONDS, Pauses, Whereabouts, addresses_of
 from antiphon.kernel.errors import UsageError
-from antiphon.runtime.dedup import GAPS_AT_MOST, Seen, SeenOfAll
+from antiphon.runtime.dedup import GAPS_AT_MOST, SeenOfAll
 from antiphon.sessions.unacked import KEPT_AT_MOST, WINDOW, Kept, KeptBatches
 from tests.node.support import running
 
@@ -24,44 +24,54 @@ numbers = st.lists(st.integers(1, 60), max_size=80)
 
 
 @given(numbers)
-def test_each_number_is_new_once(arriving: list[int]) -> None:
-    seen = Seen()
+def test_each_batch_is_new_once(arriving: list[int]) -> None:
+    seen = SeenOfAll()
     known: set[int] = set()
     for number in arriving:
-        assert seen.add(number) == (number not in known)
+        assert seen.add(ANNA, number) == (number not in known)
         known.add(number)
-    assert [seen.has(number) for number in range(62)] == [number in known or number == 0 for number in range(62)]
-    copy = Seen(seen.ranges())
-    assert [copy.has(number) for number in range(62)] == [seen.has(number) for number in range(62)]
+    assert [seen.has(ANNA, number) for number in range(1, 62)] == [number in known for number in range(1, 62)]
+    copy = SeenOfAll(seen.ranges())
+    assert [copy.has(ANNA, number) for number in range(1, 62)] == [number in known for number in range(1, 62)]
+    assert copy.highest(ANNA) == max(known, default=0)
 
 
 @given(numbers, numbers)
-def test_who_merges_has_seen_what_either_has(one: list[int], other: list[int]) -> None:
-    seen, others = Seen(), Seen()
+def test_a_node_that_merges_has_seen_what_either_has(one: list[int], other: list[int]) -> None:
+    seen, others = SeenOfAll(), SeenOfAll()
     for number in one:
-        seen.add(number)
+        seen.add(ANNA, number)
     for number in other:
-        others.add(number)
+        others.add(ANNA, number)
     seen.merge(others.ranges())
-    assert {number for number in range(1, 62) if seen.has(number)} == {*one, *other}
+    assert {number for number in range(1, 62) if seen.has(ANNA, number)} == {*one, *other}
+
+
+@given(numbers)
+def test_what_is_below_the_number_of_a_writer_counts_as_come(arriving: list[int]) -> None:
+    seen, highest = SeenOfAll(), 0
+    for number in arriving:
+        assert seen.add(ANNA, number, only_grows=True) == (number > highest)
+        highest = max(highest, number)
+    assert seen.ranges_of(ANNA) == [highest]
 
 
 def test_all_that_a_client_may_have_under_way_can_overtake_and_nothing_counts_as_come() -> None:
     """While keys are closed, messages about others overtake those that wait for them, by the hundreds."""
-    seen = Seen()
+    seen = SeenOfAll()
     for number in range(2, 2 * KEPT_AT_MOST, 2):
-        assert seen.add(number)
+        assert seen.add(ANNA, number)
     for number in range(1, 2 * KEPT_AT_MOST, 2):
-        assert seen.add(number)
+        assert seen.add(ANNA, number)
 
 
 def test_the_oldest_of_too_many_gaps_counts_as_filled() -> None:
-    seen = Seen()
+    seen = SeenOfAll()
     for number in range(2, 2 * GAPS_AT_MOST + 4, 2):
-        assert seen.add(number)
-    assert seen.has(1) and not seen.add(1)
-    assert not seen.has(3) and seen.add(3)
-    assert len(seen.ranges()) <= 1 + 2 * GAPS_AT_MOST
+        assert seen.add(ANNA, number)
+    assert seen.has(ANNA, 1) and not seen.add(ANNA, 1)
+    assert not seen.has(ANNA, 3) and seen.add(ANNA, 3)
+    assert len(seen.ranges_of(ANNA)) <= 1 + 2 * GAPS_AT_MOST
 
 
 def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +85,7 @@ def test_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_batch_of_a_client_says_whose_it_is() -> None:
     columns = Columns(3, 5, [b"a", b"b"])
     payload = encode_columns(columns, Author(ANNA, 12))
-    assert (author_of(payload), count_messages(payload), decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
+    assert (read_header(payload)[2], read_header(payload)[0], decode_columns(payload)) == (Author(ANNA, 12), 2, columns)
     batch = Batch("room", BEN, "causal", 0, payload, sequence=4)
     assert (batch.client, batch.author, batch.number) == (ANNA, ANNA, 12)
     own = Batch("room", BEN, "causal", 0, encode_columns(columns), sequence=4)

@@ -9,12 +9,12 @@ import pytest
 from antiphon import Node
 from antiphon.api.batch_codec import Author, Columns
 from antiphon.api.topic_state import LiveTopic
-from antiphon.runtime.dedup import Seen
+from antiphon.runtime.dedup import numbers_from
 from antiphon.sessions.resume import Crossing, NodeTraits
 from tests.node.support import cluster, outcome, running
 
 CLIENT = 77
-KNOWN = [Seen([3])]
+KNOWN = [numbers_from([3])]
 """Others have the first three batches of the client."""
 
 

@@ -151,15 +151,15 @@ ORDERS = (
     ),
     orders(
         "single publications that are named are not waited for",
-        "mixed",
-        "            if key >= 0 and self.past(key & SOURCE_MASK) < key >> SOURCE_BITS and key not in self._beyond:\n",
+        "causal",
+        "            if key >= 0 and not self._past.has(key & SOURCE_MASK, key >> SOURCE_BITS):\n",
         "            if key < 0:\n",
         "mixed",
     ),
     orders(
         "what was delivered beyond a gap is named by nobody when the gap is closed",
-        "mixed",
-        "                self._barrier.put(source, sequence)\n",
+        "barriers",
+        "                self._barrier.put(source, number)\n",
         "                pass\n",
         "mixed",
     ),
@@ -185,9 +185,12 @@ ORDERS = (
     ),
     orders(
         "keys are granted to whoever is first in one of its lines",
-        "claims",
-        "        return all(self._line_of[key][0] is claim for key in claim.keys)\n",
-        "        return any(self._line_of[key][0] is claim for key in claim.keys)\n",
+        "lock_queue",
+        "            if not self._of_key[key].admits(request):\n                return False\n"
+        "        for key in request.keys:\n            self._of_key[key].waiting.popleft()\n",
+        "            if self._of_key[key].admits(request):\n                break\n"
+        "        else:\n            return False\n"
+        "        for key in request.keys:\n            self._of_key[key].waiting.remove(request)\n",
         "total",
     ),
 )
@@ -325,11 +328,12 @@ TREE = (
 )
 
 GOSSIP = (
-    gossip(
+    Bug(
         "what was received beyond a gap is forgotten when the gap is closed",
-        "stream",
-        "        if len(self.beyond) > 0:\n            self._close_gap()\n",
-        "",
+        "gossip",
+        "kernel/interval_set.py",
+        "            if len(self._bounds) > 0:\n                self._close_gap()\n            return True\n",
+        "            return True\n",
     ),
     gossip(
         "the first of what somebody asks for is not sent",
@@ -340,7 +344,7 @@ GOSSIP = (
     gossip(
         "nobody asks for what neighbours say they have",
         "recovery",
-        "                stream.missing_for += 1\n",
+        "                stream.period_passed_missing()\n",
         "                pass\n",
     ),
     gossip(

@@ -16,10 +16,10 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Answer, Refusal, Syn
 from antiphon.fabrics.cube.process import CubeProcess
 from antiphon.fabrics.cube.topic import MEMBER, OUTSIDE, SYNCHRONISING, Topic
 from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, Release
-from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, Publication, RandomStream
-from antiphon.kernel.message import SOURCE_MASK
-from antiphon.orders.order import Ordered, merged_frontiers
-from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, Waiting
+from antiphon.kernel import UNSPECIFIED, Environment, Message, Process, ProtocolError, RandomStream
+from antiphon.kernel.message import SOURCE_MASK, Publication
+from antiphon.orders.order import merged_frontiers
+from antiphon.simulator.scenario.protocols.protocol import Builder, Setting, WaitingCounts
 from antiphon.simulator.scenario.protocols.registry import OWN
 
 
@@ -153,7 +153,7 @@ class KeepsClusters(Broken):
     """Who is handed a cluster and cannot serve it says that it has, as the printed protocol does."""
 
     def receive(self, sender: int, message: Message) -> None:
-        if isinstance(message, Ordered) and self.state_of(message.topic) < SYNCHRONISING:
+        if isinstance(message, Publication) and self.state_of(message.topic) < SYNCHRONISING:
             self.send(sender, Acknowledgement(message.source, message.sequence, message.topic))
         else:
             super().receive(sender, message)
@@ -172,7 +172,7 @@ class DeliversToOutsiders(Broken):
     """Who has left and returns a copy looks into it first."""
 
     def receive(self, sender: int, message: Message) -> None:
-        if isinstance(message, Ordered) and self.state_of(message.topic) == OUTSIDE:
+        if isinstance(message, Publication) and self.state_of(message.topic) == OUTSIDE:
             self.deliver(message)
         super().receive(sender, message)
 
@@ -235,7 +235,7 @@ def break_vcube_ps(monkeypatch: pytest.MonkeyPatch, variant: Variant, order: str
         build = honest.prepare(setting if order is None else replace(setting, order=order))
         return lambda environment: Face(variant(environment, build))
 
-    def orders_of(process: Process) -> Sequence[Waiting]:
+    def orders_of(process: Process) -> Sequence[WaitingCounts]:
         assert isinstance(process, Face)
         return honest.orders_of(process.broken.inner)
 

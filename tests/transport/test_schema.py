@@ -53,7 +53,7 @@ placed = st.builds(
     Placed, sources, sequences, st.integers(LEAST, MOST), st.binary(max_size=64), integers, topics,
     st.integers(0, 3), integers, st.integers(0, MOST),
 )  # fmt: skip
-bundles = st.lists(ordered | keyed_ordered | placed, min_size=1, max_size=3).map(cube.Bundle)
+bundles = st.lists(ordered | keyed_ordered | placed, min_size=1, max_size=3).map(lambda found: cube.Bundle([*found]))
 locks = st.builds(KeyLock, sources, sequences, topics, integers, st.integers(0, MOST), st.integers(0, MOST))
 
 frontiers = st.dictionaries(sources, sequences, max_size=4)

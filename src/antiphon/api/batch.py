@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.api.batch_codec import NEVER, Columns, author_of, count_messages, decode_columns
+from antiphon.api.batch_codec import NEVER, Author, Columns, decode_after_header, read_header
 
 
 @final
@@ -127,9 +127,13 @@ class Batch:
         self.order: Final[str] = order
         self.first_offset: Final[int] = first_offset
         self.payload: Final[bytes] = payload
-        self.count: Final[i64] = count_messages(payload)
+        count, columns_begin, origin = read_header(payload)
+        self.count: Final[i64] = count
+        # The offset behind the last message.
+        self.end_offset: Final[int] = first_offset + count
         self.sequence: Final[i64] = sequence
-        origin = author_of(payload)
+        # Whose it is by the payload itself.
+        self.origin: Final[Author] = origin
         client = origin.client
         # The client that published it, if one did; batches keep author and number when they are handed in again.
         self.client: Final[int] = client
@@ -137,6 +141,7 @@ class Batch:
         self.number: Final[int] = origin.number if client != 0 else int(sequence)
         # Whether a writer did: its numbers only grow.
         self.is_written: Final[bool] = origin.writer != 0
+        self._columns_begin: Final[int] = columns_begin
         self._columns: Columns | None = columns
 
     def __len__(self) -> int:
@@ -147,13 +152,12 @@ class Batch:
         """The content; :class:`ProtocolError` if the payload is not what it says."""
         columns = self._columns
         if columns is None:
-            columns = self._columns = decode_columns(self.payload)
+            columns = self._columns = decode_after_header(self.payload, self.count, self._columns_begin)
         return columns
 
-    @property
-    def end_offset(self) -> int:
-        """The offset behind the last message."""
-        return self.first_offset + self.count
+    def count_from(self, offset: int) -> int:
+        """How many messages it has from an offset on."""
+        return max(0, self.end_offset - max(self.first_offset, offset))
 
     def messages(self, from_offset: int = 0, now_us: int = 0) -> list[Message]:
         """The messages from an offset on that have not expired at ``now_us``, as new objects.

@@ -57,10 +57,6 @@ HAS_AUTHOR: Final = 1 << 31
 HAS_WRITER: Final = 1 << 30
 """Added, too, where the author is a lane of a writer, of which more follows (:mod:`antiphon.sessions.writers`)."""
 
-FIELD_BYTES: Final = 8
-HEADER_BYTES: Final = COUNT_BYTES + 2 * FIELD_BYTES
-WRITER_HEADER_BYTES: Final = HEADER_BYTES + 4 * FIELD_BYTES
-
 
 class Author(NamedTuple):
     """Whose batch it is, and its number among theirs.
@@ -78,7 +74,11 @@ class Author(NamedTuple):
 
 
 NO_AUTHOR: Final = Author(0, 0)
-AUTHOR_LAYOUTS: Final = {HEADER_BYTES: Layout("<QQ"), WRITER_HEADER_BYTES: Layout("<QQQQQQ")}
+COUNT: Final = Layout("<I")
+CLIENT_HEADER: Final = Layout("<IQQ")
+WRITER_HEADER: Final = Layout("<IQQQQQQ")
+CLIENT_AUTHOR: Final = Layout("<QQ")
+WRITER_AUTHOR: Final = Layout("<QQQQQQ")
 COLUMNS_ENCODER: Final = msgspec.msgpack.Encoder()
 COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
 
@@ -86,63 +86,64 @@ COLUMNS_DECODER: Final = msgspec.msgpack.Decoder(Columns)
 def encode_columns(columns: Columns, author: Author = NO_AUTHOR) -> bytes:
     """The payload of the publication that carries a batch: how many messages, whose they are, and then the columns.
 
-    All but the columns stands apart because who only hands a batch on or stores it needs no more than that.
+    Count and author stand apart from the columns because a node that forwards or stores a batch needs no more.
     """
     count = len(columns.values)
-    if author == NO_AUTHOR:
-        return count.to_bytes(COUNT_BYTES, "little") + COLUMNS_ENCODER.encode(columns)
-    flags = HAS_AUTHOR | HAS_WRITER if author.writer else HAS_AUTHOR
-    fields = author if author.writer else author[:2]
-    return b"".join(
-        (
-            (count | flags).to_bytes(COUNT_BYTES, "little"),
-            *(field.to_bytes(FIELD_BYTES, "little") for field in fields),
-            COLUMNS_ENCODER.encode(columns),
-        )
-    )
+    if author.writer:
+        header = WRITER_HEADER.pack(count | HAS_AUTHOR | HAS_WRITER, *author)
+    elif author.client or author.number:
+        header = CLIENT_HEADER.pack(count | HAS_AUTHOR, author.client, author.number)
+    else:
+        header = COUNT.pack(count)
+    return header + COLUMNS_ENCODER.encode(columns)
 
 
-def count_messages(payload: bytes) -> int:
-    """How many messages a payload says to hold."""
-    return int.from_bytes(payload[:COUNT_BYTES], "little") & ~(HAS_AUTHOR | HAS_WRITER)
+def read_header(payload: bytes) -> tuple[int, int, Author]:
+    """How many messages a payload says to hold, where its columns begin, and whose batch it is.
 
-
-def header_bytes(payload: bytes) -> int:
-    """Where the columns begin."""
-    flags = payload[COUNT_BYTES - 1] if len(payload) >= COUNT_BYTES else 0
-    if flags < HAS_AUTHOR >> 24:
-        return COUNT_BYTES
-    return WRITER_HEADER_BYTES if flags & HAS_WRITER >> 24 else HEADER_BYTES
-
-
-def author_of(payload: bytes) -> Author:
-    """The client that published a batch and its own number for it; ``NO_AUTHOR`` if a node's application did."""
-    size = header_bytes(payload)
-    if size == COUNT_BYTES or len(payload) < size:
-        return NO_AUTHOR
-    return Author(*AUTHOR_LAYOUTS[size].unpack_from(payload, COUNT_BYTES))
+    The author is ``NO_AUTHOR`` if an application at a node published the batch.
+    """
+    word = int.from_bytes(payload[:COUNT_BYTES], "little")
+    count = word & ~(HAS_AUTHOR | HAS_WRITER)
+    if word < HAS_AUTHOR:
+        return count, COUNT_BYTES, NO_AUTHOR
+    layout = WRITER_AUTHOR if word & HAS_WRITER else CLIENT_AUTHOR
+    end = COUNT_BYTES + layout.size
+    return count, end, Author(*layout.unpack_from(payload, COUNT_BYTES)) if len(payload) >= end else NO_AUTHOR
 
 
 def decode_columns(payload: bytes) -> Columns:
     """The content of a batch; :class:`ProtocolError` if the payload holds none, or columns of different lengths."""
+    count, begin, _ = read_header(payload)
+    return decode_after_header(payload, count, begin)
+
+
+def decode_after_header(payload: bytes, count: int, begin: int) -> Columns:
+    """The content of a batch whose header says how many messages it has, and where its columns begin."""
     try:
-        columns = COLUMNS_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
+        columns = COLUMNS_DECODER.decode(memoryview(payload)[begin:])
     except msgspec.DecodeError as error:
         raise ProtocolError(f"a publication of {len(payload)} bytes holds no batch of messages: {error}") from error
-    count = count_messages(payload)
     for column in (columns.values, columns.keys, columns.headers, columns.expires_us):
         if column is not None and len(column) != count:
             raise ProtocolError(f"a batch of {count} messages has a column of {len(column)} entries")
     return columns
 
 
-def check_payload(payload: bytes) -> None:
-    """Refuse what a peer has sent if whoever shows it to an application would not find the messages that it announces.
+def decode_checked(payload: bytes) -> Columns | None:
+    """The content of a batch that a peer has sent; :class:`ProtocolError` if an application could not be shown it.
 
-    An empty one announces none, and is shown to nobody: processes use it where something only has to have its place.
+    An empty payload holds no messages and is shown to nobody: a process publishes it to take a place in an order.
     """
     if not payload:
-        return
-    decode_columns(payload)
-    if any(number >> 62 for number in author_of(payload)):
+        return None
+    count, begin, author = read_header(payload)
+    columns = decode_after_header(payload, count, begin)
+    if max(author) >> 62:
         raise ProtocolError("a batch of messages has an author that no client can be")
+    return columns
+
+
+def check_payload(payload: bytes) -> None:
+    """Refuse a payload from a peer that cannot be decoded."""
+    decode_checked(payload)

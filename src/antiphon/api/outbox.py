@@ -264,7 +264,9 @@ class Outbox:
             columns.first_sequence if author.client != 0 and author.writer == 0 else None,
         )
         self.next_sequence += len(columns.values)
-        self._add(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
+        self._closed.append(Segment(order, about, numbered, size, receipt, author, is_foreign=True))
+        self._closed_count += len(columns.values)
+        self._closed_bytes += size
         self.flush()
         if with_receipt:
             return receipt
@@ -273,7 +275,8 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         """Whether so much waits that publishers wait."""
-        return len(self) >= WAITING_MESSAGES or self._bytes + self._closed_bytes >= WAITING_BYTES
+        count = len(self._values) + self._closed_count
+        return count >= WAITING_MESSAGES or self._bytes + self._closed_bytes >= WAITING_BYTES
 
     def _post_full(self, size: i64, with_receipt: bool) -> BatchReceipt:
         receipt = self._current_receipt() if with_receipt else None
@@ -363,23 +366,21 @@ class Outbox:
 
     def flush(self) -> bool:
         """Make a batch of what waits and send it; false if the protocol has no room for all of it."""
-        if len(self) == 0:
+        if len(self._values) + self._closed_count == 0:
             return True
         if self.failure is not None:
             self.fail(self.failure)
             return True
         has_moved = not self.is_blocked
-        while self._room() > 0:
+        while len(self._values) + self._closed_count > 0 and self._room() > 0:
             if len(self._closed) == 0:
-                if len(self._values) == 0:
-                    break
                 self._close()
             has_moved = True
             segment = self._closed.pop(0)
             self._closed_count -= len(segment.columns.values)
             self._closed_bytes -= segment.size
             self._send(segment)
-        self.is_blocked = len(self) > 0
+        self.is_blocked = len(self._values) + self._closed_count > 0
         if self.is_blocked:
             if has_moved:
                 self.blocked_at_us = self.clock_us()
@@ -404,18 +405,16 @@ class Outbox:
         receipt = self._receipt
         if receipt is not None:
             receipt.count = len(values)
-        self._add(Segment(self.order, self.about, columns, self._bytes, None if receipt is None else receipt.future))
+        future = None if receipt is None else receipt.future
+        self._closed.append(Segment(self.order, self.about, columns, self._bytes, future))
+        self._closed_count += len(values)
+        self._closed_bytes += self._bytes
         self._values = []
         self._keys = None
         self._headers = None
         self._expires_us = None
         self._bytes = 0
         self._receipt = None
-
-    def _add(self, segment: Segment) -> None:
-        self._closed.append(segment)
-        self._closed_count += len(segment.columns.values)
-        self._closed_bytes += segment.size
 
     def fail(self, error: BaseException) -> None:
         """Nothing can be sent any more: whoever waits is told why."""

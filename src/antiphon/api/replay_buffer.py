@@ -90,21 +90,19 @@ class Recent:
     def add(self, now_us: int, batch: Batch) -> None:
         """A batch is shown."""
         self.shown.add(batch.author, batch.number, batch.is_written)
-        self._kept.append((now_us, batch))
-        self._count(len(batch.payload))
-        while len(self._kept) > BATCHES_AT_MOST or (self._is_too_much() and len(self._kept) > 1):
-            self._drop()
-
-    def _is_too_much(self) -> bool:
-        return self._bytes > BYTES_AT_MOST or self._budget.bytes > BYTES_OF_ALL_AT_MOST
-
-    def _count(self, size: int) -> None:
+        kept, budget, size = self._kept, self._budget, len(batch.payload)
+        kept.append((now_us, batch))
         self._bytes += size
-        self._budget.bytes += size
+        budget.bytes += size
+        while len(kept) > BATCHES_AT_MOST or (
+            (self._bytes > BYTES_AT_MOST or budget.bytes > BYTES_OF_ALL_AT_MOST) and len(kept) > 1
+        ):
+            self._drop()
 
     def _drop(self) -> None:
         time_us, batch = self._kept.popleft()
-        self._count(-len(batch.payload))
+        self._bytes -= len(batch.payload)
+        self._budget.bytes -= len(batch.payload)
         self._dropped.pop(batch.author, None)
         self._dropped[batch.author] = (batch.number, time_us)
         if len(self._dropped) > AUTHORS_AT_MOST:

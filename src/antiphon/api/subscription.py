@@ -131,6 +131,8 @@ class Subscription:
         self._when_missed = when_missed
         self.has_callback = callback is not None
         self._callback = callback if callback is not None and not inspect.iscoroutinefunction(callback) else None
+        # Whether it looks into batches, as all do but those of gateways.
+        self.reads_messages = True
         # Whether marks say where each topic begins, as gateways want it.
         self.marks_beginnings = False
         # Where gateways want it: the batches that were dropped since somebody took note of them.
@@ -168,32 +170,47 @@ class Subscription:
             # Whoever stops in the middle of a batch and iterates again goes on with the next message.
             for message in self._current:
                 yield message
-            if self._is_over():
-                return
-            self._current = iter(await self._next_batch())
+            while not self._queue:
+                if not self._may_get_more():
+                    return
+                await self._arrival()
+            self._current = iter(self._take_messages())
 
     async def batches(self) -> AsyncIterator[list[Message]]:
         """Iterate over lists of messages, as they come: the quickest way to take many."""
         while True:
-            messages = list(self._current) or await self._next_batch()
+            messages = list(self._current)
+            if not messages:
+                while not self._queue:
+                    if not self._may_get_more():
+                        return
+                    await self._arrival()
+                messages = self._take_messages()
             if messages:
                 yield messages
-            if self._is_over():
-                return
 
     async def raw_batches(self) -> AsyncIterator[tuple[LiveTopic, Batch | Mark, int]]:
         """Iterate over batches and marks, each with the offset from which on its topic is wanted: for gateways."""
-        while not self._is_over():
-            taken = await self._take()
-            if taken is not None:
-                topic, batch = taken
-                if isinstance(batch, Batch):
-                    self.delivered += batch.count
-                yield topic, batch, self._from_offset.get(topic, 0)
+        while True:
+            while not self._queue:
+                if not self._may_get_more():
+                    return
+                await self._arrival()
+            topic, batch = self._take()
+            if isinstance(batch, Batch):
+                self.delivered += batch.count
+            yield topic, batch, self._from_offset.get(topic, 0)
 
-    def _is_over(self) -> bool:
-        """Whether there is nothing more to come, not even the error with which it ended."""
-        return self._is_closed and not self._queue and self._failure is None
+    def _may_get_more(self) -> bool:
+        """Whether anything can still come; raises the error with which the subscription ended."""
+        if self._failure is not None:
+            raise self._failure
+        return not self._is_closed
+
+    def _arrival(self) -> asyncio.Future[None]:
+        """Done when something has come, or nothing more will."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        return self._waiter
 
     @property
     def is_closed(self) -> bool:
@@ -296,9 +313,11 @@ class Subscription:
             self._call(topic, batch)
             self._host.taken(self, batch, self._from_offset.get(topic, 0))
             return
-        if not self._has_room_for(batch) and self._queue and not self._make_room(topic, batch):
+        if self._queue and not self._has_room_for(batch) and not self._make_room(topic, batch):
             return
-        self._add(topic, batch)
+        self._queue.append((topic, batch))
+        self._queued += batch.count
+        self._queued_bytes += len(batch.payload)
         is_full = self._queued >= self.limit or self._queued_bytes >= QUEUE_BYTES_AT_MOST
         if is_full and self.policy == "block" and not self._host.has_log:
             topic.fell_behind(self)
@@ -312,11 +331,6 @@ class Subscription:
 
     def _is_half_empty(self) -> bool:
         return self._queued * 2 <= self.limit and self._queued_bytes * 2 <= QUEUE_BYTES_AT_MOST
-
-    def _add(self, topic: LiveTopic, batch: Batch) -> None:
-        self._queue.append((topic, batch))
-        self._queued += batch.count
-        self._queued_bytes += len(batch.payload)
 
     def _remove(self) -> tuple[LiveTopic, Batch | Mark]:
         topic, batch = self._queue.popleft()
@@ -413,26 +427,17 @@ class Subscription:
             except Exception as error:
                 log.error("a callback failed", cause=error, topic=message.topic, offset=message.offset)
 
-    async def _next_batch(self) -> list[Message]:
-        taken = await self._take()
-        if taken is None:
-            return []
-        topic, batch = taken
+    def _take_messages(self) -> list[Message]:
+        """The messages of the next batch in the queue."""
+        topic, batch = self._take()
         if not isinstance(batch, Batch):
             raise MissedMessagesError(topic.name)
         messages = self._visible(topic, batch)
         self.delivered += len(messages)
         return messages
 
-    async def _take(self) -> tuple[LiveTopic, Batch | Mark] | None:
-        """The next batch or mark, when there is one; None when there will be no more."""
-        while not self._queue:
-            if self._failure is not None:
-                raise self._failure
-            if self._is_closed:
-                return None
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+    def _take(self) -> tuple[LiveTopic, Batch | Mark]:
+        """The next batch or mark in the queue."""
         topic, batch = self._remove()
         if not isinstance(batch, Batch):
             return topic, batch
@@ -450,8 +455,7 @@ class Subscription:
     def _visible(self, topic: LiveTopic, batch: Batch) -> list[Message]:
         from_offset = self._from_offset.get(topic, 0)
         messages = batch.messages(from_offset, wall_clock_us())
-        if batch.columns.expires_us is not None:
-            self.expired += len(batch.messages(from_offset)) - len(messages)
+        self.expired += batch.count_from(from_offset) - len(messages)
         return messages
 
     def _read_from(self, topic: LiveTopic, offset: int) -> None:
@@ -473,7 +477,9 @@ class Subscription:
                     if self._callback is not None:
                         self._call(topic, batch)
                     else:
-                        self._add(topic, batch)
+                        self._queue.append((topic, batch))
+                        self._queued += batch.count
+                        self._queued_bytes += len(batch.payload)
                     offset = batch.end_offset
                 self._wake()
                 await asyncio.sleep(0)
@@ -494,13 +500,3 @@ class Subscription:
         if waiter is not None:
             self._waiter = None
             set_if_waiting(waiter)
-
-
-class EmptySubscription(Subscription):
-    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
-
-    def miss(self, topic: LiveTopic) -> None:
-        """Nobody is here to be told."""
-
-    def push(self, topic: LiveTopic, batch: Batch) -> None:
-        pass

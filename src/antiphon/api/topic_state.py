@@ -19,6 +19,10 @@ from antiphon.runtime.dedup import Logged, SeenOfAll
 class Sink(Protocol):
     """Something here that wants the messages of a topic: a subscription, or a client's."""
 
+    @property
+    def reads_messages(self) -> bool:
+        """Whether it looks into batches; a gateway only forwards them."""
+
     def push(self, topic: LiveTopic, batch: Batch) -> None:
         """Take a batch. It never waits: a sink that cannot keep up says so through ``LiveTopic.fell_behind``."""
 
@@ -61,6 +65,8 @@ class LiveTopic:
         self.number = topic_number(name)
         self.outbox: Outbox | None = None
         self._sinks: dict[Sink, None] = {}
+        # How many of them look into batches.
+        self.reading_sinks = 0
         # Subscriptions that read the log and will be sinks when they have caught up.
         self.readers = 0
         # Subscriptions that wait for the membership.
@@ -88,8 +94,9 @@ class LiveTopic:
         # What this node has published and others may not have acknowledged.
         self.under_way = UnderWay()
         self.repeated_batches = 0
-        # Those of the sinks that hold as much as they may.
+        # Those of the sinks that hold as much as they may, and whether there are any.
         self._behind: dict[Sink, None] = {}
+        self.is_behind = False
         self.delivered_messages = 0
         self.delivered_bytes = 0
         # Batches that nobody had kept when they were asked for.
@@ -103,7 +110,10 @@ class LiveTopic:
 
     def may_publish(self) -> bool:
         """Whether whoever must know that this node publishes here knows it."""
-        return self.is_member() and self.announced is not None and self.announced.done()
+        joined, announced = self.joined, self.announced
+        if joined is None or announced is None:
+            return False
+        return joined.done() and announced.done() and not joined.cancelled()
 
     def is_wanted(self) -> bool:
         """Whether anybody here still publishes or subscribes."""
@@ -121,10 +131,12 @@ class LiveTopic:
 
     def add_sink(self, sink: Sink) -> None:
         """From now on a sink gets what is shown."""
+        self.reading_sinks += sink not in self._sinks and sink.reads_messages
         self._sinks[sink] = None
 
     def remove_sink(self, sink: Sink) -> bool:
         """A sink wants nothing more, so nobody waits for it either; true if it was the last to wait for."""
+        self.reading_sinks -= sink in self._sinks and sink.reads_messages
         self._sinks.pop(sink, None)
         return self.caught_up(sink)
 
@@ -149,18 +161,15 @@ class LiveTopic:
         """
         if sink in self._sinks:
             self._behind[sink] = None
+            self.is_behind = True
 
     def caught_up(self, sink: Sink) -> bool:
         """A sink has room again; true if it was the last to wait for."""
         if sink not in self._behind:
             return False
         del self._behind[sink]
-        return not self._behind
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether some sink of this topic holds as much as it may."""
-        return bool(self._behind)
+        self.is_behind = bool(self._behind)
+        return not self.is_behind
 
 
 class TopicTable:

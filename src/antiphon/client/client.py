@@ -385,7 +385,9 @@ class Client(PubSub):
         if len(self._blocked) > 0 and self._handing_in.has_room:
             for outbox in self._blocked.take_due(len(self._blocked)):
                 outbox.flush()
-        self.write()
+        connection = self._connection
+        if connection is not None and connection.writer.queued_bytes:
+            connection.writer.flush()
 
     def write(self) -> None:
         """Write what was queued for the node."""

@@ -271,7 +271,7 @@ class OngoingSubscriptions:
 
     def _count_taken(self, ongoing: Ongoing, batch: Batch, from_offset: int) -> None:
         """Tell the node, now and then."""
-        ongoing.untold += batch.end_offset - max(batch.first_offset, from_offset)
+        ongoing.untold += batch.count_from(from_offset)
         ongoing.untold_bytes += len(batch.payload)
         is_much = ongoing.untold >= AHEAD // 4 or ongoing.untold_bytes >= AHEAD_BYTES // 4
         # A callback has always taken all; it would be told of every batch.

@@ -4,6 +4,7 @@
 * :mod:`~antiphon.kernel.message`: ``Message`` and ``Publication``, frozen and typed.
 * :mod:`~antiphon.kernel.randomness`: repeatable random numbers.
 * :mod:`~antiphon.kernel.errors`: whose fault it was.
+* :mod:`~antiphon.kernel.interval_set` and :mod:`~antiphon.kernel.publication_set`: sets of numbers with gaps.
 
 A whole protocol, complete and runnable in both hosts::
 

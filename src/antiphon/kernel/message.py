@@ -92,6 +92,8 @@ class Publication(Message):
 
     Sequence numbers of one source start at 1. ``timestamp`` is the publisher's clock at the moment of publication,
     in ticks of its host. ``order`` is how strongly it is ordered, from ``NONE`` to ``TOTAL``, or ``UNSPECIFIED``.
+    ``dependencies`` is a set of publications of other sources that must be delivered before this one, where an order
+    needs them. The publication's own predecessor at its source is not listed; the sequence number implies it.
     """
 
     def __init__(
@@ -102,11 +104,13 @@ class Publication(Message):
         payload: bytes,
         topic: i64 = 0,
         order: i64 = UNSPECIFIED,
+        dependencies: vec[i64] = NO_KEYS,
     ) -> None:
         super().__init__(source, sequence, topic)
         self.order: Final[i64] = order
         self.timestamp: Final[i64] = timestamp
         self.payload: Final[bytes] = payload
+        self.dependencies: Final[vec[i64]] = dependencies
 
     def is_control(self) -> bool:
         return False
@@ -116,6 +120,9 @@ class Publication(Message):
 
     def payload_bytes(self) -> i64:
         return len(self.payload)
+
+    def entries_carried(self) -> i64:
+        return len(self.dependencies)
 
     def total_order_keys(self) -> vec[i64]:
         """The keys under which it is in total order with others of its topic; none if one order is for the topic."""

@@ -135,7 +135,7 @@ class RemoteSubscription:
             self._session.backlog.word_came()
 
     def _send(self, batch: Batch, from_offset: int) -> None:
-        self._ahead.sent(batch.end_offset - max(batch.first_offset, from_offset), len(batch.payload))
+        self._ahead.sent(batch.count_from(from_offset), len(batch.payload))
         self._session.send(
             Delivery(
                 self._number,

@@ -136,6 +136,8 @@ class ClientSession:
         self._may_publish: set[str] = set()
         self._published: set[str] = set()
         self.backlog = Backlog(services.backlogs, connection)
+        # What has begun, and waits for something.
+        self._in_progress = 0
         # On each topic, whose turn it is to hand a batch to the node.
         self._turns: dict[str, asyncio.Lock] = {}
         self._questions: list[StatusRequest] = []
@@ -159,7 +161,7 @@ class ClientSession:
         message = self._codec.decode(frame)
         if isinstance(message, PublishRequest):
             # What a client had sent before it heard that it is to go, it hands in elsewhere.
-            if not self.is_sent_away:
+            if not self.is_sent_away and (self._in_progress or not self._publish_at_once(message)):
                 self._into_backlog(partial(self._publish, message), len(message.payload))
         elif isinstance(message, MessagesConsumed):
             found = self._subscriptions.get(message.number)
@@ -191,12 +193,14 @@ class ClientSession:
     def _into_backlog(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
         """Do something that may take a while; if there is too much of that, nothing more is read."""
         self.backlog.add(size)
+        self._in_progress += 1
         self._tasks.spawn(self._do(work, size))
 
     async def _do(self, work: Callable[[], Coroutine[Any, Any, None]], size: int) -> None:
         try:
             await work()
         finally:
+            self._in_progress -= 1
             self.backlog.remove(size)
 
     def _asked(self, message: StatusRequest | DismissRequest | LogsRequest | RangeRequest | MarksRequest) -> None:
@@ -297,39 +301,72 @@ class ClientSession:
             except DeniedError as error:
                 remote.subscription.revoke(error)
 
+    def _publish_at_once(self, message: PublishRequest) -> bool:
+        """Publish a batch for which nothing has to be awaited; false if something has to be."""
+        if message.topic in self._crossings or message.topic not in self._may_publish or self._is_known(message):
+            return False
+        outbox = self._services.publishing.outboxes.get(message.topic)
+        if outbox is None or outbox.is_full:
+            return False
+        try:
+            receipt = self._hand_over(message, message.order)
+        except AntiphonError as failure:
+            self._respond(message, failure)
+            return True
+        if receipt is None:
+            self._respond(message)
+        else:
+            self._into_backlog(partial(self._respond_when_accepted, message, receipt), len(message.payload))
+        return True
+
     async def _publish(self, message: PublishRequest) -> None:
         """Publish a client's batch. The tasks of one client run in the order in which its batches came."""
-        error = ""
-        is_denied = False
-        is_known = False
-        kind = ""
         crossing = self._crossings.get(message.topic) if message.lane is None else None
         try:
             if crossing is None:
                 is_known = self._is_known(message)
-                receipt = None if is_known else await self._hand_over(message)
+                receipt = None if is_known else await self._hand_over_when_room(message)
             else:
                 async with crossing.turns:
                     is_known = await crossing.has_come(message.serial)
-                    receipt = None if is_known else await self._hand_over(message, crossing)
+                    receipt = None if is_known else await self._hand_over_when_room(message, crossing)
             if receipt is not None:
                 await receipt
             if is_known:
                 await self._services.disk.until_shown()
         except AntiphonError as failure:
-            error, is_denied, kind = str(failure), isinstance(failure, DeniedError), kind_of(failure)
-        # A client that is told nothing hands it in again at another node.
-        if not error or not self._services.lifecycle.is_closing:
-            self.send(PublishResponse(message.number, error, is_known, is_denied, kind))
-            self._sender.settle()
+            self._respond(message, failure)
+        else:
+            self._respond(message, is_known=is_known)
+        self._sender.settle()
 
-    async def _hand_over(self, message: PublishRequest, crossing: Crossing | None = None) -> Any:
+    async def _respond_when_accepted(self, message: PublishRequest, receipt: Any) -> None:
+        """Tell the client what becomes of a batch that the node has."""
+        failure: AntiphonError | None = None
+        try:
+            await receipt
+        except AntiphonError as error:
+            failure = error
+        self._respond(message, failure)
+        self._sender.settle()
+
+    def _respond(self, message: PublishRequest, failure: AntiphonError | None = None, is_known: bool = False) -> None:
+        """Tell the client whether its batch is accepted."""
+        if failure is None:
+            self.send(PublishResponse(message.number, "", is_known))
+        elif not self._services.lifecycle.is_closing:
+            # A client that is told nothing hands it in again at another node.
+            is_denied = isinstance(failure, DeniedError)
+            self.send(PublishResponse(message.number, str(failure), False, is_denied, kind_of(failure)))
+
+    async def _hand_over_when_room(self, message: PublishRequest, crossing: Crossing | None = None) -> Any:
         """Hand a batch to the node; what is to be awaited then, if it is not accepted yet."""
         self._check_publishing(message.topic)
         await self._until_room(message.topic)
-        columns = self._columns_of(message)
-        author = self._author_of(message)
-        order = message.order if crossing is None else crossing.order_of(message.order)
+        return self._hand_over(message, message.order if crossing is None else crossing.order_of(message.order))
+
+    def _hand_over(self, message: PublishRequest, order: str) -> Any:
+        columns, author = self._columns_of(message), self._author_of(message)
         return self._services.publishing.publish_columns(message.topic, order, message.about, columns, author)
 
     async def _until_room(self, topic: str) -> None:
@@ -427,6 +464,7 @@ class ClientSession:
             self.send(SubscriptionEnded(message.number, str(error), 0, isinstance(error, DeniedError)))
             return
         subscription.owner = f"client {self._holder.name or self._connection.where_from}"
+        subscription.reads_messages = False
         subscription.marks_beginnings = start == "latest"
         subscription.dropped_batches = {}
         remote = RemoteSubscription(self, message.number, subscription)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.api.batch import Batch
-from antiphon.api.batch_codec import NO_AUTHOR, Columns, author_of, check_payload, encode_columns
+from antiphon.api.batch_codec import NO_AUTHOR, Columns, decode_checked, encode_columns
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import BlockedOutboxes, Segment, set_if_waiting
 from antiphon.api.replay_buffer import TotalOrder
@@ -71,7 +71,7 @@ class NodeLoop:
     def __init__(self, settings: Settings, lifecycle: Lifecycle, fail: Callable[[BaseException], None]) -> None:
         self.fail = fail
         self.identifier = -1
-        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], check_payload)
+        self.codec = Codec((*PEER_CONTROLS, *CLIENT_CONTROLS), FABRIC_KINDS[settings.fabric], self._check)
         # What this node takes for the time that all share.
         self.clock_us: Callable[[], int] = wall_clock_us
         self._window = settings.window
@@ -103,10 +103,11 @@ class NodeLoop:
         self._held_credit: dict[LiveTopic, list[tuple[int, ProtocolMessage]]] = {}
         # The same of all topics, while too much waits for the disk.
         self._held_for_disk: list[tuple[int, ProtocolMessage]] = []
-        self._own: tuple[bytes, Columns] | None = None
+        # The batch that was made or checked last, with its content: its delivery mostly follows at once.
+        self._decoded: tuple[bytes, Columns] | None = None
+        self._published: bytes | None = None
         # Receipts of batches that were published and have not been delivered here, by topic and sequence number.
         self._undelivered: dict[tuple[int, int], asyncio.Future[None]] = {}
-        self._is_own_delivered = False
         self._is_settling = False
 
     def open(self, disk: Disk) -> None:
@@ -124,11 +125,14 @@ class NodeLoop:
         process = self.process
         # A subscriber here that is behind, or the disk, slows the publishers elsewhere by credit that is held back, and
         # here by this.
-        if process is None or not topic.may_publish() or topic.is_behind or self.is_disk_behind:
+        if process is None or topic.is_behind or not topic.may_publish():
+            return 0
+        if self.store is not None and self.is_disk_behind:
             return 0
         room = int(process.room(topic.number))
-        topic.under_way.keep(max(0, self._window - room))
-        return 0 if self.is_window_full(topic) else room
+        under_way = topic.under_way
+        under_way.keep(max(0, self._window - room))
+        return 0 if under_way.bytes >= self._window_bytes else room
 
     def is_window_full(self, topic: LiveTopic) -> bool:
         """Whether as many bytes of a topic are under way from here as may be."""
@@ -151,13 +155,13 @@ class NodeLoop:
         if self.trace is not None:
             self.trace.published(self.identifier, topic, segment.columns, order)
         # This node delivers it too, mostly at once, and has its columns already.
-        self._own = (payload, segment.columns)
-        self._is_own_delivered = False
+        self._decoded = (payload, segment.columns)
+        self._published = payload
         if segment.about:
             number = process.publish_about(list(segment.about), payload, topic.number, order)
         else:
             number = process.publish(payload, topic.number, order)
-        self._own = None
+        is_delivered, self._published = self._published is None, None
         topic.under_way.add(len(payload))
         if self.trace is not None:
             self.trace.numbered(self.identifier, topic, segment.columns, int(number))
@@ -166,7 +170,7 @@ class NodeLoop:
         if segment.receipt is not None:
             self.receipts.add(segment.receipt)
             segment.receipt.add_done_callback(self.receipts.discard)
-            if self._is_own_delivered:
+            if is_delivered:
                 self._accept(segment.receipt)
             else:
                 self._undelivered[topic.number, int(number)] = segment.receipt
@@ -217,6 +221,11 @@ class NodeLoop:
 
     # What enters.
 
+    def _check(self, payload: bytes) -> None:
+        """Refuse a payload from a peer that cannot be decoded, and keep the content of one that can."""
+        columns = decode_checked(payload)
+        self._decoded = None if columns is None else (payload, columns)
+
     def received(self, sender: int, message: ProtocolMessage) -> None:
         """A message of a peer's process."""
         process = self.process
@@ -253,7 +262,7 @@ class NodeLoop:
             if self._disk_first is not None:
                 self._disk_first.then(partial(self._send, destination, message))
                 return
-            if self.is_disk_behind:
+            if self.store is not None and self.is_disk_behind:
                 self._held_for_disk.append((destination, message))
                 return
         self._send(destination, message)
@@ -288,16 +297,12 @@ class NodeLoop:
         """The process delivers: the messages get their offsets; subscribers see them when the node settles."""
         topic = self._by_number[publication.topic]
         payload = publication.payload
-        columns = None
-        if self._own is not None and self._own[0] is payload:
-            columns = self._own[1]
-            self._is_own_delivered = True
-        order = ORDER_NAMES[publication.order]
-        sequence = publication.sequence
-        batch = Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, sequence)
+        if payload is self._published:
+            self._published = None
+        batch = self._batch_of(topic, publication)
         fact = None
         if batch.is_written:
-            fact = self.writers.take(topic.name, author_of(payload))
+            fact = self.writers.take(topic.name, batch.origin)
             is_new = fact is not None
             if is_new:
                 topic.seen.add(batch.author, batch.number, only_grows=True)
@@ -326,6 +331,15 @@ class NodeLoop:
         if self.commit is not None:
             self.commit.soon()
         self._to_show.append((topic, batch))
+
+    def _batch_of(self, topic: LiveTopic, publication: Publication) -> Batch:
+        """What is delivered, at the next offset; with its content, if that is known and somebody here reads it."""
+        payload, order = publication.payload, ORDER_NAMES[publication.order]
+        decoded, self._decoded = self._decoded, None
+        columns = None
+        if decoded is not None and decoded[0] is payload and (topic.reading_sinks or self.trace is not None):
+            columns = decoded[1]
+        return Batch(topic.name, publication.source, order, topic.end_offset, payload, columns, publication.sequence)
 
     def _pass_over(self, topic: LiveTopic, batch: Batch, publication: Publication) -> None:
         """A batch is not for subscribers: a client had handed it in twice, or it was only to have its place."""
@@ -416,27 +430,35 @@ class NodeLoop:
         if self._is_settling:
             return
         self._is_settling = True
-        if self.pasts is not None:
+        flusher = self._flusher
+        if self.pasts is not None and self.pasts.due:
             self.pasts.note(self.process)
         try:
             while True:
                 # What others wait for leaves first: whoever is woken here has its turn later anyway.
-                self._flusher.write_dirty()
-                shown, self._to_show = self._to_show, []
-                for topic, batch in shown:
-                    if batch is None:
-                        topic.miss()
-                    else:
-                        topic.show(batch)
+                if flusher.dirty:
+                    flusher.write_dirty()
+                if self._to_show:
+                    self._show()
                 if not self._to_show and not (len(self.blocked) > 0 and self._fill_room()):
                     break
         except ProtocolError as error:
             self.fail(error)
         finally:
             self._is_settling = False
-        self._flusher.write_dirty()
-        if self._flusher.unhurried and not self._flusher.is_unhurried_scheduled:
-            self._flusher.schedule_unhurried()
+        if flusher.dirty:
+            flusher.write_dirty()
+        if flusher.unhurried and not flusher.is_unhurried_scheduled:
+            flusher.schedule_unhurried()
+
+    def _show(self) -> None:
+        """Let subscribers see what was delivered."""
+        shown, self._to_show = self._to_show, []
+        for topic, batch in shown:
+            if batch is None:
+                topic.miss()
+            else:
+                topic.show(batch)
 
     def _fill_room(self) -> bool:
         """Let blocked outboxes send what there is room for now; whether anything was sent."""

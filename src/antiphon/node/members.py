@@ -6,10 +6,11 @@ the topics they publish on, the clients that go from one to another, and how far
 
 from __future__ import annotations
 
+import secrets
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -20,7 +21,7 @@ from antiphon.kernel.errors import ProtocolError, UsageError
 from antiphon.kernel.process import Process
 from antiphon.membership.membership import Place
 from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import new_membership
+from antiphon.node.fabrics import new_membership, new_process
 from antiphon.node.loop import NodeLoop
 from antiphon.node.settings import Settings
 from antiphon.node.subscriptions import Subscriptions
@@ -68,14 +69,20 @@ class Foundation:
     lifecycle: Lifecycle
 
 
-class ProcessMaker(Protocol):
-    """Makes the process of a node; experiments make others."""
+class ProcessMaker:
+    """Makes the process of a node, and what connects it to the other nodes; experiments make others."""
 
-    def new_environment(self, identifier: int) -> LiveEnvironment:
-        """What the process of this node may do to the world."""
+    def new_members(self, node: Foundation, address: str, publish_on: Callable[[str], None]) -> Members:
+        """The other nodes, as a node sees them that listens at an address."""
+        return Members(node, address, self, publish_on)
 
-    def new_process(self, environment: LiveEnvironment, members: list[int]) -> Process:
-        """The process of this node, which has its place beside these others."""
+    def new_environment(self, node: Foundation, identifier: int) -> LiveEnvironment:
+        """What the process of a node may do to the world."""
+        return LiveEnvironment(identifier, node.core, node.disk, secrets.randbits(62))
+
+    def new_process(self, node: Foundation, environment: LiveEnvironment, members: list[int]) -> Process:
+        """The process of a node, which has its place beside these others."""
+        return new_process(node.settings, environment, members)
 
 
 class Members:
@@ -86,6 +93,7 @@ class Members:
 
     def __init__(self, node: Foundation, address: str, maker: ProcessMaker, publish_on: Callable[[str], None]) -> None:
         settings, core, disk, tasks = node.settings, node.core, node.disk, node.tasks
+        self._node = node
         self._core = core
         self._disk = disk
         self._maker = maker
@@ -132,8 +140,8 @@ class Members:
         if self._disk.journal is not None and not self.cluster.is_returning:
             # What an earlier life has written was said under another identifier.
             self._disk.journal.rewrite([])
-        self._environment = self._maker.new_environment(identifier)
-        process = self._core.process = self._maker.new_process(self._environment, members)
+        self._environment = self._maker.new_environment(self._node, identifier)
+        process = self._core.process = self._maker.new_process(self._node, self._environment, members)
         process.start()
         self.keep_highest()
 

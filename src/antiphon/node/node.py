@@ -24,15 +24,13 @@ from antiphon.api.topic_state import LiveTopic
 from antiphon.fabrics.registry import FABRICS
 from antiphon.kernel.errors import ProtocolError
 from antiphon.kernel.message import TOTAL
-from antiphon.kernel.process import Environment, Process
+from antiphon.kernel.process import Process
 from antiphon.membership.tree_settings import TreeTable
 from antiphon.node.acl import Rights
 from antiphon.node.client_session import ClientServices
-from antiphon.node.environment import LiveEnvironment
-from antiphon.node.fabrics import new_process
 from antiphon.node.gateway import Gateway
 from antiphon.node.loop import ORDER_NUMBERS, NodeLoop
-from antiphon.node.members import Foundation, Members
+from antiphon.node.members import Foundation, ProcessMaker
 from antiphon.node.settings import Settings, settings_from
 from antiphon.node.status import NodeStatus, StatusServer
 from antiphon.node.subscriptions import Subscriptions
@@ -70,9 +68,10 @@ class Node(PubSub):
 
     _subscriptions: Subscriptions
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, maker: ProcessMaker | None = None) -> None:
         super().__init__(settings.order)
         self.settings = settings
+        self._maker = maker or ProcessMaker()
         self.loop = asyncio.get_running_loop()
         self.mixes_keys = FABRICS[settings.fabric].mixes_keys
         self.with_receipts = settings.durability == "disk"
@@ -160,7 +159,7 @@ class Node(PubSub):
         """Make the parts of the node that know the others, now that the node can say where it listens."""
         settings, core, disk, lifecycle = self.settings, self.core, self.disk, self._lifecycle
         foundation = Foundation(settings, self.instance, self._outgoing_context, core, disk, self._tasks, lifecycle)
-        members = self._members = self.new_members(foundation)
+        members = self._members = self._maker.new_members(foundation, self.address, self._publish_on)
         self.cluster, self.sessions = members.cluster, members.sessions
         self._subscriptions = members.subscriptions
         self.catalogue = members.subscriptions.catalogue
@@ -424,18 +423,6 @@ class Node(PubSub):
         return [*self.outboxes.values(), *self._draining]
 
     # What peers and clients do.
-
-    def new_environment(self, identifier: int) -> LiveEnvironment:
-        """What the process of this node may do to the world."""
-        return LiveEnvironment(identifier, self.core, self.disk, secrets.randbits(62))
-
-    def new_process(self, environment: Environment, members: list[int]) -> Process:
-        """The process of this node, which has its place beside these others."""
-        return new_process(self.settings, environment, members)
-
-    def new_members(self, foundation: Foundation) -> Members:
-        """The others, as this node sees them."""
-        return Members(foundation, self.address, self, self._publish_on)
 
     def client_connected(
         self, writer: FrameWriter, hello: Hello, identity: Identity | None, connection: IncomingConnection

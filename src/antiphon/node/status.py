@@ -19,13 +19,14 @@ from prometheus_client.registry import Collector
 
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.outbox import Outbox
-from antiphon.api.subscription import EmptySubscription, Subscription
+from antiphon.api.subscription import Subscription
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import UsageError
 from antiphon.node.acl import Rights
 from antiphon.node.loop import NodeLoop
 from antiphon.node.members import Members
 from antiphon.node.settings import Settings
+from antiphon.node.subscriptions import EmptySubscription
 from antiphon.sessions.backlog import Backlogs
 from antiphon.trace.quantities import quantity
 from antiphon.transport.incoming import FrameClient

@@ -11,7 +11,7 @@ from datetime import datetime
 from antiphon.api.batch import Batch
 from antiphon.api.lifecycle import Lifecycle
 from antiphon.api.replay_buffer import Resumption
-from antiphon.api.subscription import DEFAULT_LIMIT, Callback, EmptySubscription, Start, Subscription, WhenMissed
+from antiphon.api.subscription import DEFAULT_LIMIT, Callback, Start, Subscription, SubscriptionHost, WhenMissed
 from antiphon.api.topic_names import checked_pattern
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import UsageError
@@ -21,6 +21,20 @@ from antiphon.node.topic_registry import Catalogue
 from antiphon.runtime.errors import ClosedError
 from antiphon.runtime.tasks import Tasks
 from antiphon.sessions.client_sessions import Sessions
+
+
+class EmptySubscription(Subscription):
+    """A subscription of nobody: for its sake its node is a member, and it takes nothing."""
+
+    def __init__(self, host: SubscriptionHost, pattern: str) -> None:
+        super().__init__(host, pattern)
+        self.reads_messages = False
+
+    def miss(self, topic: LiveTopic) -> None:
+        """Nobody is here to be told."""
+
+    def push(self, topic: LiveTopic, batch: Batch) -> None:
+        pass
 
 
 class Subscriptions:

@@ -36,17 +36,16 @@ class Flusher:
 
     def write_dirty(self) -> None:
         """Write what is to be written now."""
-        if self.dirty:
-            dirty, self.dirty = self.dirty, set()
-            gathers = self._gather_seconds > 0
-            for writer in dirty:
-                if gathers and writer.queued_bytes < GATHER_BYTES:
-                    self._gathering.add(writer)
-                else:
-                    writer.flush()
-            if self._gathering and not self._is_gathering_scheduled:
-                self._is_gathering_scheduled = True
-                self._loop.call_later(self._gather_seconds, self._write_gathered)
+        dirty, self.dirty = self.dirty, set()
+        gathers = self._gather_seconds > 0
+        for writer in dirty:
+            if gathers and writer.queued_bytes < GATHER_BYTES:
+                self._gathering.add(writer)
+            else:
+                writer.flush()
+        if self._gathering and not self._is_gathering_scheduled:
+            self._is_gathering_scheduled = True
+            self._loop.call_later(self._gather_seconds, self._write_gathered)
 
     def schedule_unhurried(self) -> None:
         """See to it that credit is written before long."""

@@ -12,41 +12,61 @@ the sizes published in Figure 5.9.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.integer_map import IntegerMap
-from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK
-from antiphon.orders.causal import CausalOrder
-from antiphon.orders.order import Ordered, frontier_of
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, Publication, publication_key
+from antiphon.kernel.process import NO_NODE
+from antiphon.kernel.publication_set import PublicationSet
+from antiphon.orders.causal import CausalOrder, DependencyTracker, followed_by
+from antiphon.orders.order import frontier_of, singles_of
 
 RECENT_AT_MOST: Final = 64
 
 
-class CausalBarriers(CausalOrder):
-    """Publications carry the causal barrier of their source; no vector of the size of the system anywhere."""
+@final
+class CausalBarrier(DependencyTracker):
+    """The immediate predecessors of a process's next publication; no vector of the size of the system.
 
-    def __init__(self, me: i64, prune: bool = True, strength: i64 = CAUSAL) -> None:
-        super().__init__(me, strength)
+    Publications of source ``unlisted`` are never named.
+    """
+
+    def __init__(self, prune: bool = True, unlisted: i64 = NO_NODE) -> None:
         self._prune: Final[bool] = prune
+        self._unlisted: Final[i64] = unlisted
         self._barrier: IntegerMap = IntegerMap()
         # Delivered, but not yet in the barrier: many at a time find it in the cache, and before a publication of
         # this process nobody asks for it.
-        self._recent: list[Ordered] = []
+        self._recent: list[Publication] = []
+        # Of what was delivered beyond a gap, that which no own publication has named yet.
+        self._unnamed: Final[set[i64]] = set()
 
-    def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
-        self.count_own(sequence)
-        # The own predecessor is implied by the sequence number and never listed.
-        dependencies = self.barrier()
-        self._barrier = IntegerMap()
-        return dependencies
-
-    def noticed(self, publication: Ordered) -> None:
+    def delivered(self, publication: Publication) -> None:
         self._recent.append(publication)
         if len(self._recent) >= RECENT_AT_MOST:
             self._settle()
+        if len(self._unnamed) > 0:
+            # A publication that names this one need not name what it names.
+            self._unnamed.difference_update(singles_of(publication.dependencies))
+
+    def delivered_beyond_gap(self, source: i64, sequence: i64) -> None:
+        self._unnamed.add(publication_key(source, sequence))
+
+    def gap_closed(self, source: i64, first: i64, last: i64) -> None:
+        if len(self._unnamed) == 0:
+            return
+        number = first
+        while number <= last:
+            key = publication_key(source, number)
+            if key in self._unnamed:
+                self._unnamed.remove(key)
+                # What was delivered before comes into the barrier first: of one source the last to come in stays.
+                self._settle()
+                self._barrier.put(source, number)
+            number += 1
 
     def _settle(self) -> None:
         """Bring the barrier up to date with what was delivered."""
@@ -57,13 +77,32 @@ class CausalBarriers(CausalOrder):
                     source = key & SOURCE_MASK
                     if barrier.get(source, -1) == key >> SOURCE_BITS:
                         barrier.remove(source)
-            barrier.put(publication.source, publication.sequence)
+            if publication.source != self._unlisted:
+                barrier.put(publication.source, publication.sequence)
         self._recent.clear()
+
+    def take(self, past: PublicationSet) -> vec[i64]:
+        dependencies = self.barrier()
+        self._barrier = IntegerMap()
+        self._unnamed.clear()
+        return dependencies
 
     def barrier(self) -> vec[i64]:
         self._settle()
-        return frontier_of(self._barrier.sorted_items())
+        keys = frontier_of(self._barrier.sorted_items())
+        return followed_by(keys, sorted(self._unnamed)) if len(self._unnamed) > 0 else keys
 
-    def adopt_barrier(self, keys: vec[i64]) -> None:
+    def adopt(self, keys: vec[i64]) -> None:
         for key in keys:
-            self._barrier.put(key & SOURCE_MASK, key >> SOURCE_BITS)
+            if key >= 0:
+                self._barrier.put(key & SOURCE_MASK, key >> SOURCE_BITS)
+            else:
+                self._unnamed.add(~key)
+
+
+@final
+class CausalBarriers(CausalOrder):
+    """All publications are causal, and carry the causal barrier of their source."""
+
+    def __init__(self, me: i64, prune: bool = True) -> None:
+        super().__init__(me, CausalBarrier(prune), False, CAUSAL)

@@ -14,8 +14,9 @@ from librt.vecs import vec
 from mypy_extensions import i64
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import CAUSAL, FIFO, NONE, publication_key
-from antiphon.orders.order import Order, Ordered, frontier_of, raise_to
+from antiphon.kernel.message import CAUSAL, FIFO, NONE, SOURCE_BITS, SOURCE_MASK, Publication, publication_key
+from antiphon.kernel.publication_set import PublicationSet
+from antiphon.orders.order import Order, frontier_of, raise_to
 
 NO_DEPENDENCIES: Final = vec[i64]()
 
@@ -27,13 +28,13 @@ class Fifo(Order):
         super().__init__(FIFO)
         self._me: Final[i64] = me
         self._delivered: Final = Counters()
-        self._held: dict[i64, Ordered] = {}
+        self._held: dict[i64, Publication] = {}
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
         self._delivered.put(self._me, sequence)
         return NO_DEPENDENCIES
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         source, sequence = publication.source, publication.sequence
         last = self._delivered.get(source)
         if sequence <= last:
@@ -73,42 +74,24 @@ class Unordered(Order):
     def __init__(self, me: i64) -> None:
         super().__init__(NONE)
         self._me: Final[i64] = me
-        # Everything of a source up to its entry has been delivered; beyond that, what is in the set.
-        self._complete: Final = Counters()
-        self._beyond: set[i64] = set()
+        self._delivered: Final = PublicationSet()
 
     def stamp(self, sequence: i64, order: i64 = CAUSAL) -> vec[i64]:
-        self._complete.put(self._me, sequence)
+        self._delivered.complete_to(self._me, sequence)
         return NO_DEPENDENCIES
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
-        source, sequence = publication.source, publication.sequence
-        complete = self._complete.get(source)
-        if sequence <= complete:
-            return []
-        if sequence > complete + 1:
-            key = publication_key(source, sequence)
-            if key in self._beyond:
-                return []
-            self._beyond.add(key)
-            return [publication]
-        while len(self._beyond) > 0:
-            key = publication_key(source, sequence + 1)
-            if key not in self._beyond:
-                break
-            self._beyond.remove(key)
-            sequence += 1
-        self._complete.put(source, sequence)
-        return [publication]
+    def arrived(self, publication: Publication) -> list[Publication]:
+        return [publication] if self._delivered.add(publication.source, publication.sequence) else []
 
     def state(self) -> str:
-        return f"{self._complete.sorted_items()} {sorted(self._beyond)}"
+        return self._delivered.state()
 
     def frontier(self) -> vec[i64]:
-        return frontier_of(self._complete.sorted_items())
+        return frontier_of(self._delivered.counts.sorted_items())
 
     def start_from(self, frontier: vec[i64]) -> None:
-        raise_to(self._complete, frontier)
+        for key in frontier:
+            self._delivered.complete_to(key & SOURCE_MASK, key >> SOURCE_BITS)
 
     def waiting(self) -> i64:
         return 0

@@ -12,7 +12,7 @@ sequence number reads as negative too, below every count: what only knows the fi
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
@@ -21,13 +21,10 @@ from antiphon.kernel.counters import Counters
 from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Publication, publication_key
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@final
+@mypyc_attr(acyclic=True)
 class Ordered(Publication):
-    """A publication that carries what must be delivered before it.
-
-    ``dependencies`` is a set of publications of other sources. The publication's own predecessor at its source is not
-    listed; the sequence number implies it.
-    """
+    """A publication that carries what must be delivered before it."""
 
     def __init__(
         self,
@@ -39,15 +36,12 @@ class Ordered(Publication):
         topic: i64 = 0,
         order: i64 = CAUSAL,
     ) -> None:
-        super().__init__(source, sequence, timestamp, payload, topic, order)
-        self.dependencies: Final[vec[i64]] = dependencies
-
-    def entries_carried(self) -> i64:
-        return len(self.dependencies)
+        super().__init__(source, sequence, timestamp, payload, topic, order, dependencies)
 
 
+@final
 @mypyc_attr(acyclic=True)
-class KeyedOrdered(Ordered):
+class KeyedOrdered(Publication):
     """The same about some keys of its topic, such as accounts."""
 
     def __init__(
@@ -61,15 +55,16 @@ class KeyedOrdered(Ordered):
         order: i64,
         keys: vec[i64],
     ) -> None:
-        super().__init__(source, sequence, timestamp, payload, dependencies, topic, order)
+        super().__init__(source, sequence, timestamp, payload, topic, order, dependencies)
         self.keys: Final[vec[i64]] = keys
 
     def total_order_keys(self) -> vec[i64]:
         return self.keys
 
 
+@final
 @mypyc_attr(acyclic=True)
-class Placed(KeyedOrdered):
+class Placed(Publication):
     """The same in total order where nodes may fail: of two about a key, that with the lower place comes first."""
 
     def __init__(
@@ -84,8 +79,12 @@ class Placed(KeyedOrdered):
         keys: vec[i64],
         place: i64,
     ) -> None:
-        super().__init__(source, sequence, timestamp, payload, dependencies, topic, order, keys)
+        super().__init__(source, sequence, timestamp, payload, topic, order, dependencies)
+        self.keys: Final[vec[i64]] = keys
         self.place: Final[i64] = place
+
+    def total_order_keys(self) -> vec[i64]:
+        return self.keys
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -115,7 +114,7 @@ class Order:
         """
         raise NotImplementedError
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         """Called once per arriving copy: what may now be delivered, in order. Duplicates give nothing."""
         raise NotImplementedError
 

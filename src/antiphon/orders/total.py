@@ -31,16 +31,16 @@ counts as past stays closed under what publications wait for, and newcomers may 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.vecs import append, vec
 from mypy_extensions import i64
 
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
-from antiphon.orders.causal import Waiting
-from antiphon.orders.mixed import MixedOrder
-from antiphon.orders.order import Ordered, frontier_of, merged_frontiers, prefixes_of, raise_to
+from antiphon.kernel.message import CAUSAL, SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
+from antiphon.orders.barriers import CausalBarrier
+from antiphon.orders.causal import CausalOrder, Waiting
+from antiphon.orders.order import frontier_of, merged_frontiers, prefixes_of, raise_to
 
 ALL_SHARE: Final = vec[i64]([0])
 """What names no key is about this one."""
@@ -48,6 +48,7 @@ ALL_SHARE: Final = vec[i64]([0])
 NOTHING: Final[i64] = -1
 
 
+@final
 class Lock:
     """A total publication that will come, or has come and waits.
 
@@ -60,14 +61,16 @@ class Lock:
         self.keys: Final[vec[i64]] = keys
         self.place: Final[i64] = place
         self.attempt: Final[i64] = attempt
-        self.publication: Ordered | None = None
+        self.publication: Publication | None = None
 
 
-class TotalOrder(MixedOrder):
+@final
+class TotalOrder(CausalOrder):
     """Serves publications of all orders, about keys or not; ``strength`` is that of publications that name none."""
 
     def __init__(self, me: i64, strength: i64 = CAUSAL) -> None:
-        super().__init__(me, strength)
+        # Own total publications are delivered like others, and implied by the numbers of those that follow.
+        super().__init__(me, CausalBarrier(True, me), True, strength)
         # Per source the highest number that has arrived or counts as past: it has started.
         self._seen: Final = Counters()
         self._locks: dict[i64, Lock] = {}
@@ -114,7 +117,7 @@ class TotalOrder(MixedOrder):
             if len(locks) == 0:
                 del self._locks_of[key]
 
-    def pass_over(self, source: i64, sequence: i64) -> list[Ordered]:
+    def pass_over(self, source: i64, sequence: i64) -> list[Publication]:
         self._seen.raise_to(source, sequence)
         for lock in [lock for lock in self._locks.values() if lock.source == source and lock.sequence <= sequence]:
             self._unlock(publication_key(source, lock.sequence))
@@ -137,9 +140,9 @@ class TotalOrder(MixedOrder):
             lock.place < place and lock.publication is None for key in keys for lock in self._locks_of.get(key, [])
         )
 
-    def withdraw(self, locks: list[Lock]) -> list[Ordered]:
+    def withdraw(self, locks: list[Lock]) -> list[Publication]:
         """These will not come, or not yet: wait for them no longer; what may be delivered now."""
-        released: list[Ordered] = []
+        released: list[Publication] = []
         for lock in locks:
             self._unlock(publication_key(lock.source, lock.sequence))
         for source in sorted({lock.source for lock in locks}):
@@ -147,7 +150,7 @@ class TotalOrder(MixedOrder):
         self._release_after(released)
         return released
 
-    def break_circle(self) -> list[Ordered]:
+    def break_circle(self) -> list[Publication]:
         """Where everything is here that is waited for, what waits does so in a circle; what may be delivered now.
 
         That is only so where two parts of a system did not know of each other: what one began about a key the total
@@ -170,13 +173,13 @@ class TotalOrder(MixedOrder):
                 continue
             for last in [publication_key(publication.source, publication.sequence - 1), *publication.dependencies]:
                 following += self._let_go_until(last if last >= 0 else ~last, held)
-        released: list[Ordered] = []
+        released: list[Publication] = []
         for lock in self.locks():
             self._release_waiting(publication_key(lock.source, lock.sequence), released)
         self._release_after(released)
         return released
 
-    def _let_go_until(self, last: i64, held: dict[i64, Ordered]) -> list[i64]:
+    def _let_go_until(self, last: i64, held: dict[i64, Publication]) -> list[i64]:
         """No lock holds up what waits of a source up to one of its publications; what that is and was not before."""
         source, sequence = last & SOURCE_MASK, last >> SOURCE_BITS
         found: list[i64] = []
@@ -211,7 +214,7 @@ class TotalOrder(MixedOrder):
         assert order != TOTAL, "a total publication is not past when it starts; it names everything_before"
         return super().stamp(sequence, order)
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         self._seen.raise_to(publication.source, publication.sequence)
         if publication.order != TOTAL:
             return super().arrived(publication)
@@ -219,7 +222,7 @@ class TotalOrder(MixedOrder):
         if lock is None:
             return super().arrived(publication)
         lock.publication = publication
-        released: list[Ordered] = []
+        released: list[Publication] = []
         self._release_waiting(arrival_of(lock), released)
         self._release_after(released)
         released.extend(super().arrived(publication))
@@ -235,21 +238,14 @@ class TotalOrder(MixedOrder):
         locks = [(name, lock.place, lock.publication is not None) for name, lock in sorted(self._locks.items())]
         return f"{super().state()} {self._seen.sorted_items()} {locks} {sorted(self._let_go)}"
 
-    def noticed(self, publication: Ordered) -> None:
-        super().noticed(publication)
-        if publication.source == self.me:
-            # Own publications are implied by their numbers and never listed.
-            self._settle()
-            self._barrier.remove(self.me)
-
-    def _count(self, publication: Ordered) -> None:
+    def _count(self, publication: Publication) -> None:
         super()._count(publication)
         if len(self._let_go) > 0:
             self._let_go.discard(publication_key(publication.source, publication.sequence))
         if publication.order == TOTAL:
             self._unlock(publication_key(publication.source, publication.sequence))
 
-    def _missing(self, publication: Ordered, start: i64) -> i64:
+    def _missing(self, publication: Publication, start: i64) -> i64:
         missing = super()._missing(publication, start)
         if missing != -1 or len(self._locks) == 0 or publication.order == TOTAL:
             return missing
@@ -261,14 +257,9 @@ class TotalOrder(MixedOrder):
         if missing <= len(publication.dependencies):
             super()._wait(waiting, missing)
             return
-        key = self._obstacle(publication)
-        queue = self._waiting_for.get(key)
-        if queue is None:
-            self._waiting_for[key] = [waiting]
-        else:
-            queue.append(waiting)
+        self._wait_under(self._obstacle(publication), waiting)
 
-    def _obstacle(self, publication: Ordered) -> i64:
+    def _obstacle(self, publication: Publication) -> i64:
         """What a weaker publication waits for because of a lock, as a key of ``_waiting_for``, or ``NOTHING``."""
         if len(self._let_go) > 0 and publication_key(publication.source, publication.sequence) in self._let_go:
             return NOTHING
@@ -291,7 +282,7 @@ def reached_by(keys: vec[i64]) -> vec[i64]:
     return vec[i64]([highest[source] for source in sorted(highest)])
 
 
-def obstacle_of(lock: Lock, publication: Ordered) -> i64:
+def obstacle_of(lock: Lock, publication: Publication) -> i64:
     """What a weaker publication waits for because of one lock, or ``NOTHING``."""
     if lock.source == publication.source:
         if publication.sequence < lock.sequence:
@@ -305,7 +296,7 @@ def obstacle_of(lock: Lock, publication: Ordered) -> i64:
     return publication_key(lock.source, lock.sequence)
 
 
-def keys_of(publication: Ordered) -> vec[i64]:
+def keys_of(publication: Publication) -> vec[i64]:
     """The keys that a publication is about."""
     keys = publication.total_order_keys()
     return keys if len(keys) > 0 else ALL_SHARE
@@ -321,7 +312,7 @@ def arrival_of(lock: Lock) -> i64:
     return publication_key(lock.source, 0)
 
 
-def names(total: Ordered, publication: Ordered) -> bool:
+def names(total: Publication, publication: Publication) -> bool:
     """Whether a total publication names another one; what it names is sorted by source."""
     keys = total.dependencies
     low: i64 = 0

@@ -7,11 +7,11 @@ safe, so the same batch may be published by two nodes; author and number stay th
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from antiphon.kernel.interval_set import IntervalSet
 from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
 
 GAPS_AT_MOST: Final = 2048
@@ -27,117 +27,54 @@ Ranges = list[int]
 """The numbers of one author as they are sent: the highest, then the first and last of each gap."""
 
 
-class Seen:
-    """The numbers of one author that have come: all up to the highest, except for some gaps."""
-
-    __slots__ = ("_gaps", "_ranges", "highest")
-
-    def __init__(self, ranges: Ranges | None = None) -> None:
-        ranges = ranges or [0]
-        self.highest = ranges[0]
-        self._gaps = list(zip(ranges[1::2], ranges[2::2], strict=False))
-        # As they were sent last: whoever subscribes is told of all authors, of which few have come since.
-        self._ranges: Ranges | None = None
-
-    def has(self, number: int) -> bool:
-        """Whether a number has come."""
-        return number <= self.highest and self._gap_with(number) is None
-
-    def reach(self, number: int) -> bool:
-        """A number comes of an author whose numbers only grow: whatever is below it counts as having come."""
-        if number <= self.highest:
-            return False
-        self._ranges = None
-        self.highest = number
-        return True
-
-    def add(self, number: int) -> bool:
-        """A number comes; whether it is new."""
-        self._ranges = None
-        if number == self.highest + 1:
-            self.highest = number
-            return True
-        if number > self.highest:
-            self._gaps.append((self.highest + 1, number - 1))
-            self.highest = number
-            del self._gaps[:-GAPS_AT_MOST]
-            return True
-        place = self._gap_with(number)
-        if place is None:
-            return False
-        first, last = self._gaps[place]
-        rest = [(low, high) for low, high in ((first, number - 1), (number + 1, last)) if low <= high]
-        self._gaps[place : place + 1] = rest
-        del self._gaps[:-GAPS_AT_MOST]
-        return True
-
-    def merge(self, ranges: Ranges) -> None:
-        """Add all that somebody else has seen."""
-        self._ranges = None
-        other = Seen(ranges)
-        highest = max(self.highest, other.highest)
-        self._gaps = overlaps(self._missing_up_to(highest), other._missing_up_to(highest))[-GAPS_AT_MOST:]
-        self.highest = highest
-
-    def _missing_up_to(self, highest: int) -> list[tuple[int, int]]:
-        return self._gaps if self.highest == highest else [*self._gaps, (self.highest + 1, highest)]
-
-    def _gap_with(self, number: int) -> int | None:
-        place = bisect_right(self._gaps, number, key=first_of) - 1
-        return place if place >= 0 and number <= self._gaps[place][1] else None
-
-    def ranges(self) -> Ranges:
-        """The same, to be sent."""
-        if self._ranges is None:
-            self._ranges = [self.highest, *(bound for gap in self._gaps for bound in gap)]
-        return self._ranges
+def numbers_from(ranges: Ranges) -> IntervalSet:
+    """The numbers of one author that have come, from the form in which they are sent."""
+    numbers = IntervalSet(0, GAPS_AT_MOST)
+    first = 1
+    for gap_first, gap_last in zip(ranges[1::2], ranges[2::2], strict=False):
+        numbers.add_range(first, gap_first - 1)
+        first = gap_last + 1
+    numbers.add_range(first, ranges[0])
+    return numbers
 
 
-def first_of(gap: tuple[int, int]) -> int:
-    """Where a gap begins."""
-    return gap[0]
-
-
-def overlaps(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is in both of two lists of ranges, which are in order and do not overlap within a list."""
-    found: list[tuple[int, int]] = []
-    left, right = 0, 0
-    while left < len(one) and right < len(other):
-        low, high = max(one[left][0], other[right][0]), min(one[left][1], other[right][1])
-        if low <= high:
-            found.append((low, high))
-        if one[left][1] < other[right][1]:
-            left += 1
-        else:
-            right += 1
-    return found
+def ranges_of(numbers: IntervalSet) -> Ranges:
+    """The numbers of one author that have come, in the form in which they are sent."""
+    highest = numbers.highest()
+    if not numbers.has_gaps():
+        return [highest]
+    return [highest, *(bound for gap in numbers.outside(1, highest) for bound in gap)]
 
 
 class SeenOfAll:
     """What has come of all authors on one topic."""
 
     def __init__(self, known: dict[int, Ranges] | None = None) -> None:
-        self._of = {author: Seen(ranges) for author, ranges in (known or {}).items()}
+        self._of = {author: numbers_from(ranges) for author, ranges in (known or {}).items()}
 
     def add(self, author: int, number: int, only_grows: bool = False) -> bool:
         """A batch comes; whether it is new. The numbers of writers only grow, and leave no gaps to be filled."""
         seen = self._of.pop(author, None)
         if seen is None:
-            seen = Seen()
+            seen = IntervalSet(0, GAPS_AT_MOST)
             if len(self._of) >= AUTHORS_AT_MOST:
                 del self._of[next(iter(self._of))]
-        # Who was heard last stands last.
+        # The author heard from last stands last.
         self._of[author] = seen
-        return seen.reach(number) if only_grows else seen.add(number)
+        if not only_grows:
+            return seen.add(number)
+        highest = seen.highest()
+        seen.add_range(highest + 1, number)
+        return number > highest
 
     def merge(self, known: dict[int, Ranges]) -> None:
         """Add all that somebody else has seen."""
         for author, ranges in known.items():
             seen = self._of.get(author)
             if seen is not None:
-                seen.merge(ranges)
+                seen.update(numbers_from(ranges))
             elif len(self._of) < AUTHORS_AT_MOST:
-                self._of[author] = Seen(ranges)
+                self._of[author] = numbers_from(ranges)
 
     def has(self, author: int, number: int) -> bool:
         """Whether a batch has come."""
@@ -147,18 +84,18 @@ class SeenOfAll:
     def highest(self, author: int) -> int:
         """The highest number of an author that has come; 0 if none has."""
         seen = self._of.get(author)
-        return 0 if seen is None else seen.highest
+        return 0 if seen is None else seen.highest()
 
     def ranges_of(self, author: int) -> Ranges:
         """What has come of one author, to be sent."""
         seen = self._of.get(author)
-        return [0] if seen is None else seen.ranges()
+        return [0] if seen is None else ranges_of(seen)
 
     def ranges(self, authors_at_most: int = AUTHORS_AT_MOST) -> dict[int, Ranges]:
         """What has come of everybody, or of those who were heard last, to be sent."""
         heard_last = islice(reversed(self._of.items()), authors_at_most)
         # The last of them stands last, as here.
-        return {author: seen.ranges() for author, seen in reversed(list(heard_last))}
+        return {author: ranges_of(seen) for author, seen in reversed(list(heard_last))}
 
 
 class Logged:
@@ -167,13 +104,13 @@ class Logged:
     def __init__(self) -> None:
         # Whether all that was appended before is known here.
         self.is_known = True
-        self._of: dict[int, Seen] = {}
+        self._of: dict[int, IntervalSet] = {}
 
     def add(self, source: int, sequence: int) -> None:
         """A publication is appended."""
         seen = self._of.get(source)
         if seen is None:
-            seen = self._of[source] = Seen()
+            seen = self._of[source] = IntervalSet(0, GAPS_AT_MOST)
         seen.add(sequence)
 
     def has(self, source: int, sequence: int) -> bool:
@@ -186,7 +123,7 @@ class Logged:
         counts = counts_in(keys)
         found = {source: [0] for source in counts if source not in self._of}
         for source, seen in self._of.items():
-            ranges = seen.ranges()
+            ranges = ranges_of(seen)
             if ranges != [counts.get(source, 0)]:
                 found[source] = ranges
         return found
@@ -194,7 +131,7 @@ class Logged:
     def restore(self, keys: Iterable[int], unlike: dict[int, Ranges], is_known: bool) -> None:
         """Begin with a set of publications, except for some sources."""
         ranges = {source: [count] for source, count in counts_in(keys).items()} | unlike
-        self._of = {source: Seen(one) for source, one in ranges.items()}
+        self._of = {source: numbers_from(one) for source, one in ranges.items()}
         self.is_known = is_known
 
 

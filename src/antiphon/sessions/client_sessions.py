@@ -46,7 +46,7 @@ from antiphon.kernel.errors import PeerError, ProtocolError
 from antiphon.kernel.message import ORDER_NAMES, TOTAL
 from antiphon.kernel.process import Process
 from antiphon.runtime.clocks import monotonic_us, wall_clock_us
-from antiphon.runtime.dedup import Seen, SeenOfAll
+from antiphon.runtime.dedup import SeenOfAll, numbers_from
 from antiphon.runtime.errors import NoMajorityError
 from antiphon.runtime.scatter_gather import Others, Questions
 from antiphon.runtime.tasks import Tasks
@@ -252,7 +252,7 @@ class Sessions:
             # A newcomer begins behind whatever the members had delivered.
             await self._until_delivered(topic, message.past)
         answers = await self._questions.ask(lambda number: DedupRequest(number, topic.name, client))
-        known = [Seen(answer.ranges) for answer in answers if isinstance(answer, DedupResponse)]
+        known = [numbers_from(answer.ranges) for answer in answers if isinstance(answer, DedupResponse)]
         return Crossing(
             NodeTraits(self._node.identifier, self._publishes_again), topic, client, known, self._counts_past
         )

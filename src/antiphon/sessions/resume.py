@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from antiphon.api.topic_state import LiveTopic
 from antiphon.kernel.errors import PeerError
-from antiphon.runtime.dedup import Seen
+from antiphon.kernel.interval_set import IntervalSet
 
 LOOK_SECONDS: Final = 0.02
 """How often a node looks whether something has come."""
@@ -45,7 +45,7 @@ class Crossing:
     """
 
     def __init__(
-        self, node: NodeTraits, topic: LiveTopic, client: int, known: Sequence[Seen], is_waited_for: bool
+        self, node: NodeTraits, topic: LiveTopic, client: int, known: Sequence[IntervalSet], is_waited_for: bool
     ) -> None:
         self._node = node
         self._loop = asyncio.get_running_loop()

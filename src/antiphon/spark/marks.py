@@ -1,95 +1,100 @@
-"""Which messages have been read, told by publisher and sequence number: that means the same in every log.
+"""Sets of messages that were read, by publisher and sequence number, which mean the same in every log.
 
-An offset means something in one log only. A stream that is to survive the loss of a node therefore writes down, beside
-its offsets, the set of messages that it has read; nearly all of it is one range per publisher. Another log then has
-everything that is not in the set, and what was read from the first one comes before it in every order that was
-promised: what a node has delivered is closed under all that it follows.
+An offset is valid in one log only. So a stream that must survive the loss of a node records, beside its offsets, the
+set of messages that it has read; nearly all of it is one range per publisher. Another log then serves every message
+outside of the set. Messages from the first log precede them in every promised order, because the deliveries of a node
+are closed under everything they follow.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
+
+from antiphon.kernel.interval_set import IntervalSet
 
 Range = tuple[int, int]
 """The first and the last number."""
 
 
 MOVED: Final = ""
-"""Where it is written that not all of it was read from one log; no publisher is called so."""
+"""The key of the flag that not all messages were read from one log; no publisher has this name."""
 
 
 class Marks:
-    """A set of messages that were read; ``is_moved`` if it was not from one log alone."""
+    """A set of messages that were read; ``is_moved`` if they are not from one log alone."""
 
-    def __init__(self, ranges: Mapping[int, Sequence[Range]] | None = None, is_moved: bool = False) -> None:
-        self._ranges: dict[int, list[Range]] = {each: list(found) for each, found in (ranges or {}).items()}
+    def __init__(self, is_moved: bool = False) -> None:
+        self._numbers: dict[int, IntervalSet] = {}
         self.is_moved = is_moved
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Marks) and (self._ranges, self.is_moved) == (other._ranges, other.is_moved)
+        return isinstance(other, Marks) and self.as_texts() == other.as_texts()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Marks({self.as_texts()})"
 
+    def _of(self, publisher: int) -> IntervalSet:
+        return self._numbers.setdefault(publisher, IntervalSet())
+
+    def ranges(self) -> dict[int, list[Range]]:
+        """All messages, by publisher."""
+        return {each: found.inside(1, found.highest()) for each, found in sorted(self._numbers.items())}
+
     def add(self, publisher: int, first: int, last: int) -> None:
         """Add the messages of a publisher from one number to another."""
-        ranges = self._ranges.setdefault(publisher, [])
-        # Those that touch the new one become part of it.
-        place = bisect_right(ranges, first, key=lambda each: each[0])
-        low = place - 1 if place > 0 and ranges[place - 1][1] >= first - 1 else place
-        high = low
-        while high < len(ranges) and ranges[high][0] <= last + 1:
-            high += 1
-        touched = ranges[low:high]
-        start = min([first, *(each[0] for each in touched)])
-        end = max([last, *(each[1] for each in touched)])
-        ranges[low:high] = [(start, end)]
+        self._of(publisher).add_range(first, last)
 
     def with_all(self, other: Marks) -> Marks:
-        """The messages of both, as this one has come about."""
-        both = Marks(self._ranges, self.is_moved)
-        for publisher, ranges in other._ranges.items():
-            for first, last in ranges:
-                both.add(publisher, first, last)
+        """The union of both, with the origin of this one."""
+        both = Marks(self.is_moved)
+        for marks in (self, other):
+            for publisher, numbers in marks._numbers.items():
+                both._of(publisher).update(numbers)
         return both
 
     def within(self, publisher: int, first: int, last: int) -> list[Range]:
-        """Which of the messages of a publisher between two numbers are in the set."""
-        ranges = self._ranges.get(publisher, ())
-        return [(max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first]
+        """The messages of a publisher between two numbers that are in the set."""
+        found = self._numbers.get(publisher)
+        return [] if found is None else found.inside(first, last)
+
+    def without(self, publisher: int, first: int, last: int) -> list[Range]:
+        """The messages of a publisher between two numbers that are not in the set."""
+        found = self._numbers.get(publisher)
+        return [(first, last)] if found is None else found.outside(first, last)
 
     def holds(self, other: Marks) -> bool:
         """Whether all messages of another set are in this one."""
-        return all(
-            self.within(publisher, first, last) == [(first, last)]
-            for publisher, ranges in other._ranges.items()
+        return not any(
+            self.without(publisher, first, last)
+            for publisher, ranges in other.ranges().items()
             for first, last in ranges
         )
 
     def has_any_of(self, other: Marks) -> bool:
         """Whether some message is in both."""
         return any(
-            self.within(publisher, first, last) for publisher, ranges in other._ranges.items() for first, last in ranges
+            self.within(publisher, first, last)
+            for publisher, ranges in other.ranges().items()
+            for first, last in ranges
         )
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for ranges in self._ranges.values() for first, last in ranges)
+        return sum(last - first + 1 for ranges in self.ranges().values() for first, last in ranges)
 
     def as_texts(self) -> dict[str, str]:
-        """In the form that Spark keeps: by publisher, ``1-500,502-510``."""
+        """The form that Spark stores: by publisher, ``1-500,502-510``."""
         texts = {
             str(publisher): ",".join(f"{first}-{last}" for first, last in ranges)
-            for publisher, ranges in sorted(self._ranges.items())
+            for publisher, ranges in self.ranges().items()
         }
         return texts | ({MOVED: "moved"} if self.is_moved else {})
 
 
 def marks_from(texts: Mapping[str, str]) -> Marks:
-    """A set from the form that Spark keeps."""
+    """A set from the form that Spark stores."""
     marks = Marks(is_moved=MOVED in texts)
     for publisher, text in texts.items():
         if publisher == MOVED:
@@ -100,22 +105,16 @@ def marks_from(texts: Mapping[str, str]) -> Marks:
     return marks
 
 
-class Wanted:
-    """Which rows of a log are wanted: those that were not read before and, if that is said, belong to a batch."""
+class WantedRows:
+    """The wanted rows of a log: those that were not read before and, if ``batch`` is given, belong to it."""
 
     def __init__(self, read: Marks, batch: Marks | None = None) -> None:
         self.read = read
         self.batch = batch
 
     def places(self, publisher: int, sequence: int, count: int) -> list[Range]:
-        """Of messages of a publisher with numbers from ``sequence`` on, those that are wanted, by place from 0."""
+        """The wanted messages of a publisher with numbers from ``sequence`` on, by index from 0."""
         last = sequence + count - 1
         inside = [(sequence, last)] if self.batch is None else self.batch.within(publisher, sequence, last)
-        for low, high in self.read.within(publisher, sequence, last):
-            inside = [
-                part
-                for first, end in inside
-                for part in ((first, min(end, low - 1)), (max(first, high + 1), end))
-                if part[0] <= part[1]
-            ]
-        return [(first - sequence, end - sequence) for first, end in inside]
+        wanted = [part for first, end in inside for part in self.read.without(publisher, first, end)]
+        return [(first - sequence, end - sequence) for first, end in wanted]

@@ -51,7 +51,7 @@ class Pasts:
         self._is_void = False
         # Topics by how many batches were delivered since the last note; those that are due at the next pause.
         self._unnoted: dict[LiveTopic, int] = {}
-        self._due: set[LiveTopic] = set()
+        self.due: set[LiveTopic] = set()
 
     def open(self, store: DurableLog, commit: GroupCommit) -> None:
         """The node has a log; without one nothing is noted."""
@@ -68,15 +68,16 @@ class Pasts:
         count = self._unnoted.get(topic, 0) + 1
         self._unnoted[topic] = count
         if count >= BATCHES_PER_NOTE:
-            self._due.add(topic)
+            self.due.add(topic)
 
     def changed(self, topic: LiveTopic) -> None:
         """Something counts as past that is not in the log."""
-        self._due.add(topic)
+        if self._store is not None:
+            self.due.add(topic)
 
     def left(self, topic: LiveTopic) -> None:
         """The next life is not to go on with this topic, but may be asked for what the log holds."""
-        self._due.discard(topic)
+        self.due.discard(topic)
         self._unnoted.pop(topic, None)
         if self._store is not None:
             self._put(self._store, topic, [], {}, is_member=False)
@@ -84,9 +85,9 @@ class Pasts:
     def note(self, process: Process | None) -> None:
         """Between two steps of the process: write down what is due."""
         store = self._store
-        if not self._due or process is None or store is None:
+        if not self.due or process is None or store is None:
             return
-        due, self._due = self._due, set()
+        due, self.due = self.due, set()
         for topic in due:
             self._unnoted.pop(topic, None)
             keys = [int(key) for key in process.counted(topic.number)]

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from antiphon.api.batch_codec import header_bytes
+from antiphon.api.batch_codec import read_header
 from antiphon.kernel.errors import AntiphonError, PeerError, UsageError
 from antiphon.runtime.errors import DeniedError
 from antiphon.storage.log import DurableLog
@@ -231,7 +231,7 @@ class LogDesk:
 def beginning_of(payload: bytes, topic: str) -> Published:
     """What stands at the beginning of the columns of a batch."""
     try:
-        return PUBLISHED_DECODER.decode(memoryview(payload)[header_bytes(payload) :])
+        return PUBLISHED_DECODER.decode(memoryview(payload)[read_header(payload)[1] :])
     except msgspec.DecodeError as error:
         raise PeerError(f"a batch of topic {topic!r} cannot be read: {error}") from error
 

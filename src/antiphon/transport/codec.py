@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Union
+from typing import Any, Final, Union
 
 import msgspec
 from librt.vecs import vec
@@ -160,6 +160,8 @@ class Codec:
         self._kinds = known_kinds(check_payload)
         self._by_shape = {self._kinds[kind].shape: self._kinds[kind] for kind in kinds}
         self._encode = msgspec.msgpack.Encoder().encode
+        self.encode_control: Callable[[msgspec.Struct], bytes] = self._encode
+        """A message of hosts as bytes."""
         shapes = (*self._by_shape, *controls)
         self._decode = msgspec.msgpack.Decoder(Union[shapes]).decode  # noqa: UP007 (made at run time)
         self._last: Message | None = None
@@ -183,18 +185,19 @@ class Codec:
         self._last = None
         self._last_bytes = b""
 
-    def encode_control(self, control: msgspec.Struct) -> bytes:
-        """A message of hosts as bytes."""
-        return self._encode(control)
-
     def decode(self, data: bytes | memoryview) -> Message | msgspec.Struct:
         """Bytes as a message of a protocol or of hosts; :class:`ProtocolError` if they are none.
 
         Who passes a view of bytes that change later calls ``forget`` before they do.
         """
-        message = self._read(data)
-        if isinstance(message, msgspec.Struct):
-            return message
+        try:
+            shape: msgspec.Struct = self._decode(data)
+            kind = self._by_shape.get(type(shape))
+            if kind is None:
+                return shape
+            message = kind.to_message(shape)
+        except UNREADABLE as error:
+            raise unreadable(data, error) from error
         if not isinstance(message, Message) or type(message) in ENCLOSED:
             raise ProtocolError(f"a peer sent a {type(message).__name__} by itself; it is a part of messages only")
         self._last = message
@@ -203,14 +206,14 @@ class Codec:
 
     def decode_recorded(self, data: bytes) -> Publication | tree.Item:
         """An entry of a log, as the process recorded it."""
-        recorded = self._read(data, is_own=True)
+        recorded = self._decode_own(data)
         if not isinstance(recorded, Publication | tree.Item):
             raise ProtocolError(f"{len(data)} bytes hold a {type(recorded).__name__} and no publication")
         return recorded
 
     def decode_own(self, data: bytes) -> Message:
         """A message that this node has written down itself."""
-        message = self._read(data, is_own=True)
+        message = self._decode_own(data)
         if not isinstance(message, Message):
             raise ProtocolError(f"{len(data)} bytes hold a {type(message).__name__} and no message")
         return message
@@ -220,10 +223,20 @@ class Codec:
         recorded = self.decode_recorded(data)
         return recorded.publication if isinstance(recorded, tree.Item) else recorded
 
-    def _read(self, data: bytes | memoryview, is_own: bool = False) -> Any:
+    def _decode_own(self, data: bytes) -> Any:
+        """What this node has encoded itself: its payloads have been checked."""
         try:
             shape: msgspec.Struct = self._decode(data)
             kind = self._by_shape.get(type(shape))
-            return shape if kind is None else kind.to_message(shape, is_own)
-        except (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
-            raise ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}") from error
+            return shape if kind is None else kind.to_message(shape, is_own=True)
+        except UNREADABLE as error:
+            raise unreadable(data, error) from error
+
+
+UNREADABLE: Final = (msgspec.DecodeError, ValueError, IndexError, TypeError, OverflowError, RecursionError)
+"""What decoding raises for bytes that are no message."""
+
+
+def unreadable(data: bytes | memoryview, error: Exception) -> ProtocolError:
+    """The error for bytes that are no message."""
+    return ProtocolError(f"a peer sent {len(data)} bytes that are no message: {error}")

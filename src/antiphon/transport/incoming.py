@@ -194,7 +194,10 @@ class IncomingConnection(FrameReader):
         codec = self._receiver.codec
         message = codec.decode(frame)
         if isinstance(message, Message):
-            self._receive(message)
+            sender = self._sender
+            if sender is None:
+                sender = self._sender = self._sender_identifier()
+            self._receiver.received(sender, message)
             codec.forget()
         elif isinstance(message, Hello):
             self._greeted(message)
@@ -211,12 +214,6 @@ class IncomingConnection(FrameReader):
         """Say that this process goes on; not to an end that does not read, which would make what waits grow."""
         if self.transport is not None and self.transport.get_write_buffer_size() == 0:
             self._say(KeepAlive())
-
-    def _receive(self, message: Message) -> None:
-        sender = self._sender
-        if sender is None:
-            sender = self._sender = self._sender_identifier()
-        self._receiver.received(sender, message)
 
     def _sender_identifier(self) -> int:
         sender = self._cluster.identifier_of(self.instance)

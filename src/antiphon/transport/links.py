@@ -115,7 +115,10 @@ class FrameReader(asyncio.BufferedProtocol):
             self.frames_received += 1
             self.frame_received(view[start + LENGTH_BYTES : end])
             start = end
-        self._keep(start, needed)
+        if start == self._filled and len(view) == self.buffer_bytes:
+            self._filled = 0
+        else:
+            self._keep(start, needed)
 
     def _keep(self, start: int, needed: int) -> None:
         """Move the beginning of an unfinished frame to the front, into a larger buffer if it needs one.
@@ -282,7 +285,8 @@ class OutgoingLink(FrameWriter):
         self._protocol: OutgoingProtocol | None = None
 
     def send(self, frame: bytes) -> None:
-        self.open()
+        if self._transport is None:
+            self.open()
         super().send(frame)
 
     def leads_to(self, instance: str) -> bool:

@@ -10,11 +10,10 @@ from antiphon.fabrics.cube import FullCube
 from antiphon.fabrics.cube.messages import LeafCopy
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.fabrics.cube.view import View
-from antiphon.kernel import Environment, Message, Process, Publication, RandomStream
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK
-from antiphon.orders import Ordered
+from antiphon.kernel import Environment, Message, Process, RandomStream
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication
 from antiphon_lab.protocols.cube.published_messages import Ack, Pub
-from antiphon_lab.protocols.cube.vcube_ps_published import PublishedOptions, PublishedVCubePs
+from antiphon_lab.protocols.cube.vcube_ps_published import PublishedVCubeOptions, PublishedVCubePs
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ System = Callable[[Environment, FullCube], Process]
 
 def published(**switches: bool) -> System:
     """VCube-PS as published, with minimal corrections except where a switch says otherwise."""
-    options = PublishedOptions(**switches)
+    options = PublishedVCubeOptions(**switches)
     return lambda environment, cube: PublishedVCubePs(environment, cube, options)
 
 
@@ -160,7 +159,7 @@ def barrier_of(message: Message) -> set[tuple[int, int]]:
     """The causal barrier of a publication, as pairs of source and number."""
     if isinstance(message, LeafCopy):
         message = message.packet
-    assert isinstance(message, (Pub, Ordered))
+    assert isinstance(message, Publication)
     keys = message.barrier if isinstance(message, Pub) else message.dependencies
     return {(int(key & SOURCE_MASK), int(key >> SOURCE_BITS)) for key in keys}
 

@@ -19,7 +19,7 @@ from antiphon.fabrics.cube.topic import FaultOptions, Options
 from antiphon.fabrics.cube.topology import PartialCube
 from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import CAUSAL, Message, publication_key
+from antiphon.kernel.message import CAUSAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import Ordered
 from antiphon.simulator.scenario.run import Result, run_scenario
@@ -33,7 +33,7 @@ from antiphon.simulator.scenario.scenario import (
     PublishTable,
     RestartFault,
     Scenario,
-    SubscriptionTable,
+    SubscribeTable,
     TopicsTable,
 )
 from antiphon.torture.schedules.cube import draw_fault_schedule
@@ -48,7 +48,7 @@ def system(
     protocol: str = "vcube-ps-lasting",
     detection: int = 50,
     members: Sequence[int] | None = None,
-    subscriptions: Sequence[SubscriptionTable] = (),
+    subscriptions: Sequence[SubscribeTable] = (),
     **options: Any,
 ) -> Result:
     """A run of a system in which all are members of one topic, unless it is said who is."""
@@ -135,8 +135,8 @@ def test_an_answer_to_an_earlier_question_is_no_answer_to_the_question_to_all() 
             network=NetworkTable(delay=ConstantLaw(ticks=50), detection=1, in_order=True),
             topics=TopicsTable(count=1, members=[[0, 1, 2]]),
             publications=while_up(speaking, 2, 20, 22),
-            unsubscriptions=[SubscriptionTable(at=20, node=2)],
-            subscriptions=[SubscriptionTable(at=21, node=2)],
+            unsubscriptions=[SubscribeTable(at=20, node=2)],
+            subscriptions=[SubscribeTable(at=21, node=2)],
             faults=[PartitionFault(at=44, until=1000, groups=[[0, 2]])],
         )
     )
@@ -250,7 +250,7 @@ def member(node: int, nodes: int = 8) -> tuple[LastingVCubePs, Notebook]:
     return process, notes
 
 
-def said(source: int, sequence: int, names: list[int] | None = None) -> Ordered:
+def said(source: int, sequence: int, names: list[int] | None = None) -> Publication:
     return Ordered(source, sequence, 0, b"", vec[i64](names or []), 0, CAUSAL)
 
 
@@ -260,7 +260,7 @@ def test_the_cluster_of_a_child_that_is_lost_goes_to_the_next_member_there() -> 
     assert [target for target, _ in notes.sent] == [4, 2, 1]
     notes.sent.clear()
     process.peer_lost(4)
-    assert [target for target, message in notes.sent if isinstance(message, Ordered)] == [5]
+    assert [target for target, message in notes.sent if isinstance(message, Publication)] == [5]
     assert process.first_unsettled(0) == 1
     for child in (5, 2, 1):
         process.receive(child, Acknowledgement(0, 1, 0))
@@ -274,7 +274,7 @@ def test_a_node_answers_each_parent_for_the_clusters_of_that_parent_only() -> No
     assert [(target, type(message)) for target, message in notes.sent] == [(0, Acknowledgement)]
     notes.sent.clear()
     process.receive(5, said(0, 1))
-    handed_on = [target for target, message in notes.sent if isinstance(message, Ordered)]
+    handed_on = [target for target, message in notes.sent if isinstance(message, Publication)]
     assert handed_on == [3, 0] and notes.delivered == [(0, 1)]
     process.receive(0, Acknowledgement(0, 1, 0))
     assert not any(target == 5 for target, _ in notes.sent)

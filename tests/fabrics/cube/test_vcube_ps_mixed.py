@@ -10,7 +10,8 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube.vcube_ps import Options, VCubePs
 from antiphon.kernel import CAUSAL, FIFO, NONE, Environment, Process, RandomStream, UsageError
-from antiphon.orders import MixedOrder, Order, Ordered
+from antiphon.kernel.message import Publication
+from antiphon.orders import MixedOrder, Order
 from antiphon.orders.order import merged_frontiers, prefixes_of, singles_of
 from antiphon.simulator.explore.explorer import Operation, System, explore, judgement
 from tests.fabrics.cube.test_vcube_ps import builder
@@ -83,7 +84,7 @@ class Variant(Order):
     def stamp(self, sequence: int, order: int = CAUSAL) -> vec[i64]:
         return self.inner.stamp(sequence, order)
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         return self.inner.arrived(publication)
 
     def frontier(self) -> vec[i64]:
@@ -146,7 +147,7 @@ class CountsGapsAsPast(Variant):
 class Sticking(Variant):
     """What is delivered out of sequence counts as all up to it."""
 
-    def arrived(self, publication: Ordered) -> list[Ordered]:
+    def arrived(self, publication: Publication) -> list[Publication]:
         released = self.inner.arrived(publication)
         if self.inner.waiting() == 0:
             self.inner.start_from(all_up_to_singles(self.inner.frontier()))

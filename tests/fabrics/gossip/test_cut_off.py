@@ -10,10 +10,12 @@ from antiphon.fabrics.gossip import BrisaOptions
 from antiphon.fabrics.gossip.messages import Fetch, Gone, Resent
 from antiphon.fabrics.gossip.parents import Link
 from antiphon.fabrics.gossip.reach import GRACE_PERIODS, SILENT_PERIODS, Reach
-from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve_after_leaving
+from antiphon.fabrics.gossip.recovery import HOPELESS
+from antiphon.fabrics.gossip.retransmit import MOST_SOUGHT, SEARCH_HOPS, Searches, serve, serve_after_leaving
 from antiphon.fabrics.gossip.stream import Stream
+from antiphon.kernel.message import Publication
 from antiphon.orders.order import Ordered
-from antiphon.simulator.engine.actions import Crash, Partition
+from antiphon.simulator.engine.actions import CrashAction, PartitionAction
 from antiphon.simulator.network.network import Cut
 from antiphon.simulator.scenario.file import parse_scenario
 from antiphon.simulator.scenario.run import run_scenario
@@ -26,7 +28,7 @@ from antiphon.simulator.scenario.scenario import (
     TopicsTable,
 )
 from antiphon.torture.schedules.gossip_rare import draw_any_gossip_schedule
-from tests.fabrics.gossip.worlds import World
+from tests.fabrics.gossip.worlds import PERIOD, World
 from tests.support import Notebook
 
 NODES = 12
@@ -37,7 +39,7 @@ PUBLISHED = 100
 def cut_off(publisher: int, companion: int, options: BrisaOptions) -> World:
     """A publisher and a companion are apart from all others while it publishes; it does so again long after that."""
     world = World(NODES, options, can_fail=True).publish(publisher, CUT + 500, PUBLISHED, 90)
-    world.engine.at(CUT, Partition(Cut(CUT, HEALED, [[publisher, companion]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, companion]])))
     return world.publish(publisher, LATER).publish((publisher + 3) % NODES, LATER + 5000)
 
 
@@ -59,15 +61,26 @@ def test_the_word_of_the_source_is_enough_to_pass_over_what_nobody_holds(publish
     assert [int(world.brisa(node).unfinished()) for node in range(NODES)] == [0] * NODES
 
 
+@pytest.mark.parametrize("publisher", [10, 0])
+def test_passing_over_much_takes_no_longer_than_passing_over_little(publisher: int) -> None:
+    """Publishers wait meanwhile: nobody waits for each handful of numbers anew."""
+    world = World(NODES, BrisaOptions(contacts=[0, 1, 2], keep=16, buffer=16), can_fail=True)
+    world.publish(publisher, CUT + 500, 1600, 5).publish(publisher, HEALED + 5000)
+    world.engine.at(CUT, PartitionAction(Cut(CUT, HEALED, [[publisher, 11]])))
+    world.engine.run(until=HEALED + 3 * HOPELESS * 8 * PERIOD)
+    assert world.engine.lost > (NODES - 2) * 1500
+    assert {int(world.brisa(node).group(0).stream(publisher).received.complete) for node in range(NODES)} == {1601}
+
+
 def test_when_the_source_has_crashed_its_companion_and_the_contacts_decide() -> None:
     world = cut_off(10, 11, BrisaOptions(contacts=[0, 1, 2], keep=16, buffer=16))
-    world.engine.at(HEALED - 10, Crash(10))
+    world.engine.at(HEALED - 10, CrashAction(10))
     # Nobody publishes where nobody lives; node 11 does.
     world.publish(11, LATER - 10_000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     alive = [node for node in range(NODES) if node != 10]
     assert [int(world.brisa(node).unfinished()) for node in alive] == [0] * len(alive)
-    assert {int(world.brisa(node).group(0).stream(10).complete) for node in alive} == {PUBLISHED}
+    assert {int(world.brisa(node).group(0).stream(10).received.complete) for node in alive} == {PUBLISHED}
 
 
 def logged(log_nodes: list[int]) -> Scenario:
@@ -158,7 +171,7 @@ def test_what_a_neighbour_lacks_that_goes_is_kept_for_it() -> None:
 def test_a_node_that_was_alone_for_long_enters_again() -> None:
     """After 64 attempts in 500 periods it once gave up, and was deaf and dumb after that."""
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
-    world.engine.at(CUT, Partition(Cut(CUT, CUT + 700 * 300, [[5]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, CUT + 700 * 300, [[5]])))
     for node in range(5):
         world.publish(node, CUT + 1100 * 300)
     assert world.engine.run(event_limit=1_000_000) == "finished"
@@ -168,7 +181,7 @@ def test_a_node_that_was_alone_for_long_enters_again() -> None:
 def test_a_node_that_has_given_up_tries_again_when_its_application_publishes() -> None:
     world = World(6, BrisaOptions(contacts=[0, 1], period=300), can_fail=True).publish(1, CUT - 5000)
     healed = CUT + 20_000 * 300
-    world.engine.at(CUT, Partition(Cut(CUT, healed, [[5]])))
+    world.engine.at(CUT, PartitionAction(Cut(CUT, healed, [[5]])))
     world.publish(5, healed + 1000)
     assert world.engine.run(event_limit=1_000_000) == "finished"
     assert world.engine.deliveries == 2 * 6
@@ -204,7 +217,7 @@ def test_a_source_whose_answers_are_lost_is_asked_again_before_others_decide() -
 # What a node says to those who ask.
 
 
-def publication(sequence: int, source: int = 3) -> Ordered:
+def publication(sequence: int, source: int = 3) -> Publication:
     return Ordered(source, sequence, 0, b"", vec[i64](), 0, 1)
 
 
@@ -215,7 +228,7 @@ class Remembering(Notebook):
         super().__init__(identifier)
         self._logged = logged
 
-    def recalled(self, topic: int, source: int, sequence: int) -> Ordered | None:
+    def recalled(self, topic: int, source: int, sequence: int) -> Publication | None:
         return publication(sequence, source) if sequence in self._logged else None
 
 
@@ -226,6 +239,26 @@ def test_a_node_that_has_left_a_topic_serves_from_its_log_and_speaks_for_what_it
     other = Remembering(4, (2,))
     serve_after_leaving(other, 7, Fetch(3, 0, vec[i64]([1, 2])), 5)
     assert [(type(one), int(one.sequence)) for _, one in other.sent] == [(Resent, 2)]
+
+
+def test_a_node_says_of_all_that_is_gone_with_what_it_is_asked_for() -> None:
+    environment = Remembering(3, (90,))
+    stream = Stream(3)
+    stream.start_from(100)
+    serve(environment, stream, 7, Fetch(3, 0, vec[i64]([1, 2])))
+    assert [(type(one), int(one.sequence)) for _, one in environment.sent] == [(Gone, 89)]
+
+
+def test_what_has_been_missing_for_as_long_is_passed_over_without_another_wait() -> None:
+    stream = Stream(3)
+    stream.hear(5)
+    for _ in range(40):
+        stream.period_passed_missing()
+    stream.hear(9)
+    assert [int(missed.sequence) for missed in stream.pass_over(3, 0)] == [1, 2, 3]
+    assert stream.stuck_for == 40
+    stream.pass_over(6, 0)
+    assert stream.stuck_for == 0, "number 7 was heard of later"
 
 
 def test_a_node_asks_its_neighbours_once_for_what_it_forgot_and_hands_it_on() -> None:

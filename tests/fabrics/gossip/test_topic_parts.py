@@ -22,7 +22,7 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.fabrics.gossip.seeds import MOST_ATTEMPTS, Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import FIFO, UNSPECIFIED, publication_key
+from antiphon.kernel.message import FIFO, UNSPECIFIED, Publication, publication_key
 from antiphon.orders.order import Ordered
 from tests.support import Notebook
 
@@ -72,7 +72,7 @@ class Bench(Notebook):
         return [int(peer) for peer, message in self.sent if isinstance(message, kind)]
 
 
-def numbered(sequence: int) -> Ordered:
+def numbered(sequence: int) -> Publication:
     return Ordered(SOURCE, sequence, 0, b"", vec[i64](), 0, FIFO)
 
 
@@ -130,7 +130,7 @@ def test_a_welcome_says_what_is_past_and_lets_the_application_begin() -> None:
     assert len(bench.application.queue) == 2 and bench.application.is_wanted()
     bench.joining.on_welcome(Welcome(PEER, 0, vec[i64]([publication_key(SOURCE, 4)]), 0))
     assert bench.delivery.is_member and len(bench.application.queue) == 0
-    assert bench.streams[SOURCE].complete == 4 and bench.streams[ME].complete == 1
+    assert bench.streams[SOURCE].received.complete == 4 and bench.streams[ME].received.complete == 1
 
 
 def test_a_node_gives_up_entering_until_the_application_wants_something() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.pipeline.atomic_output import LOCK
 from tests.cli.conftest import Command
 from tests.research.report.markup import parsed
 
@@ -85,3 +86,13 @@ def test_a_run_that_was_interrupted_has_nothing_to_report_yet(command: Command, 
     said = " ".join(called.complained.split())
     assert "no experiment in reproduced is finished yet" in said and "antiphon reproduce again" in said
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_run_that_was_interrupted_before_its_first_measurement_has_finished_nothing(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "reproduced").mkdir()
+    (tmp_path / "reproduced" / LOCK).touch()
+    called = command("report", "reproduced")
+    assert called.code == 2
+    assert "no experiment in reproduced is finished yet" in " ".join(called.complained.split())

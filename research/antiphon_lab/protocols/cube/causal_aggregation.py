@@ -1,30 +1,30 @@
-"""Causal aggregation: publications that a neighbour could not deliver yet wait for what it lacks, and go with it.
+"""Causal aggregation: publications that a neighbour could not deliver yet wait for its missing ones, and go with them.
 
-Chapter 4 of the thesis (the ICPP paper), its Algorithm 2. A node may hold a publication back from a child if something
-that happened before it is still missing here *and* this node is the one that must send the missing thing to that
-child: the child could not deliver the publication any earlier. When the missing thing arrives both go in one packet.
+Chapter 4 of the thesis (the ICPP paper), its Algorithm 2. A node may hold a publication back from a child if a causal
+predecessor is still missing here *and* this node must send the predecessor to that child: the child could not deliver
+the publication any earlier. When the predecessor arrives both go in one packet.
 There are fewer packets, and no delivery is later.
 
-The printed algorithm looks, at every arrival and for every child, at all that is pending and compares vectors of N
-entries. Here it is asked what becomes *free* when an entry rises:
+The printed algorithm scans, at every arrival and for every child, all pending publications and compares vectors of N
+entries. This one finds the publications that become *free* when an entry rises:
 
 * The children of a node in the tree of a source are those in its clusters ``1 .. height``, where the height depends on
   the source (:meth:`Cube.height_in_tree`). So a missing publication of height ``h`` blocks the clusters ``1 .. h``, and
   the blocked clusters of a publication are always ``1 .. blocked``, the greatest height of anything that it misses.
-* What a publication misses is found once, when it arrives. It waits for *one* of those things, a highest one, is looked
-  at again exactly when that arrives, and then goes to the clusters that are free now.
+* The missing predecessors of a publication are found once, when it arrives. It waits for *one* of them, a highest one,
+  is checked again exactly when that arrives, and then goes to the clusters that are free now.
 
 Where the printed algorithm is open or wrong:
 
 * B-1. Algorithm 1 leaves out cluster 1; it belongs to the range.
 * B-2. The thesis lost two lines (an empty packet at the start, the call that delivers); the paper has them.
 * B-3. The delivery test is about all sources other than the publication's own.
-* B-4. The order in which a receiver walks through a packet decides what it hands on together. Here a packet is one
+* B-4. The order in which a receiver walks through a packet decides what it forwards together. Here a packet is one
   unit: all of it is entered, then everything that has become free for a child goes to it, in the order of arrival. With
   ``causal_walk`` publications are entered one by one, causes first, which undoes much of the aggregation.
 * B-5. Deliveries follow when the whole packet has been entered; whether they come in between makes no difference.
-* B-6. Compressed vectors name only what has changed since the source's previous publication. What that one still
-  misses is added to what a publication misses, so that the decisions are those of full vectors. With
+* B-6. Compressed vectors name only changes since the source's previous publication. The missing predecessors of that
+  one are added to those of a publication, so that the decisions are those of full vectors. With
   ``forgets_predecessors`` this is left out, as when the test is applied to compressed vectors as they are.
 
 Links may reorder as they like and must not lose. A publication that arrives again is ignored.
@@ -39,10 +39,10 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube
 from antiphon.kernel.counters import Counters
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
+from antiphon_lab.protocols.cube.riding_aggregation import Riders, RidingOptions
 
 
 class AggregationOptions:
@@ -56,12 +56,12 @@ class AggregationOptions:
 class Arrived:
     """A publication that has arrived here, as number ``number`` of all.
 
-    ``missing`` says what blocks it: pairs of a height and the key of a publication, highest first; those before
+    ``missing`` has the publications that block it: pairs of a height and a key, highest first; those before
     ``position`` have arrived. It still has to go to the clusters ``1 .. blocked``.
     """
 
-    def __init__(self, publication: Ordered, number: i64) -> None:
-        self.publication: Final[Ordered] = publication
+    def __init__(self, publication: Publication, number: i64) -> None:
+        self.publication: Final[Publication] = publication
         self.number: Final[i64] = number
         self.missing: list[tuple[i64, i64]] = []
         self.position: i64 = 0
@@ -70,7 +70,14 @@ class Arrived:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CausalAggregation(PacketBroadcast):
-    """The published protocol."""
+    """The published protocol.
+
+    With ``riding``, publications may wait for company (:mod:`antiphon_lab.protocols.cube.riding_aggregation`).
+
+    With a ``root``, everything goes to that node first and down its tree (section 4.5.6): all share the same edges
+    there, and whatever is out of order was reordered by a link. The publisher delivers at once. Its own publication
+    comes back down the tree; it is entered like any other, since it has to be handed on, and not delivered again.
+    """
 
     def __init__(
         self,
@@ -79,9 +86,15 @@ class CausalAggregation(PacketBroadcast):
         form: PacketFormat | None = None,
         traffic: Traffic | None = None,
         options: AggregationOptions | None = None,
+        riding: RidingOptions | None = None,
+        root: i64 = NO_NODE,
     ) -> None:
         super().__init__(environment, cube, form, traffic)
         self._options: Final[AggregationOptions] = AggregationOptions() if options is None else options
+        self._root: Final[i64] = root
+        self.riders: Final[Riders | None] = None if riding is None else Riders(self, riding)
+        # Publications up to this number arrived before the current packet.
+        self._arrived_before: i64 = 0
         # Per source, up to which number all of its publications have arrived (the document's vector_max).
         self._received: Final = Counters()
         # Those that came before an earlier one of their source.
@@ -93,18 +106,25 @@ class CausalAggregation(PacketBroadcast):
         self._arrivals: i64 = 0
         # How many publications are held back from the clusters 1 .. s and no further, by s.
         self._held_up_to: Final[list[int]] = [0] * (int(cube.dimension) + 1)
-        # What the packet that is being received sets free, by cluster; empty between two packets.
+        # The publications that the current packet frees, by cluster; empty between two packets.
         self._free: Final[list[list[Arrived]]] = [[] for _ in range(cube.dimension + 1)]
 
     def publish(self, payload: bytes, topic: i64 = 0, order: i64 = UNSPECIFIED) -> i64:
         publication = self.stamped(payload, topic, order)
         self.environment.deliver(publication)
-        # Whatever it follows was delivered here, so it has arrived here and has been handed on: nothing blocks it.
+        if self._root == self.me:
+            self.enter([publication])
+            return publication.sequence
+        if self._root != NO_NODE:
+            self.send_all(self._root, [publication])
+            return publication.sequence
+        # Everything it follows was delivered here, so it has arrived here and was forwarded: nothing blocks it.
         self._received.put(self.me, publication.sequence)
         self.hand_on(publication, 0, self.cube.dimension)
         return publication.sequence
 
     def receive(self, sender: i64, message: Message) -> None:
+        self._arrived_before = self._arrivals
         publications = self.opened(sender, message)
         if self._options.causal_walk and len(publications) > 1:
             for publication in causes_first(publications):
@@ -114,7 +134,8 @@ class CausalAggregation(PacketBroadcast):
         self.accept(publications)
 
     def unfinished(self) -> i64:
-        return self.order.waiting() + self.held_back()
+        riding: i64 = 0 if self.riders is None else self.riders.count()
+        return self.order.waiting() + self.held_back() + riding
 
     def held_back(self) -> i64:
         """How many publications still have to go to some child."""
@@ -136,14 +157,16 @@ class CausalAggregation(PacketBroadcast):
             key: [(publication_key(one.publication.source, one.publication.sequence), one.blocked) for one in queue]
             for key, queue in sorted(self._waiting_for.items())
         }
-        return f"{self._sequence} {self.order.state()} {self._received.sorted_items()} {sorted(self._early)} {queues}"
+        riders = "" if self.riders is None else self.riders.state()
+        received = f"{self._received.sorted_items()} {sorted(self._early)}"
+        return f"{self._sequence} {self.order.state()} {received} {queues} {riders}"
 
     def height_of(self, source: i64) -> i64:
         """This node has children in its clusters ``1 .. height`` in the tree that a source's publications take."""
-        return self.cube.height_in_tree(self.me, source)
+        return self.cube.height_in_tree(self.me, source if self._root == NO_NODE else self._root)
 
-    def enter(self, publications: list[Ordered]) -> None:
-        """Take note of publications that came together, then send what they set free to each child in turn."""
+    def enter(self, publications: list[Publication]) -> None:
+        """Add publications that arrived together, then send the publications that they free to each child in turn."""
         risen: list[Arrived] = []
         for publication in publications:
             self._count(publication, risen)
@@ -162,7 +185,7 @@ class CausalAggregation(PacketBroadcast):
             self._find_missing(arrived, height)
         self._send_free(highest)
 
-    def _count(self, publication: Ordered, risen: list[Arrived]) -> None:
+    def _count(self, publication: Publication, risen: list[Arrived]) -> None:
         """Raise the entry of a source as far as it goes; ``risen`` gets all that it has risen over."""
         source, sequence = publication.source, publication.sequence
         reached = self._received.get(source)
@@ -186,7 +209,7 @@ class CausalAggregation(PacketBroadcast):
                 self._held_up_to[self.height_of(source)] -= 1
 
     def _find_missing(self, arrived: Arrived, height: i64) -> None:
-        """What blocks a publication that has just risen; to the clusters above that it goes now."""
+        """Find the publications that block a new one; to the clusters above them it goes now."""
         if height == 0:
             return
         publication = arrived.publication
@@ -254,12 +277,49 @@ class CausalAggregation(PacketBroadcast):
                 if child != NO_NODE:
                     if len(free) > 1:
                         free.sort(key=arrival_number)
-                    self.send_free(s, child, free)
+                    self._send_to(s, child, free)
             s += 1
 
-    def send_free(self, s: i64, child: i64, free: list[Arrived]) -> None:
-        """Send a child what has become free for it, in the order of arrival."""
-        self.send_all(child, [arrived.publication for arrived in free])
+    def _send_to(self, s: i64, child: i64, free: list[Arrived]) -> None:
+        """Send a child the publications that have become free for it, in the order of arrival."""
+        publications = [arrived.publication for arrived in free]
+        riders = self.riders
+        if riders is None:
+            self.send_all(child, publications)
+        elif free[0].number <= self._arrived_before:
+            # It was held back until now: this is the packet that the riders have waited for.
+            riders.depart(s, child, publications)
+        else:
+            self._offer(riders, s, child, publications)
+
+    # Riders.
+
+    def hand_on(self, publication: Publication, above: i64, height: i64) -> None:
+        riders = self.riders
+        if riders is None:
+            super().hand_on(publication, above, height)
+            return
+        s = above + 1
+        while s <= height:
+            child = self.cube.first(self.me, s)
+            if child != NO_NODE:
+                self._offer(riders, s, child, [publication])
+            s += 1
+
+    def rides(self, s: i64) -> bool:
+        """Whether publications for the child in cluster ``s`` wait."""
+        return self.riders is not None and (self.riders.options.always or self.holds_for(s))
+
+    def _offer(self, riders: Riders, s: i64, child: i64, publications: list[Publication]) -> None:
+        """Publications may leave: they do, unless there is something to wait for."""
+        if self.rides(s):
+            riders.add(s, child, publications)
+        else:
+            riders.depart(s, child, publications)
+
+    def expire(self, name: i64) -> None:
+        assert self.riders is not None, "only riders set timers"
+        self.riders.expire(name)
 
 
 def arrival_number(arrived: Arrived) -> int:
@@ -267,12 +327,12 @@ def arrival_number(arrived: Arrived) -> int:
     return int(arrived.number)
 
 
-def causes_first(publications: list[Ordered]) -> list[Ordered]:
+def causes_first(publications: list[Publication]) -> list[Publication]:
     """The publications of one packet in an order in which none stands before one that it names."""
-    sorted_ones: list[Ordered] = []
+    sorted_ones: list[Publication] = []
     rest = publications
     while len(rest) > 0:
-        later: list[Ordered] = []
+        later: list[Publication] = []
         for publication in rest:
             if any(follows(publication, other) for other in rest if other is not publication):
                 later.append(publication)
@@ -282,7 +342,7 @@ def causes_first(publications: list[Ordered]) -> list[Ordered]:
     return sorted_ones
 
 
-def follows(publication: Ordered, other: Ordered) -> bool:
+def follows(publication: Publication, other: Publication) -> bool:
     """Whether a publication names another one, or comes later from the same source."""
     if publication.source == other.source:
         return publication.sequence > other.sequence

@@ -1,6 +1,6 @@
-"""Broadcast in packets, each with one publication: what the protocols that aggregate are compared with.
+"""Broadcast in packets, each with one publication: the baseline of the aggregating protocols.
 
-``PacketBroadcast`` sends every publication at once and alone (section 4.5 of the thesis). The protocols that aggregate
+``PacketBroadcast`` sends every publication at once and alone (section 4.5 of the thesis). The aggregating protocols
 share it: causal delivery by vector clocks, packets no larger than the network carries, and bytes counted as published.
 """
 
@@ -13,7 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from antiphon.fabrics.cube.aggregation.packets import Packet, PacketFormat, Traffic
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import UNSPECIFIED, Message
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Ordered
 from antiphon.orders.vectors import CausalVectors
@@ -21,7 +21,7 @@ from antiphon.orders.vectors import CausalVectors
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PacketBroadcast(Process):
-    """Over the tree of each source; what arrives is handed on at once, one publication per packet."""
+    """Over the tree of each source; arriving publications are forwarded at once, one per packet."""
 
     def __init__(
         self, environment: Environment, cube: Cube, form: PacketFormat | None = None, traffic: Traffic | None = None
@@ -49,7 +49,7 @@ class PacketBroadcast(Process):
     def unfinished(self) -> i64:
         return self.order.waiting()
 
-    def stamped(self, payload: bytes, topic: i64, asked: i64) -> Ordered:
+    def stamped(self, payload: bytes, topic: i64, asked: i64) -> Publication:
         """A new publication of this node, which counts as delivered here from now on."""
         self.check_only_order(asked, self.order.strength)
         self._sequence += 1
@@ -60,9 +60,9 @@ class PacketBroadcast(Process):
             self.traffic.stamped(publication)
         return publication
 
-    def opened(self, sender: i64, message: Message) -> list[Ordered]:
+    def opened(self, sender: i64, message: Message) -> list[Publication]:
         """The publications of an arriving packet."""
-        if isinstance(message, Ordered):
+        if isinstance(message, Publication):
             publications = [message]
         elif isinstance(message, Packet):
             publications = message.publications
@@ -77,7 +77,7 @@ class PacketBroadcast(Process):
                 traffic.received(self.me, publication, len(publications), now)
         return publications
 
-    def hand_on(self, publication: Ordered, above: i64, height: i64) -> None:
+    def hand_on(self, publication: Publication, above: i64, height: i64) -> None:
         """Send a publication alone to the children in clusters ``above + 1 .. height``."""
         s = above + 1
         while s <= height:
@@ -86,7 +86,7 @@ class PacketBroadcast(Process):
                 self._send_one(child, publication)
             s += 1
 
-    def send_all(self, child: i64, publications: list[Ordered]) -> None:
+    def send_all(self, child: i64, publications: list[Publication]) -> None:
         """Send publications to a child in as few packets as they fit into, filled in this order."""
         form = self.form
         begun: i64 = 0
@@ -104,8 +104,8 @@ class PacketBroadcast(Process):
             position += 1
         self._send_packet(child, publications[begun:], size)
 
-    def accept(self, publications: list[Ordered]) -> None:
-        """Deliver what may be delivered now that these have arrived."""
+    def accept(self, publications: list[Publication]) -> None:
+        """Deliver the publications that may be delivered now that these have arrived."""
         traffic = self.traffic
         for publication in publications:
             for released in self.order.arrived(publication):
@@ -113,12 +113,12 @@ class PacketBroadcast(Process):
                     traffic.delivered(self.me, released, self.environment.now())
                 self.environment.deliver(released)
 
-    def _send_one(self, child: i64, publication: Ordered) -> None:
+    def _send_one(self, child: i64, publication: Publication) -> None:
         if self.traffic is not None:
             self.traffic.sent(self.me, 1, self.form.header_bytes + self.form.publication_bytes(publication))
         self.environment.send(child, publication)
 
-    def _send_packet(self, child: i64, publications: list[Ordered], size_bytes: i64) -> None:
+    def _send_packet(self, child: i64, publications: list[Publication], size_bytes: i64) -> None:
         if self.traffic is not None:
             self.traffic.sent(self.me, len(publications), size_bytes)
         if len(publications) == 1:

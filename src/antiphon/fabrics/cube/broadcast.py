@@ -26,7 +26,7 @@ from antiphon.fabrics.cube.ack_aggregation import Waves
 from antiphon.fabrics.cube.messages import Acknowledgement
 from antiphon.fabrics.cube.topology import Cube, cluster
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import UNSPECIFIED, Message, publication_key
+from antiphon.kernel.message import UNSPECIFIED, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment, Process
 from antiphon.orders.order import Order, Ordered
 
@@ -58,7 +58,7 @@ class TreeBroadcast(Process):
         return publication.sequence
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Ordered):
+        if isinstance(message, Publication):
             self._send_down(sender, message, cluster(self.me, sender) - 1)
             self._accept(message)
         elif isinstance(message, Acknowledgement):
@@ -74,7 +74,7 @@ class TreeBroadcast(Process):
         """How many publications that this node is the root of are known to have reached their whole tree."""
         return self._completed
 
-    def _stamped(self, payload: bytes, topic: i64, asked: i64) -> Ordered:
+    def _stamped(self, payload: bytes, topic: i64, asked: i64) -> Publication:
         order = self.order
         only: i64 = UNSPECIFIED if order is None else order.strength
         self.check_only_order(asked, only)
@@ -82,7 +82,7 @@ class TreeBroadcast(Process):
         dependencies = vec[i64]() if order is None else order.stamp(self._sequence)
         return Ordered(self.me, self._sequence, self.environment.now(), payload, dependencies, topic, only)
 
-    def _accept(self, publication: Ordered) -> None:
+    def _accept(self, publication: Publication) -> None:
         order = self.order
         if order is None:
             self.environment.deliver(publication)
@@ -90,7 +90,7 @@ class TreeBroadcast(Process):
         for released in order.arrived(publication):
             self.environment.deliver(released)
 
-    def _send_down(self, parent: i64, publication: Ordered, height: i64) -> None:
+    def _send_down(self, parent: i64, publication: Publication, height: i64) -> None:
         """Send to the children in clusters 1 .. height and remember whom to tell when they have answered."""
         cube = self._cube
         environment = self.environment
@@ -150,7 +150,7 @@ class SingleTreeBroadcast(TreeBroadcast):
         return publication.sequence
 
     def receive(self, sender: i64, message: Message) -> None:
-        if isinstance(message, Ordered):
+        if isinstance(message, Publication):
             at_root = self.me == self._root
             # Nobody is the root's parent; the wave of acknowledgements ends there.
             parent = NO_NODE if at_root else sender

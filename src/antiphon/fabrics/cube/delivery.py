@@ -9,9 +9,8 @@ from mypy_extensions import i64
 from antiphon.fabrics.cube.agenda import Agenda
 from antiphon.fabrics.cube.messages import Bundle
 from antiphon.fabrics.cube.topic import MEMBER, Topic
-from antiphon.kernel.message import TOTAL, Message
+from antiphon.kernel.message import TOTAL, Message, Publication
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 
 class Delivery:
@@ -26,17 +25,17 @@ class Delivery:
         """Use a publication, or a bundle of them, that has arrived; whoever is not synchronised yet keeps it."""
         if topic.state != MEMBER:
             topic.early.append(packet)
-        elif isinstance(packet, Ordered):
+        elif isinstance(packet, Publication):
             self.arrived(topic, packet)
         elif isinstance(packet, Bundle):
             for publication in packet.publications:
                 self.arrived(topic, publication)
 
-    def arrived(self, topic: Topic, publication: Ordered) -> None:
+    def arrived(self, topic: Topic, publication: Publication) -> None:
         """A publication has arrived at a member: deliver all that may be."""
         self.deliver_all(topic, topic.order.arrived(publication))
 
-    def deliver_all(self, topic: Topic, publications: list[Ordered]) -> None:
+    def deliver_all(self, topic: Topic, publications: list[Publication]) -> None:
         """Deliver what an order has released."""
         has_total = False
         for released in publications:
@@ -46,11 +45,11 @@ class Delivery:
         if has_total:
             self._totals_delivered(topic, publications)
 
-    def deliver_one(self, topic: Topic, publication: Ordered) -> None:
+    def deliver_one(self, topic: Topic, publication: Publication) -> None:
         """Give a publication to the application."""
         self._environment.deliver(publication)
 
-    def _totals_delivered(self, topic: Topic, publications: list[Ordered]) -> None:
+    def _totals_delivered(self, topic: Topic, publications: list[Publication]) -> None:
         for publication in publications:
             if publication.order == TOTAL and publication.source == self._me:
                 topic.undelivered_totals -= 1

@@ -18,7 +18,7 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy, Re
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import OUTSIDE, Options, Pending, Topic, TopicTable, is_closed
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import TOTAL, Message, publication_key
+from antiphon.kernel.message import TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.order import KeyedOrdered, Ordered
 
@@ -62,7 +62,7 @@ class Dissemination:
 
     def receive(self, sender: i64, message: Message) -> None:
         """A packet has come down a tree, or an answer up."""
-        if isinstance(message, (Ordered, Bundle)):
+        if isinstance(message, (Publication, Bundle)):
             self.receive_packet(sender, message)
         elif isinstance(message, Acknowledgement):
             self.receive_acknowledgement(sender, message)
@@ -115,7 +115,7 @@ class Dissemination:
 
     def start_publications(self, topic: Topic) -> None:
         """Start the publication at the head of the queue, with those behind it that had to wait as it did."""
-        started: list[Ordered] = []
+        started: list[Publication] = []
         while len(started) < self._options.bundle and len(started) < len(topic.queue):
             pending = topic.queue[len(started)]
             payload = pending.payload
@@ -129,7 +129,7 @@ class Dissemination:
         packet: Message = started[0] if len(started) == 1 else Bundle(started)
         self.started(packet, self.send_own(topic, packet))
 
-    def _stamped(self, topic: Topic, pending: Pending, payload: bytes) -> Ordered:
+    def _stamped(self, topic: Topic, pending: Pending, payload: bytes) -> Publication:
         """A publication that begins now, with what it names."""
         sequence, order = pending.sequence, pending.order
         names = topic.order.stamp(sequence, order)

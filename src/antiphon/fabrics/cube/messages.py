@@ -10,8 +10,7 @@ from typing import Final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import Message, Publication
 
 
 @mypyc_attr(acyclic=True)
@@ -26,10 +25,10 @@ class Acknowledgement(Message):
 class Several(Message):
     """Publications that travel together; named after the first."""
 
-    def __init__(self, publications: list[Ordered]) -> None:
+    def __init__(self, publications: list[Publication]) -> None:
         first = publications[0]
         super().__init__(first.source, first.sequence, first.topic)
-        self.publications: Final[list[Ordered]] = publications
+        self.publications: Final[list[Publication]] = publications
 
     def is_control(self) -> bool:
         return False

@@ -14,6 +14,7 @@ from antiphon.fabrics.cube.view import View
 from antiphon.kernel.errors import UsageError
 from antiphon.kernel.message import NO_KEYS, NONE, ORDER_NAMES, Message
 from antiphon.orders.barriers import CausalBarriers
+from antiphon.orders.causal import CausalOrder
 from antiphon.orders.fifo import Fifo, Unordered
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order
@@ -283,8 +284,8 @@ def total(topic: Topic) -> TotalOrder:
     return order
 
 
-def mixed(topic: Topic) -> MixedOrder:
+def mixed(topic: Topic) -> CausalOrder:
     """The order of a topic where nodes may fail."""
     order = topic.order
-    assert isinstance(order, MixedOrder), "where nodes may fail orders are mixed"
+    assert isinstance(order, CausalOrder), "where nodes may fail orders are mixed"
     return order

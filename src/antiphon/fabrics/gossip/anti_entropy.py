@@ -60,7 +60,7 @@ class Reports:
         for stream in self._streams.values():
             if stream.quiet <= periods:
                 numbers = append(numbers, stream.source)
-                numbers = append(numbers, stream.complete)
+                numbers = append(numbers, stream.received.complete)
                 if window > 0:
                     floors = append(floors, stream.ready_for(window, keeps_up))
         keys, positions = self._trees.places(periods)

@@ -15,9 +15,8 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.quiescence import Quiescence
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import TOTAL
+from antiphon.kernel.message import TOTAL, Publication
 from antiphon.kernel.process import UNBOUNDED, Environment
-from antiphon.orders.order import Ordered
 
 
 @final
@@ -61,7 +60,7 @@ class Application:
         if not self._delivery.is_synchronised:
             return 0
         own = self._streams.get(self._me)
-        ahead: i64 = 0 if own is None else own.complete - own.lowest_floor()
+        ahead: i64 = 0 if own is None else own.received.complete - own.lowest_floor()
         return max(0, self._window - ahead - len(self.queue))
 
     def ask(self, asked: Asked) -> None:
@@ -71,7 +70,7 @@ class Application:
         if self._delivery.is_synchronised:
             self.serve()
 
-    def take(self, publication: Ordered) -> None:
+    def take(self, publication: Publication) -> None:
         """A publication has come, or never will: deliver what may be delivered now."""
         self._quiescence.wake()
         self._delivery.arrived(publication)

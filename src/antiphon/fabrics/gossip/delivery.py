@@ -22,7 +22,7 @@ from antiphon.fabrics.gossip.messages import Welcome
 from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.sampling.service import PeerSampling
 from antiphon.fabrics.gossip.stream import Asked, Missed, Stream, stream_of
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment
 from antiphon.orders.mixed import MixedOrder
 from antiphon.orders.order import Order, Ordered, merged_frontiers
@@ -99,7 +99,7 @@ class Delivery:
         for peer in peers:
             self._ordered().rounds.probe(peer)
 
-    def begin(self, asked: Asked, payload: bytes) -> Ordered:
+    def begin(self, asked: Asked, payload: bytes) -> Publication:
         """Make an own publication; unless it is total it counts as delivered from now on."""
         if asked.order == TOTAL:
             return self._ordered().publish(asked, payload, self.order.barrier())
@@ -108,7 +108,7 @@ class Delivery:
 
     # Publications and messages that come.
 
-    def arrived(self, publication: Ordered) -> None:
+    def arrived(self, publication: Publication) -> None:
         """A publication has come, or will never come: deliver what may be delivered now."""
         if isinstance(publication, Stamped) and self.has_total_order():
             self._ordered().arrived(publication)
@@ -132,7 +132,7 @@ class Delivery:
         self._ordered().round_passed()
         self._settle()
 
-    def _hand_out(self, released: list[Ordered]) -> None:
+    def _hand_out(self, released: list[Publication]) -> None:
         """Deliver, and what follows in the line if it may leave now."""
         while len(released) > 0:
             has_left = False
@@ -178,7 +178,7 @@ class Delivery:
                 self._hand_out(order.arrived(missed))
         self._hand_out(self._next_of_line())
 
-    def _next_of_line(self) -> list[Ordered]:
+    def _next_of_line(self) -> list[Publication]:
         """Hand in the first of the line; if it waits already, that changes nothing."""
         totals, order = self._ordered(), self.order
         assert isinstance(order, MixedOrder), "where there is total order there are others"
@@ -201,7 +201,7 @@ class Delivery:
         for key in self._lacked_by(first, order):
             self._hand_out(order.arrived(Missed(key & SOURCE_MASK, key >> SOURCE_BITS, self._topic)))
 
-    def _lacked_by(self, publication: Ordered, order: MixedOrder) -> list[i64]:
+    def _lacked_by(self, publication: Publication, order: MixedOrder) -> list[i64]:
         """All a publication waits for: earlier ones of its source, and those that it names with all before them."""
         found: list[i64] = []
         reached: dict[i64, i64] = {publication.source: publication.sequence - 1}

@@ -7,8 +7,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import Message
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import Message, Publication
 
 TREE_BITS: Final = 6
 """A structure is named by one integer: its root above these bits, which of the root's trees in them."""
@@ -46,9 +45,9 @@ NOWHERE: Final = Position(vec[i64](), -1)
 class Data(Message):
     """A publication on its way through a structure; ``is_upward`` if it did not begin at the root."""
 
-    def __init__(self, publication: Ordered, key: i64, position: Position, is_upward: bool) -> None:
+    def __init__(self, publication: Publication, key: i64, position: Position, is_upward: bool) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
-        self.publication: Final[Ordered] = publication
+        self.publication: Final[Publication] = publication
         self.key: Final[i64] = key
         self.position: Final[Position] = position
         self.is_upward: Final[bool] = is_upward
@@ -61,9 +60,9 @@ class Data(Message):
 class Resent(Message):
     """A publication that the receiver had missed and asked for, and the structure in which it is to be handed on."""
 
-    def __init__(self, publication: Ordered) -> None:
+    def __init__(self, publication: Publication) -> None:
         super().__init__(publication.source, publication.sequence, publication.topic)
-        self.publication: Final[Ordered] = publication
+        self.publication: Final[Publication] = publication
 
     def is_control(self) -> bool:
         return False

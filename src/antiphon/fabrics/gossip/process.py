@@ -113,7 +113,7 @@ class Brisa(Process):
             raise UsageError(f"there is no order {order_name(order)}; choose from {', '.join(self.options.orders)}")
         chosen = self.options.strength if order == UNSPECIFIED else order
         own = group.streams.get(self.me)
-        sequence = max(self._published.get(topic, 0), 0 if own is None else own.complete) + 1
+        sequence = max(self._published.get(topic, 0), 0 if own is None else own.received.complete) + 1
         self._published[topic] = sequence
         group.ask(Asked(sequence, self.environment.now(), payload, chosen))
         return sequence

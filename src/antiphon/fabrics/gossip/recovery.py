@@ -10,6 +10,7 @@ is stuck asks the source, the seeds and others too, and those that have forgotte
 (:mod:`antiphon.fabrics.gossip.retransmit`). If it is stuck for ``HOPELESS`` times the patience, twice as long if the
 source does not answer, and all neighbours that had the publication say that it is gone, and so does its source or a
 seed, then it is passed over: the application is told so at its place in the order, and what comes after is delivered.
+Other publications that have been missing for as long are passed over with it: the wait does not grow with their number.
 So that this is rare, a node that has lost a neighbour forgets nothing that its buffer holds, and a node that doubts
 that it is connected with a seed waits ``ALONE`` times longer: behind a cut somebody may hold it.
 """
@@ -96,8 +97,8 @@ class Recovery:
             stream.peer_has(sender, number)
             if position <= 2 * len(report.floors) and sender in trees.links:
                 stream.floors[sender] = report.floors[position // 2 - 1]
-            if number <= stream.complete:
-                if number < stream.complete and stream.quiet > self._options.patience:
+            if number <= stream.received.complete:
+                if number < stream.received.complete and stream.quiet > self._options.patience:
                     # It lacks something that was not spoken of for long; say again that it is here.
                     stream.quiet = 0
                     self._quiescence.wake()
@@ -105,7 +106,7 @@ class Recovery:
             is_behind = True
             if stream.hear(number):
                 self._quiescence.wake()
-            if stream.gone_at.get(sender, 0) > stream.complete:
+            if stream.gone_at.get(sender, 0) > stream.received.complete:
                 # It cannot help, and shows nothing about the parents.
                 continue
             key = stream.source << TREE_BITS
@@ -128,7 +129,7 @@ class Recovery:
 
     def _fetch(self, sender: i64, stream: Stream, last: i64) -> None:
         """Ask somebody for what it has and this node lacks, unless it has said that it is gone."""
-        if stream.gone_at.get(sender, 0) <= stream.complete:
+        if stream.gone_at.get(sender, 0) <= stream.received.complete:
             self._ask(sender, stream, last, 0)
 
     def _ask(self, peer: i64, stream: Stream, last: i64, hops: i64) -> None:
@@ -151,7 +152,7 @@ class Recovery:
         """A neighbour has gone, and may come back for what it lacks."""
         patience = self._options.patience
         for stream in self._streams.values():
-            if stream.has.pop(peer, 0) < stream.complete and stream.quiet <= patience:
+            if stream.has.pop(peer, 0) < stream.received.complete and stream.quiet <= patience:
                 # Nobody else need have it.
                 self._keep_all_for = max(self._keep_all_for, 2 * HOPELESS * patience)
             stream.floors.pop(peer, None)
@@ -180,14 +181,13 @@ class Recovery:
                 continue
             stream.quiet += 1
             if stream.is_missing():
-                stream.missing_for += 1
-                stream.stuck_for += 1
+                stream.period_passed_missing()
                 if stream.stuck_for > patience and self._options.rules.recovers:
                     self._search_further(stream)
                 if self._is_hopeful(stream):
                     stream.quiet = 0
                     self._quiescence.quiet = 0
-            elif self._options.window > 0 and stream.floor < stream.complete:
+            elif self._options.window > 0 and stream.floor < stream.received.complete:
                 # Somebody waits to hear that this node is ready for more.
                 stream.quiet = 0
                 self._quiescence.quiet = 0
@@ -245,7 +245,7 @@ class Recovery:
             return self.hopeless_after()
         if self._pulses.is_in_doubt:
             return ALONE * self.hopeless_after()
-        has_spoken = stream.gone_at.get(stream.source, 0) > stream.complete
+        has_spoken = stream.gone_at.get(stream.source, 0) > stream.received.complete
         return self.hopeless_after() * (1 if has_spoken else 2)
 
     def _is_alone(self) -> bool:
@@ -267,7 +267,7 @@ class Recovery:
         own = self._streams.get(self._me)
         if own is not None and self._options.window > 0:
             for peer in self._neighbours:
-                if own.has.get(peer, own.complete) < own.complete:
+                if own.has.get(peer, own.received.complete) < own.received.complete:
                     waiting += 1
         for stream in self._streams.values():
             if stream.is_missing():

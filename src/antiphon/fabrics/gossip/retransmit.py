@@ -15,15 +15,17 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.gossip.messages import Activate, Fetch, Gone, Resent
 from antiphon.fabrics.gossip.stream import Stream, stream_of
-from antiphon.kernel.message import publication_key
+from antiphon.kernel.message import Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 MOST_SOUGHT: Final = 1024
 """For so many publications of a topic a node asks its neighbours at a time, on behalf of others."""
 
 MOST_ASKERS: Final = 16
 """So many nodes are remembered that want the same one; others ask again."""
+
+MOST_GONE: Final = 1024
+"""Of so many publications beyond those that were asked for a node says that they are gone."""
 
 SEARCH_HOPS: Final = 3
 """So far a question travels through nodes that have not kept what is asked for."""
@@ -32,7 +34,8 @@ SEARCH_HOPS: Final = 3
 def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) -> vec[i64]:
     """Send what is there of some numbers; if the first that were here are not, say up to which they are gone.
 
-    The answer lists all numbers that were here and are gone.
+    If none of them is there, this says it of those that follow too: a node that lacks many need not ask for all of
+    them. The answer lists all numbers of the question that were here and are gone.
     """
     has_sent = False
     gone: i64 = 0
@@ -49,8 +52,18 @@ def serve(environment: Environment, stream: Stream, asker: i64, fetch: Fetch) ->
         if not has_sent:
             gone = number
     if gone > 0:
+        if not has_sent:
+            gone = last_gone(environment, stream, fetch.topic, gone)
         environment.send(asker, Gone(fetch.source, gone, fetch.topic))
     return forgotten
+
+
+def last_gone(environment: Environment, stream: Stream, topic: i64, gone: i64) -> i64:
+    """The last of the numbers that were here and are gone, from one on without a gap."""
+    last = gone + MOST_GONE
+    while gone < last and stream.is_here(gone + 1) and still_there(environment, stream, topic, gone + 1) is None:
+        gone += 1
+    return gone
 
 
 def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, published: i64) -> None:
@@ -60,7 +73,7 @@ def serve_after_leaving(environment: Environment, asker: i64, fetch: Fetch, publ
         left.start_from(published)
     for number in fetch.numbers:
         recalled = environment.recalled(fetch.topic, fetch.source, number)
-        if isinstance(recalled, Ordered):
+        if isinstance(recalled, Publication):
             left.take(recalled)
     serve(environment, left, asker, fetch)
 
@@ -101,7 +114,7 @@ class Searches:
                 if peer != asker:
                     self._environment.send(peer, Fetch(source, self._topic, sought, hops - 1))
 
-    def found(self, publication: Ordered) -> None:
+    def found(self, publication: Publication) -> None:
         """A publication has come that may be sought."""
         if len(self._askers) > 0:
             askers = self._askers.pop(publication_key(publication.source, publication.sequence), None)
@@ -138,15 +151,15 @@ class Retransmission:
         for publication in stream_of(self._streams, message.source).kept_after(message.last):
             self._environment.send(sender, Resent(publication))
 
-    def found(self, publication: Ordered) -> None:
+    def found(self, publication: Publication) -> None:
         """A publication has come again that others may have asked this node to look for."""
         self._searches.found(publication)
 
 
-def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Ordered | None:
+def still_there(environment: Environment, stream: Stream, topic: i64, number: i64) -> Publication | None:
     """A publication that was here."""
     kept = stream.kept.get(number)
     if kept is not None:
         return kept
     recalled = environment.recalled(topic, stream.source, number)
-    return recalled if isinstance(recalled, Ordered) else None
+    return recalled if isinstance(recalled, Publication) else None

@@ -17,9 +17,9 @@ from typing import Final, final
 from librt.vecs import append, vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import FIFO
+from antiphon.kernel.interval_set import IntervalSet
+from antiphon.kernel.message import FIFO, Publication
 from antiphon.orders.fifo import NO_DEPENDENCIES
-from antiphon.orders.order import Ordered
 
 MOST_FETCHED: Final = 64
 """So many publications are asked for, or sent again, at a time."""
@@ -27,14 +27,14 @@ MOST_FETCHED: Final = 64
 
 @final
 @mypyc_attr(acyclic=True)
-class Missed(Ordered):
+class Missed(Publication):
     """Stands in the order for a publication that is passed over, so that what comes after it is not held for ever.
 
     Its followers also follow what it depends on, where that is known.
     """
 
     def __init__(self, source: i64, sequence: i64, topic: i64, dependencies: vec[i64] = NO_DEPENDENCIES) -> None:
-        super().__init__(source, sequence, 0, b"", dependencies, topic, FIFO)
+        super().__init__(source, sequence, 0, b"", topic, FIFO, dependencies)
 
 
 @final
@@ -54,20 +54,20 @@ class Stream:
 
     def __init__(self, source: i64) -> None:
         self.source: Final[i64] = source
-        # All up to this number were received, or count as past; of what is beyond, these.
-        self.complete: i64 = 0
-        self.beyond: Final[set[i64]] = set()
+        # The numbers that were received, or count as past.
+        self.received: Final = IntervalSet()
         # The highest number that anybody is known to have.
         self.heard: i64 = 0
-        self.kept: Final[dict[i64, Ordered]] = {}
+        self.kept: Final[dict[i64, Publication]] = {}
         self.oldest_kept: i64 = 1
         # The structure of somebody else that this source was last seen to use; -1 if it uses its own.
         self.reused: i64 = -1
         # Periods since something new was heard; periods since something is known to be missing.
         self.quiet: i64 = 0
         self.missing_for: i64 = 0
-        # Periods since something is missing and nothing of it has come.
+        # Periods since something is missing and nothing of it has come, and what was missing when that began.
         self.stuck_for: i64 = 0
+        self._stuck_up_to: i64 = 0
         # How often the source or a contact was asked because nobody nearby had it.
         self.asked_further: i64 = 0
         self.fetches: i64 = 0
@@ -86,14 +86,13 @@ class Stream:
 
     def is_here(self, sequence: i64) -> bool:
         """Whether a number was received, or counts as past."""
-        return sequence <= self.complete or sequence in self.beyond
+        return self.received.has(sequence)
 
-    def take(self, publication: Ordered) -> bool:
+    def take(self, publication: Publication) -> bool:
         """Note a publication that has arrived; false if it came before."""
         sequence = publication.sequence
-        if self.is_here(sequence):
+        if not self.skip(sequence):
             return False
-        self.skip(sequence)
         self.kept[sequence] = publication
         if sequence < self.oldest_kept:
             self.oldest_kept = sequence
@@ -124,7 +123,7 @@ class Stream:
 
     def peer_has(self, peer: i64, number: i64) -> None:
         """Somebody has everything up to a number. If it had less before, it may have got what is missing here."""
-        following = self.complete + 1
+        following = self.received.complete + 1
         if number >= following and self.has.get(peer, 0) < following:
             self.fetches = 0
             self.quiet = 0
@@ -134,56 +133,57 @@ class Stream:
         """Somebody had everything up to a number and has not kept it."""
         self.gone_at[peer] = max(number, self.gone_at.get(peer, 0))
 
-    def skip(self, sequence: i64) -> None:
-        """Count a number as received."""
-        if sequence != self.complete + 1:
-            if sequence > self.complete:
-                self.beyond.add(sequence)
-            return
-        self.complete = sequence
-        if len(self.beyond) > 0:
-            self._close_gap()
+    def skip(self, sequence: i64) -> bool:
+        """Count a number as received; false if it was before."""
+        if sequence != self.received.complete + 1:
+            return self.received.add(sequence)
+        self._go_on_to(sequence)
+        self._has_moved()
+        return True
+
+    def _go_on_to(self, sequence: i64) -> None:
+        """Count the next number as received, and those beyond it that have come."""
+        self.received.add(sequence)
         self.missing_for = 0
-        self.stuck_for = 0
         self.fetches = 0
         self.came_beyond = 0
+
+    def _has_moved(self) -> None:
+        """There is hope again for what is still missing."""
+        self.stuck_for = 0
         if len(self._hoped_for) > 0:
             self._hoped_for.clear()
 
+    def period_passed_missing(self) -> None:
+        """Something has been missing for one more period."""
+        if self.stuck_for == 0:
+            self._stuck_up_to = self.heard
+        self.missing_for += 1
+        self.stuck_for += 1
+
     def start_from(self, sequence: i64) -> None:
         """Count all up to a number as received."""
-        if sequence > self.complete:
-            self.complete = sequence
+        if sequence > self.received.complete:
+            self.received.complete_to(sequence)
             self.oldest_kept = sequence + 1
-            for number in sorted(self.beyond):
-                if number <= sequence:
-                    self.beyond.remove(number)
-            self._close_gap()
-        if self.complete > self.heard:
-            self.heard = self.complete
-
-    def _close_gap(self) -> None:
-        while self.complete + 1 in self.beyond:
-            self.complete += 1
-            self.beyond.remove(self.complete)
+        if self.received.complete > self.heard:
+            self.heard = self.received.complete
 
     def is_missing(self) -> bool:
         """Whether somebody has something that this node has not."""
-        return self.heard > self.complete
+        return self.heard > self.received.complete
 
     def missing(self, last: i64) -> vec[i64]:
         """The first numbers up to ``last`` that are missing."""
         found = vec[i64]()
-        number = self.complete + 1
-        while number <= last and len(found) < MOST_FETCHED:
-            if number not in self.beyond:
+        for first, end in self.received.outside(self.received.complete + 1, last):
+            for number in range(first, min(end, first + MOST_FETCHED - len(found) - 1) + 1):
                 found = append(found, number)
-            number += 1
         return found
 
-    def kept_after(self, after: i64) -> list[Ordered]:
+    def kept_after(self, after: i64) -> list[Publication]:
         """The kept publications that follow a number, as many as are sent at a time."""
-        found: list[Ordered] = []
+        found: list[Publication] = []
         number = after + 1
         last = min(self.heard, after + MOST_FETCHED)
         while number <= last:
@@ -199,7 +199,7 @@ class Stream:
         All neighbours that had it must say so, and beside them the source, or a contact. For a contact its neighbours
         are enough: other contacts may never have had it, and wait as this one does.
         """
-        following = self.complete + 1
+        following = self.received.complete + 1
         lowest = self.heard
         # A node that is alone has nobody to ask.
         has_asked = len(contacts) == 0 and len(neighbours) == 0
@@ -221,7 +221,7 @@ class Stream:
     def ready_for(self, window: i64, keeps_up: bool) -> i64:
         """How far this node is ready to go on: not beyond what it has, nor more than a window beyond a neighbour."""
         if keeps_up:
-            floor = self.complete
+            floor = self.received.complete
             for other in self.floors.values():
                 floor = min(floor, other + window)
             self.floor = max(self.floor, floor)
@@ -229,7 +229,7 @@ class Stream:
 
     def lowest_floor(self) -> i64:
         """How far all neighbours are ready to go on."""
-        floor = self.complete
+        floor = self.received.complete
         for other in self.floors.values():
             floor = min(floor, other)
         return floor
@@ -247,19 +247,20 @@ class Stream:
     def pass_over(self, gone: i64, topic: i64) -> list[Missed]:
         """Count as received what is missing up to a number, since nobody has kept it; what stands for it."""
         passed: list[Missed] = []
-        number = self.complete + 1
-        while number <= gone:
-            if number not in self.beyond and number > self.complete:
-                self.skip(number)
-                passed.append(Missed(self.source, number, topic))
-            number += 1
+        while self.received.complete < gone:
+            number = self.received.complete + 1
+            self._go_on_to(number)
+            passed.append(Missed(self.source, number, topic))
+        if self.received.complete >= self._stuck_up_to:
+            # What is missing now has not been missing for as long.
+            self._has_moved()
         return passed
 
     def collect(self, neighbours: list[i64], keep: i64, buffer: i64) -> i64:
         """Forget publications that all neighbours have; answers how many went that somebody may still lack."""
         if len(self.kept) <= keep:
             return 0
-        floor = self.complete
+        floor = self.received.complete
         for peer in neighbours:
             floor = min(floor, self.has.get(peer, 0))
         while len(self.kept) > keep and self.oldest_kept <= floor:

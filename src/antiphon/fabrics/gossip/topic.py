@@ -48,9 +48,9 @@ from antiphon.fabrics.gossip.sampling.service import Connections, Neighbourhood,
 from antiphon.fabrics.gossip.seeds import Pulses, Seeds
 from antiphon.fabrics.gossip.stream import Asked, Stream, stream_of
 from antiphon.fabrics.gossip.trees import Trees
-from antiphon.kernel.message import Message
+from antiphon.kernel.message import Message, Publication
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Order, Ordered
+from antiphon.orders.order import Order
 
 
 class Group(Neighbourhood):
@@ -225,14 +225,14 @@ class Group(Neighbourhood):
         stream.reused = data.key if data.is_upward else -1
         is_new = stream.take(data.publication)
         if is_new:
-            if len(stream.beyond) > 0:
+            if stream.received.has_gaps():
                 self.notice_gap(sender, stream)
             self.application.take(data.publication)
         else:
             self.duplicates += 1
         self.trees.arrived(sender, data, is_new)
 
-    def _on_resent(self, sender: i64, publication: Ordered) -> None:
+    def _on_resent(self, sender: i64, publication: Publication) -> None:
         if not self.delivery.is_synchronised:
             return
         stream = stream_of(self.streams, publication.source)

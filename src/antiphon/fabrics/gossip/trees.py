@@ -44,8 +44,8 @@ from antiphon.fabrics.gossip.options import BrisaOptions
 from antiphon.fabrics.gossip.parents import FIRST_COME, Link
 from antiphon.fabrics.gossip.stream import Stream
 from antiphon.fabrics.gossip.structure import Repairs, Structure
+from antiphon.kernel.message import Publication
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered
 
 MOST_HARD_REPAIRS: Final = 6
 """So often a node asks all its neighbours for a place while nothing new comes; each wait is twice as long as the last.
@@ -118,7 +118,7 @@ class Trees:
 
     # Data.
 
-    def begin(self, publication: Ordered) -> None:
+    def begin(self, publication: Publication) -> None:
         """Send off an own publication."""
         structure = self._chosen(publication.sequence)
         self._hand_on(structure, publication, NO_NODE, not structure.is_root)
@@ -166,7 +166,7 @@ class Trees:
         if not is_parent and not data.is_upward and not self._options.floods and sender not in structure.parents:
             self._contend(structure, sender)
 
-    def resent(self, publication: Ordered, sender: i64, reused: i64) -> None:
+    def resent(self, publication: Publication, sender: i64, reused: i64) -> None:
         """A publication that had been missed has come outside of the structures: hand it on in its own.
 
         ``reused`` is the structure of somebody else that its source was seen to use, or -1.
@@ -178,7 +178,7 @@ class Trees:
         self.seen_ahead(structure)
         self._hand_on(structure, publication, sender, False)
 
-    def _hand_on(self, structure: Structure, publication: Ordered, sender: i64, is_upward: bool) -> None:
+    def _hand_on(self, structure: Structure, publication: Publication, sender: i64, is_upward: bool) -> None:
         data = Data(publication, structure.key, structure.position, is_upward)
         environment = self._environment
         for target in structure.targets:
@@ -465,5 +465,5 @@ class Trees:
 
     def _activate(self, structure: Structure, peer: i64) -> None:
         stream = self._streams.get(structure.root)
-        last: i64 = 0 if stream is None else stream.complete
+        last: i64 = 0 if stream is None else stream.received.complete
         self._environment.send(peer, Activate(structure.key, self._topic, last))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from antiphon.fabrics.cube import Cube, Traffic, cluster
 from antiphon.kernel import UNSPECIFIED, Environment, Message, publication_key
-from antiphon.orders import Ordered
+from antiphon.kernel.message import Publication
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
 
 Vectors = dict[int, dict[int, int]]
@@ -21,7 +21,7 @@ class PrintedAggregation(PacketBroadcast):
         super().__init__(environment, cube, None, traffic)
         self.vectors = vectors
         self.vector_max: dict[int, int] = {}
-        self.pending: list[Ordered] = []
+        self.pending: list[Publication] = []
 
     def publish(self, payload: bytes, topic: int = 0, order: int = UNSPECIFIED) -> int:
         publication = self.stamped(payload, topic, order)
@@ -44,7 +44,7 @@ class PrintedAggregation(PacketBroadcast):
         self.accept(publications)
         self.pending = [each for each in self.pending if each.sequence > self.order.past(each.source)]
 
-    def vector(self, publication: Ordered) -> dict[int, int]:
+    def vector(self, publication: Publication) -> dict[int, int]:
         return self.vectors[publication_key(publication.source, publication.sequence)]
 
     def is_parent(self, child: int, root: int) -> bool:
@@ -59,7 +59,7 @@ class PrintedAggregation(PacketBroadcast):
                     self.vector_max[each.source] = each.sequence
                     risen = True
 
-    def check_aggregation(self, child: int, trigger: Ordered) -> list[Ordered]:
+    def check_aggregation(self, child: int, trigger: Publication) -> list[Publication]:
         return [
             each
             for each in self.pending

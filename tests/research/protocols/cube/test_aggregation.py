@@ -8,6 +8,7 @@ from mypy_extensions import i64
 
 from antiphon.fabrics.cube import Cube, FullCube, Packet, PacketFormat, Traffic
 from antiphon.kernel import Message, ProtocolError, UsageError, publication_key
+from antiphon.kernel.message import Publication
 from antiphon.orders import Ordered
 from antiphon_lab.protocols.cube.causal_aggregation import AggregationOptions, CausalAggregation, causes_first
 from tests.fabrics.cube.trees import partial
@@ -17,7 +18,7 @@ Name = tuple[int, int]
 """Source and number of a publication."""
 
 
-def publication(name: Name, *follows: Name, payload: bytes = b"") -> Ordered:
+def publication(name: Name, *follows: Name, payload: bytes = b"") -> Publication:
     """A publication that names others in its compressed vector."""
     return Ordered(*name, 0, payload, vec[i64]([publication_key(*each) for each in follows]))
 
@@ -36,7 +37,7 @@ class NodeFour:
         self.cube = FullCube(3) if cube is None else cube
         self.process = CausalAggregation(self.notebook, self.cube, form, traffic, options)
 
-    def gets(self, *publications: Ordered) -> dict[int, list[list[Name]]]:
+    def gets(self, *publications: Publication) -> dict[int, list[list[Name]]]:
         """What a packet makes the node send: per child, the packets."""
         before = len(self.notebook.sent)
         packet: Message = publications[0] if len(publications) == 1 else Packet(list(publications))

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from antiphon.fabrics.cube import Cube, Traffic, cluster, full_or_partial
 from antiphon.kernel import NO_NODE, Environment, Message, UsageError
 from antiphon.simulator.explore.explorer import Operation, explore
+from antiphon_lab.protocols.cube.causal_aggregation import CausalAggregation
 from antiphon_lab.protocols.cube.packet_broadcast import PacketBroadcast
-from antiphon_lab.protocols.cube.riding_aggregation import RidingAggregation
+from antiphon_lab.protocols.cube.riding_aggregation import RidingOptions
 from tests.fabrics.cube.trees import partial
 from tests.research.protocols.cube.test_aggregation import publication
 from tests.research.protocols.cube.test_aggregation_properties import Build, Run, check_whole, sizes, starts, wild
@@ -20,9 +21,8 @@ from tests.support import Notebook
 
 
 def riding(timer_ticks: int = 0, always: bool = False) -> Build:
-    return lambda environment, cube, traffic: RidingAggregation(
-        environment, cube, None, traffic, None, timer_ticks, always
-    )
+    options = RidingOptions(timer_ticks, always)
+    return lambda environment, cube, traffic: CausalAggregation(environment, cube, None, traffic, riding=options)
 
 
 BUILDS = {
@@ -59,12 +59,12 @@ def parts(message: Message) -> list[tuple[int, int]]:
 def test_a_rider_waits_for_what_is_held_back_from_the_same_child_only() -> None:
     """At node 4, (0,1) is held back from 5 because (2,1) is missing; (6,1) has nothing to do with either."""
     notebook = Alarm(4)
-    process = RidingAggregation(notebook, full_or_partial(8))
+    process = CausalAggregation(notebook, full_or_partial(8), riding=RidingOptions())
     process.receive(0, publication((0, 1), (2, 1)))
     assert notebook.last(1) == [(6, [(0, 1)])]
     process.receive(6, publication((6, 1)))
     assert len(notebook.sent) == 1
-    assert process.riding() == 1
+    assert process.riders is not None and process.riders.count() == 1
     process.receive(6, publication((2, 1)))
     assert notebook.sent[1:] and notebook.last(1) == [(5, [(6, 1), (0, 1), (2, 1)])]
     assert process.unfinished() == 0
@@ -74,7 +74,7 @@ def test_a_rider_waits_for_what_is_held_back_from_the_same_child_only() -> None:
 
 def test_a_rider_with_a_timer_leaves_without_what_it_waited_for() -> None:
     notebook = Alarm(4)
-    process = RidingAggregation(notebook, full_or_partial(8), timer_ticks=30)
+    process = CausalAggregation(notebook, full_or_partial(8), riding=RidingOptions(30))
     process.receive(0, publication((0, 1), (2, 1)))
     process.receive(6, publication((6, 1)))
     assert notebook.timers == {1: 30}
@@ -86,7 +86,7 @@ def test_a_rider_with_a_timer_leaves_without_what_it_waited_for() -> None:
 
 def test_a_hybrid_waits_for_company_until_something_that_was_held_takes_it_along() -> None:
     notebook = Alarm(4)
-    process = RidingAggregation(notebook, full_or_partial(8), timer_ticks=30, always=True)
+    process = CausalAggregation(notebook, full_or_partial(8), riding=RidingOptions(30, always=True))
     process.receive(0, publication((0, 1), (2, 1)))
     assert notebook.sent == []
     process.receive(6, publication((2, 1)))
@@ -97,7 +97,7 @@ def test_a_hybrid_waits_for_company_until_something_that_was_held_takes_it_along
 
 def test_who_always_waits_needs_a_timer() -> None:
     with pytest.raises(UsageError, match="for at least 1 tick, not 0"):
-        RidingAggregation(Notebook(0), full_or_partial(2), always=True)
+        RidingOptions(always=True)
 
 
 @pytest.mark.parametrize("cube", [full_or_partial(32), partial(4, [0, 1, 3, 6, 7, 9, 12, 14, 15])])
@@ -111,7 +111,7 @@ def test_whoever_has_a_child_in_a_cluster_gets_its_copy_from_a_cluster_above(cub
                     assert cluster(node, child) < cluster(node, parent)
 
 
-class NodeWide(RidingAggregation):
+class NodeWide(CausalAggregation):
     """The tempting rule: while anything is held back from anybody, everything waits; then all of it leaves."""
 
     def rides(self, s: int) -> bool:
@@ -120,12 +120,13 @@ class NodeWide(RidingAggregation):
     def receive(self, sender: int, message: Message) -> None:
         super().receive(sender, message)
         for s in range(1, self.cube.dimension + 1):
-            if not self.holds_for(1) and self._buffers[s].publications:
-                self._depart(s, self.cube.first(self.me, s), [])
+            assert self.riders is not None
+            if not self.holds_for(1) and self.riders.buffers[s].publications:
+                self.riders.depart(s, self.cube.first(self.me, s), [])
 
 
 def node_wide(environment: Environment, cube: Cube, traffic: Traffic) -> PacketBroadcast:
-    return NodeWide(environment, cube, None, traffic)
+    return NodeWide(environment, cube, None, traffic, riding=RidingOptions())
 
 
 def test_riders_that_wait_per_node_wait_for_each_other_in_a_circle() -> None:
@@ -153,9 +154,9 @@ def test_no_schedule_of_four_nodes_loses_or_blocks() -> None:
     """All schedules of three publications, two of them from one source, among four nodes."""
     cube = full_or_partial(4)
 
-    def member(environment: Environment) -> RidingAggregation:
+    def member(environment: Environment) -> CausalAggregation:
         environment.subscribed(0)
-        return RidingAggregation(environment, cube)
+        return CausalAggregation(environment, cube, riding=RidingOptions())
 
     scripts: list[list[Operation]] = [[("publish", 0), ("publish", 0)], [("publish", 0)], [], []]
     found = explore(member, scripts)

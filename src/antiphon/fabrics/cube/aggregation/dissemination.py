@@ -49,10 +49,9 @@ from antiphon.fabrics.cube.messages import Acknowledgement, Bundle, LeafCopy
 from antiphon.fabrics.cube.nodes import CubeNodes
 from antiphon.fabrics.cube.topic import MEMBER, Topic, TopicTable
 from antiphon.fabrics.cube.topology import cluster
-from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import CAUSAL, NONE, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
 from antiphon.orders.causal import CausalOrder
-from antiphon.orders.order import Ordered
 
 
 @final
@@ -209,7 +208,7 @@ class AggregatingDissemination(WaveDissemination):
         for packet in early:
             self._note(topic, self._holding(topic), packet)
 
-    def _deliver_after(self, topic: Topic, publication: Ordered) -> None:
+    def _deliver_after(self, topic: Topic, publication: Publication) -> None:
         """A publication has arrived: deliver all that may be."""
         undelivered = self._holding(topic).undelivered
         released = topic.order.arrived(publication)
@@ -312,7 +311,7 @@ class AggregatingDissemination(WaveDissemination):
         self._environment.send(child, parts[0] if len(parts) == 1 else Parcel(parts))
 
     def started(self, packet: Message, copies: i64) -> None:
-        if isinstance(packet, Ordered) and packet.order == TOTAL:
+        if isinstance(packet, Publication) and packet.order == TOTAL:
             # It is taken like an arrival, with whatever it releases; others may name it before it is delivered here,
             # and it has arrived.
             topic = self._topics.find(packet.topic)
@@ -458,9 +457,9 @@ class HoldingFollower(Follower):
         self._dissemination.let_go_for_good(topic)
 
 
-def publications_of(packet: Message) -> list[Ordered]:
+def publications_of(packet: Message) -> list[Publication]:
     """What a packet that travels down a tree holds."""
-    if isinstance(packet, Ordered):
+    if isinstance(packet, Publication):
         return [packet]
     assert isinstance(packet, Bundle), "what travels down a tree is a publication or a bundle"
     return packet.publications
@@ -482,7 +481,7 @@ def packet_bytes(form: PacketFormat, packet: Message) -> i64:
     return size
 
 
-def causes_of(publication: Ordered) -> list[i64]:
+def causes_of(publication: Publication) -> list[i64]:
     """What must be delivered before a publication, as far as it says so itself.
 
     Single publications out of sequence, which are written as negative numbers, are left out: nobody waits for them

@@ -14,8 +14,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import Several
 from antiphon.kernel.errors import UsageError
-from antiphon.kernel.message import Message, publication_key
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import Message, Publication, publication_key
 
 
 @mypyc_attr(acyclic=True)
@@ -62,7 +61,7 @@ class PacketFormat:
         self.source_bytes: Final[i64] = source_bytes
         self.entry_bytes: Final[i64] = entry_bytes
 
-    def publication_bytes(self, publication: Ordered) -> i64:
+    def publication_bytes(self, publication: Publication) -> i64:
         """What one publication adds to a packet."""
         entries: i64 = len(publication.dependencies) + 1
         return self.source_bytes + len(publication.payload) + entries * self.entry_bytes
@@ -103,7 +102,7 @@ class Traffic:
         if publications > self.largest[node]:
             self.largest[node] = publications
 
-    def received(self, node: i64, publication: Ordered, together: i64, now: i64) -> None:
+    def received(self, node: i64, publication: Publication, together: i64, now: i64) -> None:
         """A node has received a publication in a packet of ``together``."""
         if self._keeps_journeys:
             rows = append(self.receptions, node)
@@ -111,14 +110,14 @@ class Traffic:
             rows = append(rows, together)
             self.receptions = append(rows, now)
 
-    def delivered(self, node: i64, publication: Ordered, now: i64) -> None:
+    def delivered(self, node: i64, publication: Publication, now: i64) -> None:
         """A node has delivered a publication of another one."""
         if self._keeps_journeys:
             rows = append(self.deliveries, node)
             rows = append(rows, publication_key(publication.source, publication.sequence))
             self.deliveries = append(rows, now)
 
-    def stamped(self, publication: Ordered) -> None:
+    def stamped(self, publication: Publication) -> None:
         """A node has published."""
         if self._keeps_journeys:
             rows = append(self.published, publication_key(publication.source, publication.sequence))

@@ -21,9 +21,9 @@ from antiphon.fabrics.cube.repair.retransmission import Retransmission
 from antiphon.fabrics.cube.repair.retransmit_buffer import with_held
 from antiphon.fabrics.cube.repair.unrest import RestlessTopics
 from antiphon.fabrics.cube.topic import Topic, mixed, total
-from antiphon.kernel.message import TOTAL, publication_key
+from antiphon.kernel.message import TOTAL, Publication, publication_key
 from antiphon.kernel.process import Environment, LogReader
-from antiphon.orders.order import Ordered, Placed
+from antiphon.orders.order import Placed
 from antiphon.orders.total import keys_of
 
 PLACES_AT_MOST: Final = 1 << 16
@@ -114,11 +114,11 @@ class RepairedDelivery(Delivery):
         self._restless: Final[RestlessTopics] = restless
         self._places: dict[i64, Places] = {}
         # Topics in which this node is a member again and has not heard from all what it missed; what came meanwhile.
-        self._returning: dict[i64, dict[i64, Ordered]] = {}
+        self._returning: dict[i64, dict[i64, Publication]] = {}
 
     # What arrives.
 
-    def arrived(self, topic: Topic, publication: Ordered) -> None:
+    def arrived(self, topic: Topic, publication: Publication) -> None:
         key = publication_key(publication.source, publication.sequence)
         if publication.order != TOTAL and self.is_returning(topic):
             # It may belong behind a total publication that has not come yet, and of which nobody has told this node.
@@ -136,7 +136,7 @@ class RepairedDelivery(Delivery):
         if topic.order.waiting() > 0:
             self._restless.doubt(topic)
 
-    def deliver_one(self, topic: Topic, publication: Ordered) -> None:
+    def deliver_one(self, topic: Topic, publication: Publication) -> None:
         if isinstance(publication, Placed) and not self._places_of(topic).take(publication):
             self._environment.lost(topic.name, publication.source, publication.sequence)
         else:
@@ -190,7 +190,7 @@ class RepairedDelivery(Delivery):
         return f"{[(name, each.text()) for name, each in sorted(self._places.items())]} {returning}"
 
 
-def lock_unannounced(topic: Topic, publication: Ordered) -> None:
+def lock_unannounced(topic: Topic, publication: Publication) -> None:
     """What others publish after a total publication waits for it, also where the lock has not come."""
     order = total(topic)
     if isinstance(publication, Placed) and not order.knows_lock(publication.source, publication.sequence):

@@ -7,9 +7,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from antiphon.fabrics.cube.repair.retransmit_buffer import Possession
-from antiphon.kernel.message import SOURCE_MASK, publication_key
+from antiphon.kernel.message import SOURCE_MASK, Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 DISORDER: Final[i64] = 1024
 """No publication was delivered before another one of its source that is so much older."""
@@ -19,14 +18,14 @@ DISORDER: Final[i64] = 1024
 class Recall:
     """What the log holds of what one member lacks, in the order in which it was delivered."""
 
-    def __init__(self, publications: list[Ordered], bounds: dict[i64, tuple[i64, i64]], gone: set[i64]) -> None:
-        self._publications: Final[list[Ordered]] = publications
+    def __init__(self, publications: list[Publication], bounds: dict[i64, tuple[i64, i64]], gone: set[i64]) -> None:
+        self._publications: Final[list[Publication]] = publications
         self._bounds: Final[dict[i64, tuple[i64, i64]]] = bounds
         # What has been here and is not any more.
         self._gone: Final[set[i64]] = gone - {publication_key(each.source, each.sequence) for each in publications}
         self._position: i64 = 0
 
-    def unsent(self, theirs: Possession) -> list[Ordered]:
+    def unsent(self, theirs: Possession) -> list[Publication]:
         """What the member still lacks. It has got, or will never need, what came before the first of that."""
         publications = self._publications
         while self._position < len(publications):
@@ -72,7 +71,7 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
     open_counts: dict[i64, i64] = {}
     for key in lacking:
         open_counts[key & SOURCE_MASK] = open_counts.get(key & SOURCE_MASK, 0) + 1
-    found: list[Ordered] = []
+    found: list[Publication] = []
     is_whole, is_cut = False, reader is None
     while reader is not None and len(open_counts) > 0:
         entries = reader.earlier()
@@ -80,7 +79,7 @@ def recall(environment: Environment, topic: i64, wanted: list[tuple[i64, i64, i6
             is_whole, is_cut = entries is not None, entries is None
             break
         for message in reversed(entries):
-            assert isinstance(message, Ordered), "a log holds publications"
+            assert isinstance(message, Publication), "a log holds publications"
             source, sequence = message.source, message.sequence
             if source not in open_counts:
                 continue

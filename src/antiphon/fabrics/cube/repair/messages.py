@@ -8,8 +8,7 @@ from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
 from antiphon.fabrics.cube.messages import Several
-from antiphon.kernel.message import Message
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import Message, Publication
 
 ANSWER: Final[i64] = 0
 ASKS: Final[i64] = 1
@@ -43,7 +42,7 @@ class Compare(Message):
 class Filling(Several):
     """Publications of any sources that the receiver lacks; ``is_last`` if the sender has no more for it."""
 
-    def __init__(self, publications: list[Ordered], is_last: bool) -> None:
+    def __init__(self, publications: list[Publication], is_last: bool) -> None:
         super().__init__(publications)
         self.is_last: Final[bool] = is_last
 

@@ -15,9 +15,8 @@ from antiphon.fabrics.cube.repair.log_recovery import Recall, recall
 from antiphon.fabrics.cube.repair.messages import ASKS_ALL, Compare, Filling, Gone
 from antiphon.fabrics.cube.repair.retransmit_buffer import Keeping, Possession
 from antiphon.fabrics.cube.topic import FaultOptions, Topic
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import Environment
-from antiphon.orders.order import Ordered
 
 MOST_DOUBLINGS: Final[i64] = 4
 LONGEST_PAUSE: Final[i64] = 1 << MOST_DOUBLINGS
@@ -58,14 +57,14 @@ class Retransmission:
 
     # What is kept.
 
-    def keep(self, topic: Topic, publication: Ordered) -> None:
+    def keep(self, topic: Topic, publication: Publication) -> None:
         """Keep a publication for whoever lacks it."""
         self._kept(topic).add(publication)
 
     def keep_packet(self, topic: Topic, packet: Message) -> None:
         """Keep what a packet holds."""
         kept = self._kept(topic)
-        if isinstance(packet, Ordered):
+        if isinstance(packet, Publication):
             kept.add(packet)
         elif isinstance(packet, Bundle):
             for publication in packet.publications:
@@ -124,9 +123,9 @@ class Retransmission:
         del self._under_way[topic.name, peer]
         return False
 
-    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> tuple[list[Ordered], bool]:
+    def _lacking(self, topic: Topic, peer: i64, theirs: Possession, mine: Possession) -> tuple[list[Publication], bool]:
         """What another one lacks and is here, and whether that is all that counts here."""
-        found: list[Ordered] = []
+        found: list[Publication] = []
         is_all_here = True
         older: list[tuple[i64, i64, i64]] = []
         kept = self._kept(topic)
@@ -156,7 +155,7 @@ class Retransmission:
 
     def _recalled(
         self, topic: Topic, peer: i64, theirs: Possession, older: list[tuple[i64, i64, i64]]
-    ) -> list[Ordered]:
+    ) -> list[Publication]:
         """From the log what another one lacks; it is told what is not there either."""
         name = (topic.name, peer)
         known = self._recalls.get(name)

@@ -13,8 +13,8 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64
 
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, publication_key
-from antiphon.orders.order import Ordered, prefixes_of, singles_of, with_singles
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, Publication, publication_key
+from antiphon.orders.order import prefixes_of, singles_of, with_singles
 
 
 @final
@@ -23,16 +23,16 @@ class Keeping:
 
     def __init__(self, keep: i64) -> None:
         self._keep: Final[i64] = keep
-        self._kept: Final[dict[i64, Ordered]] = {}
+        self._kept: Final[dict[i64, Publication]] = {}
 
-    def add(self, publication: Ordered) -> None:
+    def add(self, publication: Publication) -> None:
         """Keep a publication, and one less that is so much older."""
         source, sequence = publication.source, publication.sequence
         self._kept[publication_key(source, sequence)] = publication
         if sequence > self._keep:
             self._kept.pop(publication_key(source, sequence - self._keep), None)
 
-    def get(self, key: i64) -> Ordered | None:
+    def get(self, key: i64) -> Publication | None:
         """A publication, if it is kept."""
         return self._kept.get(key)
 

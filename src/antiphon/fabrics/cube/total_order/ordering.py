@@ -41,9 +41,9 @@ from antiphon.fabrics.cube.topology import cluster
 from antiphon.fabrics.cube.total_order.lock_manager import Claimant, LockManager, records_of
 from antiphon.fabrics.cube.total_order.messages import Claim, Closed, Granted, KeyLock, Release
 from antiphon.kernel.errors import ProtocolError
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import KeyedOrdered, Ordered, merged_frontiers
+from antiphon.orders.order import KeyedOrdered, merged_frontiers
 from antiphon.orders.total import ALL_SHARE
 from antiphon.orders.total import TotalOrder as OrderOfTopic
 
@@ -93,7 +93,7 @@ class TotalOrder(Claimant):
         """What a total publication for which this node closes is to name, as entries."""
         raise NotImplementedError
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Ordered:
+    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
         """A total publication that starts now."""
         raise NotImplementedError
 
@@ -238,7 +238,7 @@ class WaveTotalOrder(TotalOrder):
         # By topic and publication.
         self._closings: dict[i64, dict[i64, Closing]] = {}
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Ordered:
+    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
         return KeyedOrdered(
             self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys
         )

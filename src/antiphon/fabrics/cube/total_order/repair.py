@@ -35,9 +35,9 @@ from antiphon.fabrics.cube.total_order.lock_manager import records_of
 from antiphon.fabrics.cube.total_order.messages import Closed, Granted, KeyLock, Unlock
 from antiphon.fabrics.cube.total_order.ordering import TotalOrder
 from antiphon.fabrics.cube.total_order.quorum import QuorumLockManager
-from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, publication_key
+from antiphon.kernel.message import SOURCE_BITS, SOURCE_MASK, TOTAL, Message, Publication, publication_key
 from antiphon.kernel.process import NO_NODE, Environment
-from antiphon.orders.order import Ordered, Placed, merged_frontiers
+from antiphon.orders.order import Placed, merged_frontiers
 from antiphon.orders.total import Lock
 
 
@@ -274,7 +274,7 @@ class RepairedTotalOrder(TotalOrder):
         self._unlock(topic, message.source, message.sequence, message.number)
         self.agenda.advance_opened()
 
-    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Ordered:
+    def new_total(self, topic: Topic, pending: Pending, payload: bytes, names: vec[i64], place: i64) -> Publication:
         return Placed(
             self.me, pending.sequence, pending.timestamp, payload, names, topic.name, TOTAL, pending.keys, place
         )

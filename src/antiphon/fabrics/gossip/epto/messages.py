@@ -7,8 +7,7 @@ from typing import Final, final
 from librt.vecs import vec
 from mypy_extensions import i64, mypyc_attr
 
-from antiphon.kernel.message import TOTAL, Message
-from antiphon.orders.order import Ordered
+from antiphon.kernel.message import TOTAL, Message, Publication
 
 NAME_BYTES: Final[i64] = 6
 STAMP_BYTES: Final[i64] = 8
@@ -19,7 +18,7 @@ ENTRY_BYTES: Final[i64] = NAME_BYTES + STAMP_BYTES + HOPS_BYTES
 
 @final
 @mypyc_attr(acyclic=True)
-class Stamped(Ordered):
+class Stamped(Publication):
     """A publication and its place in the total order: by ``stamp``, then source, then sequence number.
 
     ``timestamp`` is the time of the publisher's host, as everywhere; ``stamp`` is what the clock of the order said.
@@ -36,7 +35,7 @@ class Stamped(Ordered):
         stamp: i64,
         dependencies: vec[i64],
     ) -> None:
-        super().__init__(source, sequence, timestamp, payload, dependencies, topic, TOTAL)
+        super().__init__(source, sequence, timestamp, payload, topic, TOTAL, dependencies)
         self.stamp: Final[i64] = stamp
 
 

@@ -25,7 +25,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return bool(topic.behind)
 
     monkeypatch.setattr(NodeLoop, "room", counted_room)
-    monkeypatch.setattr(LiveTopic, "is_behind", property(counted_behind, lambda topic, value: None), raising=False)
+    monkeypatch.setattr(LiveTopic, "is_behind", property(counted_behind, lambda _topic, _value: None), raising=False)
     return counts
 
 
